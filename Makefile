@@ -1,0 +1,37 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-all lint types setup clean
+
+setup: $(STAMP)
+
+# torch comes first and exactly pinned, so that pip takes the CPU build and nothing pulls CUDA in behind it
+$(STAMP): pyproject.toml constraints.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test,dev]'
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/stepformer demo
+
+test: setup
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+
+test-all: setup
+	$(BIN)/pytest -m 'slow or not slow' --cov --cov-report=term:skip-covered
+
+lint: setup
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+
+types: setup
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,119 @@
+"""The command line: parses, calls, prints. The only place that prints results or exits.
+
+Each command is one module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args) -> int``; the
+table below names them, so that ``stepformer --help`` imports none of them and stays fast. A command of two
+words ("bench align") is a module of its own too. Results go to stdout, progress and messages to stderr.
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or extra, 5 some inputs failed,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from stepformer.errors import StepFormerError
+from stepformer.version import __version__
+
+# name of the command -> (module, one line of help). Order is the order of `stepformer --help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
+    "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
+}
+
+GROUPS = {
+    "prepare": "subtitles to phrases, videos to features",
+    "bench": "measure one part of the product against its limit",
+    "models": "named weights: list, pull, info, verify",
+    "reproduce": "the paper's tables and figures",
+}
+
+_DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times, from the video alone."
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of one command, imported when it is needed."""
+    return importlib.import_module(COMMANDS[name][0])
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The full parser of one command: its help starts with examples."""
+    module = command_module(name)
+    examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
+    parser = argparse.ArgumentParser(
+        prog=f"stepformer {name}",
+        description=f"examples:\n{examples}\n\n{module.HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    module.add_arguments(parser)
+    return parser
+
+
+def _overview() -> str:
+    lines = [_DESCRIPTION, "", "usage: stepformer COMMAND [options]", "", "commands:"]
+    shown: set[str] = set()
+    for name, (_, text) in COMMANDS.items():
+        group = name.split()[0]
+        if " " in name:
+            if group not in shown:
+                shown.add(group)
+                words = "|".join(other.split()[1] for other in COMMANDS if other.startswith(group + " "))
+                lines.append(f"  {group:<12} {GROUPS.get(group, '')} ({words})")
+        else:
+            lines.append(f"  {name:<12} {text}")
+    lines += ["", "stepformer COMMAND --help starts with examples. stepformer --version prints the version."]
+    return "\n".join(lines)
+
+
+def _split_command(argv: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The longest command name that ``argv`` starts with, and the rest."""
+    for words in (2, 1):
+        name = " ".join(argv[:words])
+        if len(argv) >= words and name in COMMANDS:
+            return name, list(argv[words:])
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if argv[0] == "--version":
+        print(f"stepformer {__version__}")
+        return 0
+    found = _split_command(argv)
+    if found is None:
+        group = [name for name in COMMANDS if name.startswith(argv[0] + " ")]
+        if group:
+            print(f"usage: stepformer {argv[0]} {{{'|'.join(n.split()[1] for n in group)}}} [options]", file=sys.stderr)
+            return 0 if argv[1:] and argv[1] in ("-h", "--help") else 2
+        print(f"stepformer: no command {argv[0]!r}; stepformer --help lists them", file=sys.stderr)
+        return 2
+    name, rest = found
+    debug = "--debug" in rest
+    try:
+        args = command_parser(name).parse_args(rest)
+        return int(command_module(name).run(args) or 0)
+    except StepFormerError as error:
+        if debug:
+            raise
+        print(f"stepformer: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("stepformer: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # the reader (head, less) has gone; leave quietly and keep the interpreter from flushing into the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2

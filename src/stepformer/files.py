@@ -1,0 +1,71 @@
+"""Files written beside and renamed into place: a killed run leaves the old file or the new one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_CHUNK_BYTES = 1 << 20
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path in the same folder, renamed over ``path`` if the block ends well, removed if not.
+
+    The temporary name keeps the suffix of ``path``, so that writers which choose a format by it still work.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{target.stem[:40]}.", suffix=f".partial{target.suffix}", dir=target.parent
+    )
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        # mkstemp makes files private; a result file has the permissions any new file would have
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes UTF-8 text with \\n line ends, atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes bytes, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
+    """Writes JSON, atomically."""
+    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def sha256_of(source: str | os.PathLike[str] | BinaryIO) -> str:
+    """The SHA-256 of a file or an open binary stream, as hex."""
+    digest = hashlib.sha256()
+    if hasattr(source, "read"):
+        while chunk := source.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    else:
+        with Path(source).open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    return digest.hexdigest()

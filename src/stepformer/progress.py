@@ -1,0 +1,90 @@
+"""Progress on stderr: a bar with time left on a terminal, plain lines where there is none."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, TextIO
+
+_PLAIN_EVERY_S = 10.0
+
+
+def clock(seconds: float) -> str:
+    """Seconds as ``1:02:03`` or ``2:03``."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+class Progress:
+    """Counts work done out of ``total`` (None if unknown) and shows rate and time left.
+
+    Use as a context manager; call :meth:`advance`. ``note`` is free text shown behind the numbers, for
+    instance the loss or "12.3 x real time". ``quiet`` shows nothing.
+    """
+
+    def __init__(
+        self, label: str, total: float | None, unit: str = "", *, quiet: bool = False, stream: TextIO | None = None
+    ) -> None:
+        self.label, self.total, self.unit = label, total, unit
+        self.done = 0.0
+        self.note = ""
+        self._stream = stream if stream is not None else sys.stderr
+        self._quiet = quiet
+        self._started = time.monotonic()
+        self._last_line = self._started
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        self._started = self._last_line = time.monotonic()
+        if not self._quiet and self._stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
+
+            self._bar = RichProgress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
+                TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+                console=Console(file=self._stream), transient=True,
+            )  # fmt: skip
+            self._bar.start()
+            self._task = self._bar.add_task(self.label, total=self.total, note="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif not self._quiet and self.done:
+            self._print_line()
+
+    def advance(self, amount: float = 1.0, note: str | None = None) -> None:
+        """Adds to what is done."""
+        self.done += amount
+        if note is not None:
+            self.note = note
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, note=self.note)
+        elif time.monotonic() - self._last_line >= _PLAIN_EVERY_S:
+            self._print_line()
+
+    def _print_line(self) -> None:
+        self._last_line = time.monotonic()
+        elapsed = self._last_line - self._started
+        rate = self.done / elapsed if elapsed > 0 else 0.0
+        parts = [f"{self.label}: {self.done:g}"]
+        if self.total:
+            parts[0] += f"/{self.total:g}"
+            left = (self.total - self.done) / rate if rate else 0.0
+            parts.append(f"{clock(left)} left")
+        if self.unit:
+            parts.append(f"{rate:.3g} {self.unit}/s")
+        if self.note:
+            parts.append(self.note)
+        print(", ".join(parts), file=self._stream, flush=True)

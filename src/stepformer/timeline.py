@@ -1,0 +1,146 @@
+"""Step and Timeline: what every command produces and every exporter, scorer and page reads.
+
+Times are float seconds from the start of the video. A timeline's steps are ordered by start. What the model finds
+never overlaps; what people annotate sometimes does, so overlap is allowed here and dealt with where it matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepformer.errors import InputError
+
+SCHEMA_VERSION = 1
+"""Version of the JSON written by :meth:`Timeline.to_json`; its schema is `export/timeline.schema.json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a procedure in one video: ``[start_s, end_s)`` seconds, checked when made.
+
+    ``label`` is its name if it has one; ``score`` how sure the alignment is (higher is better, at most 1 for a
+    cosine); ``slot`` the index of the step slot it came from. ``meta`` holds what only some sources know, for
+    instance ``{"guess": true, "similarity": 0.41}`` for a name taken from the phrase bank.
+    """
+
+    start_s: float
+    end_s: float
+    label: str | None = None
+    score: float | None = None
+    slot: int | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("start_s", "end_s"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or (not isinstance(value, int | float) and not hasattr(value, "__float__")):
+                raise InputError(f"Step.{name} must be seconds, got {value!r}")
+            if not math.isfinite(value):
+                raise InputError(f"Step.{name} must be finite seconds, got {value!r}")
+            object.__setattr__(self, name, float(value))
+        if self.start_s < 0 or self.end_s < self.start_s:
+            raise InputError(f"Step needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
+        if self.score is not None:
+            object.__setattr__(self, "score", float(self.score))
+        if self.slot is not None:
+            object.__setattr__(self, "slot", int(self.slot))
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return self.end_s - self.start_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """The step as plain JSON values; ``meta`` only when there is any."""
+        out: dict[str, Any] = {
+            "start_s": self.start_s,
+            "end_s": self.end_s,
+            "label": self.label,
+            "score": self.score,
+            "slot": self.slot,
+        }
+        if self.meta:
+            out["meta"] = dict(self.meta)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The ordered steps of one video. Iterating gives the steps.
+
+    ``video`` is a path or id, ``duration_s`` its length, ``meta`` provenance: version, model and its hash,
+    encoder, options, the command that made it.
+    """
+
+    video: str
+    duration_s: float
+    steps: tuple[Step, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "video", str(self.video))
+        duration = float(self.duration_s)
+        if not math.isfinite(duration) or duration < 0:
+            raise InputError(f"Timeline.duration_s must be finite and not negative, got {self.duration_s!r}")
+        object.__setattr__(self, "duration_s", duration)
+        steps = tuple(self.steps)
+        for i, (before, after) in enumerate(itertools.pairwise(steps)):
+            if after.start_s < before.start_s:
+                raise InputError(f"Timeline steps must be ordered by start; step {i + 1} starts before step {i}")
+        object.__setattr__(self, "steps", steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, index: int) -> Step:
+        return self.steps[index]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The timeline as plain JSON values, as :meth:`to_json` writes them."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "video": self.video,
+            "duration_s": self.duration_s,
+            "steps": [step.to_dict() for step in self.steps],
+            "meta": dict(self.meta),
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """JSON text; :meth:`from_json` reads it back equal."""
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Timeline:
+        """The timeline of :meth:`to_dict`; an :class:`InputError` names the field that is wrong."""
+        if not isinstance(data, Mapping):
+            raise InputError(f"a timeline is a JSON object, got {type(data).__name__}")
+        version = data.get("schema_version", SCHEMA_VERSION)
+        if version != SCHEMA_VERSION:
+            raise InputError(f"timeline schema version {version!r} is not {SCHEMA_VERSION}, the one this version reads")
+        try:
+            steps = tuple(
+                Step(s["start_s"], s["end_s"], s.get("label"), s.get("score"), s.get("slot"), s.get("meta", {}))
+                for s in data["steps"]
+            )
+            return cls(data["video"], data["duration_s"], steps, data.get("meta", {}))
+        except KeyError as missing:
+            raise InputError(f"timeline JSON lacks the field {missing}") from None
+        except (TypeError, AttributeError) as wrong:
+            raise InputError(f"timeline JSON has a field of the wrong type: {wrong}") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Timeline:
+        """The timeline that :meth:`to_json` wrote."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"not JSON: {error}") from None
+        return cls.from_dict(data)
