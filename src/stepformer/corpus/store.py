@@ -1,0 +1,374 @@
+"""The feature store: what ``prepare features`` writes and training, evaluation and search read.
+
+A store is a folder that NumPy, torch and safetensors can read alone::
+
+    store.json                  format version, encoder, its fingerprint, dim, structure_dim, rate_hz
+    index.jsonl                 one line a video: id, shard, n, duration_s, n_phrases, phrases, meta; a later line
+                                of the same id replaces an earlier one
+    shards/00000.safetensors    "<id>|features" (N, D), "<id>|structure" (N, S), "<id>|phrases" (L, D), float16
+    spool/                      finished videos that are not yet in a shard, one file each
+
+Feature row ``i`` of a video describes the seconds ``[i, i + 1) / rate_hz``. A store holds the features of exactly
+one encoder, named by its fingerprint; anything else is refused.
+
+How a kill is survived: a finished video is first one file in the spool, renamed into place. When the spool holds a
+shard's worth, the shard is written beside and renamed, then its lines are appended to the index, then the spool
+files go. Whatever moment the power fails at, a new :class:`StoreWriter` finds each finished video in the index or in
+the spool.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError, NonFiniteError, UsageError
+
+FORMAT = "stepformer-feature-store"
+FORMAT_VERSION = 1
+INFO_FILE = "store.json"
+INDEX_FILE = "index.jsonl"
+SHARD_FOLDER = "shards"
+
+Array = npt.NDArray[np.float32]
+
+_PHRASES_MARK = b', "phrases": '  # cannot occur inside a JSON string, where its quotes would be escaped
+_OPEN_SHARDS = 64  # memory-mapped shards kept open at once, well under the usual limit on open files
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """What a whole store has in common: the encoder and the shape of what it gives.
+
+    ``dim`` is D of features and phrase vectors, ``structure_dim`` S of the second vector that only places
+    boundaries (0 = none). ``meta`` holds licence, options, the product's version.
+    """
+
+    encoder: str
+    fingerprint: str
+    dim: int
+    rate_hz: float = 1.0
+    structure_dim: int = 0
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.encoder or not self.fingerprint:
+            raise UsageError("a feature store names its encoder and the encoder's fingerprint")
+        if self.dim < 1 or self.structure_dim < 0:
+            raise UsageError(
+                f"a feature store needs dim >= 1 and structure_dim >= 0, got {self.dim}, {self.structure_dim}"
+            )
+        if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
+            raise UsageError(f"rate_hz must be positive, got {self.rate_hz!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of ``store.json``."""
+        return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "encoder": self.encoder,
+            "fingerprint": self.fingerprint,
+            "dim": self.dim,
+            "structure_dim": self.structure_dim,
+            "rate_hz": self.rate_hz,
+            "dtype": "float16",
+            "meta": dict(self.meta),
+        }
+
+    def require_same_encoder(self, other: StoreInfo, where: str) -> None:
+        """Raises unless ``other`` holds vectors of the same space, at the same rate, of the same shape."""
+        if self.fingerprint != other.fingerprint:
+            raise InputError(
+                f"{where} holds features of encoder {self.encoder!r} ({self.fingerprint}), not of {other.encoder!r} "
+                f"({other.fingerprint}); features of two encoders are never mixed: use another folder"
+            )
+        for name in ("dim", "structure_dim", "rate_hz"):
+            if getattr(self, name) != getattr(other, name):
+                raise InputError(f"{where} has {name} {getattr(self, name)}, not {getattr(other, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPhrase:
+    """One phrase of the narration and when it was said; ``chatter`` marks "subscribe to my channel"."""
+
+    text: str
+    start_s: float
+    end_s: float
+    chatter: bool = False
+
+    def __post_init__(self) -> None:
+        start, end = float(self.start_s), float(self.end_s)
+        if not (math.isfinite(start) and math.isfinite(end) and start <= end):
+            raise InputError(f"phrase {self.text!r} needs finite start_s <= end_s, got {self.start_s}, {self.end_s}")
+        object.__setattr__(self, "start_s", start)
+        object.__setattr__(self, "end_s", end)
+
+    @classmethod
+    def of(cls, phrase: Any) -> StoredPhrase:
+        """From anything with ``text``, ``start_s``, ``end_s`` and perhaps ``chatter``: a record or a mapping."""
+        if isinstance(phrase, cls):
+            return phrase
+        if isinstance(phrase, Mapping):
+            return cls(str(phrase["text"]), phrase["start_s"], phrase["end_s"], bool(phrase.get("chatter", False)))
+        return cls(str(phrase.text), phrase.start_s, phrase.end_s, bool(getattr(phrase, "chatter", False)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The phrase as it stands in the index."""
+        out: dict[str, Any] = {"text": self.text, "start_s": round(self.start_s, 3), "end_s": round(self.end_s, 3)}
+        if self.chatter:
+            out["chatter"] = True
+        return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredVideo:
+    """Everything the store knows about one video. Arrays are float32 when read (float16 on disk), raw as encoded.
+
+    ``phrase_vectors`` has one row for each phrase, or is None where the store was filled without a text side.
+    """
+
+    video: str
+    features: Array  # (N, D)
+    rate_hz: float
+    duration_s: float
+    structure: Array | None = None  # (N, S)
+    phrases: tuple[StoredPhrase, ...] = ()
+    phrase_vectors: Array | None = None  # (L, D)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.video or "\n" in self.video:
+            raise InputError(f"a video in the store needs a name of one line, got {self.video!r}")
+        if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
+            raise InputError(f"{self.video}: duration_s must be finite and not negative, got {self.duration_s!r}")
+        object.__setattr__(self, "phrases", tuple(StoredPhrase.of(phrase) for phrase in self.phrases))
+        for name, rows in (
+            ("features", None),
+            ("structure", len(self.features)),
+            ("phrase_vectors", len(self.phrases)),
+        ):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            array = np.asarray(value)
+            if array.ndim != 2 or (rows is not None and len(array) != rows):
+                want = "(N, D)" if rows is None else f"({rows}, D)"
+                raise InputError(f"{self.video}: {name} must have the shape {want}, got {array.shape}")
+            object.__setattr__(self, name, array)
+        if not len(self.features):
+            raise InputError(f"{self.video}: no features; a video in the store has at least one row")
+
+
+class FeatureStore(Sequence[StoredVideo]):
+    """A store opened for reading: ``len``, ``ids``, ``store["id"]``, ``store[3]``, iteration.
+
+    Only the index's ids and positions are held in memory; features come from memory-mapped shards when asked for.
+    May be pickled and used in forked or spawned data-loader workers.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.info = read_info(self.path)
+        self._positions: dict[str, tuple[int, int, int]] = {}  # id -> (offset in the index, shard, n)
+        for offset, line in index_lines(self.path / INDEX_FILE):
+            head = parse_head(line, self.path)
+            self._positions[head["id"]] = (offset, int(head["shard"]), int(head["n"]))
+        self._ids = tuple(self._positions)
+        self._shards: OrderedDict[int, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_shards", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _shards=OrderedDict(), _lock=threading.Lock())
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Names of the videos, in the order in which they were stored."""
+        return self._ids
+
+    @property
+    def rate_hz(self) -> float:
+        """Feature rows a second."""
+        return self.info.rate_hz
+
+    @property
+    def dim(self) -> int:
+        """D, the width of features and phrase vectors."""
+        return self.info.dim
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, video: object) -> bool:
+        return video in self._positions
+
+    def frames_of(self, video: str) -> int:
+        """N of one video, without reading it."""
+        return self._position(video)[2]
+
+    def __iter__(self) -> Iterator[StoredVideo]:
+        return (self[video] for video in self._ids)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return [self[video] for video in self._ids[key]]
+        return self.read(key if isinstance(key, str) else self._ids[key])
+
+    def read(self, video: str) -> StoredVideo:
+        """One video by its name."""
+        line = self.line(video)
+        shard, rows = self._shard(int(line["shard"])), int(line["n"])
+        phrases = tuple(StoredPhrase.of(phrase) for phrase in line.get("phrases", ()))
+        features = self._tensor(shard, video, "features", (rows, self.info.dim))
+        structure = vectors = None
+        if self.info.structure_dim:
+            structure = self._tensor(shard, video, "structure", (rows, self.info.structure_dim))
+        if phrases and line.get("phrase_vectors", True):
+            vectors = self._tensor(shard, video, "phrases", (len(phrases), self.info.dim))
+        elif not phrases:
+            vectors = np.zeros((0, self.info.dim), np.float32)
+        return StoredVideo(
+            video,
+            features,
+            self.info.rate_hz,
+            float(line["duration_s"]),
+            structure,
+            phrases,
+            vectors,
+            line.get("meta", {}),
+        )
+
+    def line(self, video: str) -> dict[str, Any]:
+        """One video's line of the index: everything but the vectors."""
+        with (self.path / INDEX_FILE).open("rb") as index:
+            index.seek(self._position(video)[0])
+            return parse_line(index.readline(), self.path)
+
+    def require_encoder(self, fingerprint: str, name: str = "the one asked for") -> None:
+        """Raises unless the store was filled by the encoder with this fingerprint."""
+        if fingerprint != self.info.fingerprint:
+            raise InputError(
+                f"{self.path} holds features of encoder {self.info.encoder!r} ({self.info.fingerprint}), not of {name} "
+                f"({fingerprint}); fill another store with: stepformer prepare features SRC DST --encoder NAME"
+            )
+
+    def _position(self, video: str) -> tuple[int, int, int]:
+        try:
+            return self._positions[video]
+        except KeyError:
+            raise InputError(f"{self.path} has no video {video!r}") from None
+
+    def _shard(self, number: int) -> Any:
+        from safetensors import SafetensorError, safe_open
+
+        with self._lock:
+            if number in self._shards:
+                self._shards.move_to_end(number)
+                return self._shards[number]
+            path = shard_path(self.path, number)
+            try:
+                shard = safe_open(path, framework="np")
+            except (OSError, SafetensorError) as error:
+                raise InputError(f"shard {path} of the feature store cannot be read: {error}") from None
+            self._shards[number] = shard
+            while len(self._shards) > _OPEN_SHARDS:
+                self._shards.popitem(last=False)
+            return shard
+
+    def _tensor(self, shard: Any, video: str, kind: str, shape: tuple[int, int]) -> Array:
+        from safetensors import SafetensorError
+
+        try:
+            found = shard.get_tensor(f"{video}|{kind}")
+        except SafetensorError as error:
+            raise InputError(f"{self.path}: {kind} of {video!r} are not in their shard: {error}") from None
+        if found.shape != shape:
+            raise InputError(f"{self.path}: {kind} of {video!r} have the shape {found.shape}, the index says {shape}")
+        return np.asarray(found, np.float32)
+
+
+def open_stores(paths: Iterable[str | os.PathLike[str]]) -> list[FeatureStore]:
+    """Several stores to be used as one; an error if they are not of one encoder."""
+    stores = [FeatureStore(path) for path in paths]
+    for store in stores[1:]:
+        store.info.require_same_encoder(stores[0].info, str(store.path))
+    return stores
+
+
+def read_info(path: str | os.PathLike[str]) -> StoreInfo:
+    """``store.json`` of a store, checked."""
+    file = Path(path) / INFO_FILE
+    try:
+        data = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is not a feature store: it has no {INFO_FILE}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InputError(f"{file} does not describe a feature store")
+    if data.get("version") != FORMAT_VERSION:
+        raise InputError(f"{file} has the store version {data.get('version')!r}; this version reads {FORMAT_VERSION}")
+    try:
+        return StoreInfo(
+            str(data["encoder"]), str(data["fingerprint"]), int(data["dim"]), float(data["rate_hz"]),
+            int(data.get("structure_dim", 0)), data.get("meta", {}),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file} lacks a field or has a wrong one: {error}") from None
+
+
+def shard_path(path: Path, number: int) -> Path:
+    """The file of one shard."""
+    return path / SHARD_FOLDER / f"{number:05d}.safetensors"
+
+
+def to_half(values: Any, what: str) -> npt.NDArray[np.float16]:
+    """Values as contiguous float16; an error where one is not finite or does not fit."""
+    array = np.asarray(values)
+    if not np.isfinite(array).all():
+        raise NonFiniteError(f"{what} have a value that is not finite")
+    with np.errstate(over="ignore"):
+        half = np.ascontiguousarray(array, dtype=np.float16)
+    if not np.isfinite(half).all():
+        raise InputError(f"{what} reach {np.abs(array).max():g}, more than float16 holds (65504); scale them down")
+    return half
+
+
+def index_lines(index: Path) -> Iterator[tuple[int, bytes]]:
+    """Complete lines with their offsets; a last line that a kill cut short is not a line."""
+    if not index.exists():
+        return
+    with index.open("rb") as stream:
+        offset = 0
+        for line in stream:
+            if line.endswith(b"\n") and line.strip():
+                yield offset, line
+            offset += len(line)
+
+
+def parse_line(line: bytes, path: Path) -> dict[str, Any]:
+    """One line of the index, its required fields checked."""
+    try:
+        value = json.loads(line)
+        value["id"], value["shard"], value["n"], value["duration_s"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path / INDEX_FILE} has a line that cannot be read: {error}") from None
+    return dict(value)
+
+
+def parse_head(line: bytes, path: Path) -> dict[str, Any]:
+    """The fields before the phrases: parsing those alone opens a store of a million videos in seconds."""
+    head, mark, _ = line.partition(_PHRASES_MARK)
+    return parse_line(head + b"}" if mark else line, path)
