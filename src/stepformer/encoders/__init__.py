@@ -1,0 +1,48 @@
+"""Frozen video+text towers behind one protocol. A new encoder is one file and one line of the table below.
+
+>>> encoder = stepformer.encoders.load("concepts")      # the offline default
+>>> encoder.encode_text(["whisk the eggs"]).shape
+(1, 384)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from stepformer.encoders.base import Encoded, Encoder, FrameSpec, TextEncoder, same_encoder
+from stepformer.errors import UsageError
+
+# name -> (module, class, one line). Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
+ENCODERS: dict[str, tuple[str, str, str]] = {
+    "concepts": ("stepformer.encoders.concepts", "ConceptsEncoder", "offline default: action and object classes"),
+    "univl": ("stepformer.encoders.univl", "UniVLEncoder", "the paper's; needs its published checkpoints"),
+    "milnce": ("stepformer.encoders.milnce", "MilNceEncoder", "S3D and words, HowTo100M; needs its checkpoint"),
+    "openclip": ("stepformer.encoders.openclip", "OpenClipEncoder", "any OpenCLIP or SigLIP model, by name"),
+    "captions": ("stepformer.encoders.captions", "CaptionsEncoder", "a captioner's text per segment, from JSON"),
+    "precomputed": ("stepformer.encoders.precomputed", "PrecomputedEncoder", "features you already have"),
+    "sentence": ("stepformer.encoders.sentence", "SentenceEncoder", "text only: the space of concepts and captions"),
+}
+
+DEFAULT = "concepts"
+
+__all__ = ["DEFAULT", "ENCODERS", "Encoded", "Encoder", "FrameSpec", "TextEncoder", "load", "names", "same_encoder"]
+
+
+def names() -> list[str]:
+    """The registered encoders."""
+    return list(ENCODERS)
+
+
+def load(name: str = DEFAULT, **options: Any) -> Any:
+    """An encoder by name; ``options`` are its own (see its module).
+
+    "NAME:VALUE" passes VALUE as the encoder's first argument, so that one string can say it all on a command
+    line: a model name for openclip, a folder of weights for univl, a file for captions.
+    """
+    kind, _, value = name.partition(":")
+    if kind not in ENCODERS:
+        raise UsageError(f"no encoder is named {kind!r}; there are: {', '.join(ENCODERS)}")
+    module, attribute, _ = ENCODERS[kind]
+    maker = getattr(importlib.import_module(module), attribute)
+    return maker(value, **options) if value else maker(**options)

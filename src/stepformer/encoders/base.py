@@ -1,0 +1,136 @@
+"""The one small protocol behind which every video+text encoder stands, and what a video encoder wants to be fed.
+
+An encoder says in ``wants`` which pixels it needs for each vector it makes; ``stepformer.video`` reads exactly
+those from a file and hands them to ``encode_video``. Vectors come out at ``rate_hz`` a second: vector ``i`` stands
+for the seconds ``[i / rate_hz, (i + 1) / rate_hz)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.errors import InputError, UsageError
+
+Frames = NDArray[np.uint8]
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSpec:
+    """The pixels an encoder needs for each of its vectors.
+
+    A vector's clip is ``frames`` RGB pictures, ``fps`` of them a second, spread evenly around the middle of the
+    vector's own second(s); with ``frames=1`` it is the picture in the middle. Pictures arrive as uint8 RGB of
+    ``size`` = (height, width). ``resize`` says how a picture gets there: "crop" scales the short side to the
+    target and cuts the centre out; "fit" scales both sides, whatever the aspect becomes.
+    """
+
+    size: tuple[int, int]
+    frames: int = 1
+    fps: float = 1.0
+    resize: Literal["crop", "fit"] = "crop"
+
+    def __post_init__(self) -> None:
+        if len(self.size) != 2 or min(self.size) < 1:
+            raise InputError(f"FrameSpec.size must be (height, width) in pixels, got {self.size}")
+        if self.frames < 1 or not self.fps > 0:
+            raise InputError(f"FrameSpec needs frames >= 1 and fps > 0, got {self.frames} and {self.fps}")
+
+    def times_s(self, index: int, rate_hz: float) -> list[float]:
+        """The seconds at which the pictures of vector ``index`` are taken (may fall outside the video: clamp)."""
+        middle = (index + 0.5) / rate_hz
+        first = middle - (self.frames - 1) / (2.0 * self.fps)
+        return [first + i / self.fps for i in range(self.frames)]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What ``encode_video`` gives: ``vectors`` (N, D) in the shared space, and for some encoders a second
+    ``structure`` (N, S), pooled features without a text side, better where boundaries are placed."""
+
+    vectors: Vectors
+    structure: Vectors | None = None
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2:
+            raise InputError(f"video vectors must be (N, D), got {self.vectors.shape}")
+        if self.structure is not None and (self.structure.ndim != 2 or len(self.structure) != len(self.vectors)):
+            raise InputError(f"structure {self.structure.shape} does not go with vectors {self.vectors.shape}")
+
+    @classmethod
+    def join(cls, parts: Sequence[Encoded]) -> Encoded:
+        """Batches of one video, end to end."""
+        if not parts:
+            raise InputError("nothing was encoded: the video gave no frames")
+        structures = [part.structure for part in parts if part.structure is not None]
+        return cls(
+            np.concatenate([part.vectors for part in parts]),
+            np.concatenate(structures) if len(structures) == len(parts) else None,
+        )
+
+
+@runtime_checkable
+class TextEncoder(Protocol):
+    """Texts into the shared space."""
+
+    name: str
+    license: str
+    dim: int
+    fingerprint: str  # changes whenever the vectors would: goes into every feature file
+
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to float32 (L, D) unit vectors."""
+        ...
+
+
+@runtime_checkable
+class Encoder(TextEncoder, Protocol):
+    """Video and texts into one space.
+
+    ``encode_video`` takes uint8 clips (N, T, H, W, 3), or frames (N, H, W, 3) when ``wants.frames`` is 1, as
+    ``wants`` asks for them, any N: batches of one video may be given in turn. Video vectors are stored raw as
+    they come; centring, where a method wants it, is done by who aligns.
+    """
+
+    rate_hz: float  # vectors a second of video
+    wants: FrameSpec
+    structure_dim: int  # 0: no structure vectors
+
+    def encode_video(self, frames: Frames) -> Encoded:
+        """Clips or frames to vectors (N, D), and structure (N, S) where the encoder has it."""
+        ...
+
+
+def same_encoder(first: str, second: str, where: str) -> None:
+    """Raises unless two fingerprints are equal: features of two encoders are never mixed."""
+    if first != second:
+        raise UsageError(
+            f"{where}: features of encoder {first} cannot go together with encoder {second}; make them again with "
+            "one encoder (stepformer prepare features --encoder NAME)"
+        )
+
+
+def check_frames(frames: Any, wants: FrameSpec, name: str) -> Frames:
+    """The frames if they are what ``wants`` asks for, else an error that says what came."""
+    height, width = wants.size
+    tail: tuple[int, ...] = (height, width, 3) if wants.frames == 1 else (wants.frames, height, width, 3)
+    if not isinstance(frames, np.ndarray) or frames.dtype != np.uint8 or frames.shape[1:] != tail:
+        got = f"{frames.dtype} {frames.shape}" if isinstance(frames, np.ndarray) else type(frames).__name__
+        raise InputError(f"encoder {name} takes uint8 frames of shape (N, {', '.join(map(str, tail))}), got {got}")
+    return frames
+
+
+def encode_clips(encoder: Encoder, batches: Iterable[Frames]) -> Encoded:
+    """All batches of one video, in order, to its vectors.
+
+    An encoder that looks over the whole video after its clips (UniVL's transformer) has a method ``finish``
+    that is given the joined clip vectors once.
+    """
+    whole = Encoded.join([encoder.encode_video(batch) for batch in batches])
+    finish = getattr(encoder, "finish", None)
+    return whole if finish is None else finish(whole)

@@ -1,0 +1,66 @@
+"""Sentences to unit vectors: MiniLM-L6-v2, the text space of the default encoder, of captions and of search."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stepformer import weights
+from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
+
+_MAX_TOKENS = 256
+_BATCH = 64
+
+
+class SentenceEncoder:
+    """Texts to float32 unit vectors (L, 384): mean of the last hidden states over real tokens, normalised.
+
+    ``folder`` holds model.safetensors, config.json and vocab.txt; by default the registered "minilm" weights,
+    downloaded on first use.
+    """
+
+    name = "minilm"
+    license = "Apache-2.0"
+
+    def __init__(self, folder: str | Path | None = None, *, device: str = "cpu", quiet: bool = False) -> None:
+        from safetensors.torch import load_file
+
+        if folder is None:
+            folder = weights.pull("minilm", quiet=quiet)
+            self.fingerprint = "minilm:" + weights.entry("minilm").fingerprint
+        else:
+            from stepformer.files import sha256_of
+
+            self.fingerprint = "bert:" + sha256_of(Path(folder) / "model.safetensors")[:16]
+        folder = Path(folder)
+        config = BertConfig.from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        self._bert = Bert(config, pooler=False)
+        self._bert.load_published(load_file(folder / "model.safetensors"))
+        self._bert.eval().to(device)
+        self._device = device
+        self._tokenize = WordPiece(folder / "vocab.txt")
+        self.dim = config.hidden_size
+
+    @torch.inference_mode()
+    def encode_text(self, texts: Sequence[str], batch: int = _BATCH) -> NDArray[np.float32]:
+        """Texts to (L, 384) unit vectors, in the order given; texts beyond 256 tokens are cut."""
+        out = np.empty((len(texts), self.dim), np.float32)
+        tokens = self._tokenize(texts, _MAX_TOKENS) if len(texts) else []
+        for rows, ids, mask in length_batches(tokens, self._tokenize.pad_id, batch):
+            hidden = self._bert(ids.to(self._device), mask.to(self._device))  # (B, T, D)
+            weight = mask.to(self._device).unsqueeze(-1).to(hidden.dtype)
+            mean = (hidden * weight).sum(1) / weight.sum(1)
+            out[rows] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
+        return out
+
+
+@functools.cache
+def default_sentence_encoder() -> SentenceEncoder:
+    """The registered sentence encoder, loaded once a process."""
+    return SentenceEncoder()
