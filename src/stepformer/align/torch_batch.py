@@ -1,0 +1,127 @@
+"""The batched torch version: any device, no Python loop over cells, no synchronisation with the device.
+
+The cells of an anti-diagonal (all i + j = d) depend only on the two anti-diagonals before it, so the Python loop runs
+over K + N diagonals and each step settles one diagonal of every item at once. Sums are made exactly as the reference
+makes them, not through prefix sums, which round differently and cannot hold inf. The back-trace follows pointers: the
+whole table of "where did this cell come from" is made in a few operations on all cells, and then a step of the
+back-trace is one gather for the batch.
+
+A forbidden value may be inf or NaN here (inf - inf is NaN): ``fmin`` passes over NaN, NaN stays NaN in sums, and equality
+with the chosen minimum never holds for it, so both mean the same and no step needs a clean-up.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """What sums are made in: float64, so that all kernels agree, but for devices that lack it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+@torch.no_grad()
+def align_batch(
+    costs: Tensor,  # (B, K, N) of sum_dtype
+    column_drop: Tensor,  # (B, N)
+    row_drop: Tensor,  # (B, K)
+    row_lengths: Tensor,  # (B,) int64
+    lengths: Tensor,  # (B,) int64
+    one_to_one: bool,
+    contiguous: bool,
+) -> tuple[Tensor, Tensor]:
+    """Matches (B, K, N) bool and costs (B,). What lies past an item's lengths is never read into its result."""
+    B, K, N = costs.shape
+    device = costs.device
+    T, W = K + N + 1, K + 1  # diagonals; cells of a diagonal, by row
+    if B == 0:
+        return torch.zeros(B, K, N, dtype=torch.bool, device=device), costs.new_zeros(B)
+    skip_allowed = not one_to_one and not contiguous
+
+    # skewed[d, b, i] belongs to cell (i, j = d - i); inf where there is no such cell
+    d = torch.arange(T, device=device)[:, None]
+    i = torch.arange(W, device=device)[None, :]
+    j = (d - i).clamp(0, N + 1)  # (T, W); 0 and N + 1 are the paddings below
+    c = torch.nn.functional.pad(costs, (1, 1), value=torch.inf)  # (B, K, N + 2)
+    c = c[:, i[:, 1:] - 1, j[:, 1:]].permute(1, 0, 2).contiguous()  # (T, B, K)
+    u = torch.nn.functional.pad(column_drop, (1, 1), value=torch.inf)[:, j].permute(1, 0, 2).contiguous()  # (T, B, W)
+    v = row_drop.contiguous()  # (B, K)
+
+    # one diagonal of padding in front and one row to the left keep all the shifts inside
+    D = costs.new_full((T + 1, B, W + 1), torch.inf)  # D[d + 1, b, i + 1] is cell (i, d - i)
+    E = costs.new_full((T + 1, B, W + 1), torch.inf)
+    D[1, :, 1] = 0.0
+    by_column = costs.new_empty((B, W))
+    by_row = costs.new_full((B, W), torch.inf)
+    for t in range(2, T + 1):
+        now, last, before = D[t, :, 1:], D[t - 1], D[t - 2]
+        use = E[t, :, 2:]  # row 0 is never in use
+        torch.add(last[:, 1:], u[t - 1], out=by_column)
+        if one_to_one:
+            torch.add(before[:, 1:-1], c[t - 1], out=use)
+        else:
+            torch.fmin(before[:, 1:-1], E[t - 1, :, 2:], out=use)
+            use.add_(c[t - 1])
+            if skip_allowed:
+                torch.fmin(use, E[t - 1, :, 2:] + u[t - 1, :, 1:], out=use)
+        torch.add(last[:, 1:-1], v, out=by_row[:, 1:])
+        torch.fmin(E[t, :, 1:], by_column, out=now)
+        torch.fmin(now, by_row, out=now)
+
+    items = torch.arange(B, device=device)
+    cost = D[row_lengths + lengths + 1, items, row_lengths + 1]  # (B,)
+    feasible = cost < torch.inf  # False for NaN
+    visited, matched = _trace(D, E, c, u, row_lengths, lengths, feasible, one_to_one, skip_allowed)
+
+    # cell (b, i, j) of each visited node; what did not match is written to one spare element behind the matrix
+    cell = visited % (T * B * W)
+    row, item = cell % W, cell // W % B
+    column = cell // (B * W) - row
+    target = torch.where(matched, (item * K + row - 1) * N + column - 1, B * K * N)
+    matrix = torch.zeros(B * K * N + 1, dtype=torch.bool, device=device)
+    matrix[target.reshape(-1)] = True
+    return matrix[:-1].view(B, K, N), torch.where(feasible, cost, torch.inf)
+
+
+def _trace(
+    D: Tensor, E: Tensor, c: Tensor, u: Tensor, row_lengths: Tensor, lengths: Tensor, feasible: Tensor,
+    one_to_one: bool, skip_allowed: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The nodes each item's path visits, (T, B) int64, and whether there a row and a column are matched, (T, B).
+
+    Node (d * B + b) * W + i is D at cell (i, d - i) of item b; E at the same cell is T * B * W nodes further on. A node
+    points at the node before it on the cheapest path; (0, 0) points at itself.
+    """
+    T, B, W = u.shape
+    half = T * B * W
+    here = torch.arange(half, device=D.device).view(T, B, W)
+    left, up, diagonal = here - B * W, here - B * W - 1, here - 2 * B * W - 1
+
+    value, use = D[1:, :, 1:], E[1:, :, 1:]  # (T, B, W)
+    use_left = E[:-1, :, 1:]
+    began = torch.full_like(value, torch.inf)  # D[i - 1, j - 1]
+    began[1:] = D[:-2, :, :-1]
+    if one_to_one:
+        use_from, use_matches = diagonal, torch.ones_like(here, dtype=torch.bool)
+    else:
+        came_from = torch.fmin(began, use_left)
+        use_from = torch.where(began == came_from, diagonal, left + half)
+        use_matches = torch.ones_like(here, dtype=torch.bool)
+        if skip_allowed:
+            use_matches[:, :, 1:] = came_from[:, :, 1:] + c == use[:, :, 1:]
+            use_from = torch.where(use_matches, use_from, left + half)
+    in_use = use == value
+    value_from = torch.where(in_use, use_from, torch.where(D[:-1, :, 1:] + u == value, left, up))
+    value_from[0] = here[0]  # (0, 0) stays; the other cells of the first diagonal do not exist
+    in_use[:, :, 0] = False
+    pointer = torch.cat([value_from.view(-1), use_from.reshape(-1)])
+    matches = torch.cat([(in_use & use_matches).view(-1), use_matches.view(-1)])
+
+    items = torch.arange(B, device=D.device)
+    start = ((row_lengths + lengths) * B + items) * W + row_lengths
+    visited = torch.empty((T, B), dtype=torch.int64, device=D.device)
+    visited[0] = torch.where(feasible, start, items * W)
+    for t in range(1, T):
+        torch.take(pointer, visited[t - 1], out=visited[t])
+    return visited, matches[visited]
