@@ -1,0 +1,13 @@
+"""Subtitles in, ordered verb phrases out: read, punctuate, resolve references, parse, extract.
+
+>>> cues = read_subtitles("talk.vtt")            # doctest: +SKIP
+>>> for phrase in extract_phrases(cues):         # doctest: +SKIP
+...     print(phrase.start_s, phrase.text)
+"""
+
+from __future__ import annotations
+
+from stepformer.narration.cues import Cue, Word
+from stepformer.narration.readers import parse_subtitles, read_subtitles
+
+__all__ = ["Cue", "Word", "parse_subtitles", "read_subtitles"]

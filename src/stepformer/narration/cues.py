@@ -1,0 +1,92 @@
+"""Cues and words: what the readers give and every later stage of the narration works on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from stepformer.errors import InputError
+
+
+def _check(kind: str, start_s: float, end_s: float, text: str) -> None:
+    if not isinstance(text, str):
+        raise InputError(f"a {kind} has text of type {type(text).__name__}; expected str")
+    if not (math.isfinite(start_s) and math.isfinite(end_s)):
+        raise InputError(f"a {kind} has the times {start_s} to {end_s}; expected finite seconds: {text[:40]!r}")
+    if start_s < 0 or end_s < start_s:
+        raise InputError(f"a {kind} has the times {start_s} to {end_s}; expected 0 <= start <= end: {text[:40]!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One spoken word (no white space in it) and when it was said."""
+
+    start_s: float
+    end_s: float
+    text: str
+
+    def __post_init__(self) -> None:
+        _check("word", self.start_s, self.end_s, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A piece of subtitle text and when it is shown. ``words`` has the times of its words where the file has them."""
+
+    start_s: float
+    end_s: float
+    text: str
+    words: tuple[Word, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check("cue", self.start_s, self.end_s, self.text)
+
+
+def cue_at(start_s: float, end_s: float, text: str, words: Iterable[Word] = ()) -> Cue:
+    """A cue from times as files have them: negative ones become 0, an end before the start becomes the start."""
+    start_s = max(0.0, float(start_s))
+    return Cue(start_s, max(start_s, float(end_s)), text, tuple(words))
+
+
+def in_order(cues: Iterable[Cue]) -> list[Cue]:
+    """Cues by start time; those that start together keep their order in the file."""
+    return sorted(cues, key=lambda cue: cue.start_s)
+
+
+def clip_overlaps(cues: Sequence[Cue]) -> list[Cue]:
+    """Ordered cues, each cut where the next one starts.
+
+    Automatic captions stay on the screen while the next line is spoken, so a cue's end says when it was
+    taken away; the words were said before the next cue began.
+    """
+    clipped: list[Cue] = []
+    next_start = math.inf  # start of the nearest later cue that starts strictly after this one
+    following = math.inf
+    for cue in reversed(cues):
+        if cue.start_s < following:
+            next_start, following = following, cue.start_s
+        end_s = min(cue.end_s, next_start) if next_start > cue.start_s else cue.end_s
+        words = tuple(
+            word if word.end_s <= end_s else replace(word, end_s=max(word.start_s, end_s)) for word in cue.words
+        )
+        clipped.append(replace(cue, end_s=end_s, words=words))
+    clipped.reverse()
+    return clipped
+
+
+def spread_words(cue: Cue) -> list[Word]:
+    """The words of a cue with times: its own, or its span shared out by the number of letters."""
+    if cue.words:
+        return list(cue.words)
+    texts = cue.text.split()
+    total = sum(len(text) + 1 for text in texts)
+    span_s = cue.end_s - cue.start_s
+    words: list[Word] = []
+    said = 0
+    for text in texts:
+        start_s = cue.start_s + span_s * (said / total)
+        said += len(text) + 1
+        end_s = cue.start_s + span_s * (said / total)
+        words.append(Word(start_s, max(start_s, end_s), text))
+    return words

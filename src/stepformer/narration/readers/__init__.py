@@ -1,0 +1,97 @@
+"""Subtitle files to cues: the format is found from the content, then one small reader does the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stepformer.errors import InputError, UsageError
+from stepformer.narration.clean import clean_cue
+from stepformer.narration.cues import Cue, clip_overlaps, in_order
+from stepformer.narration.decode import decode
+from stepformer.narration.readers import fields, howto100m, json3, plain, segments, srt, ttml, webvtt
+from stepformer.narration.rolling import unroll
+
+# each: (text, name of the file for messages) -> cues as the file has them
+FORMATS: dict[str, Callable[[str, str], list[Cue]]] = {
+    "vtt": webvtt.parse,
+    "srt": srt.parse,
+    "json3": json3.parse,
+    "ttml": ttml.parse,
+    "howto100m": howto100m.parse,
+    "whisperx": segments.parse,
+    "text": plain.parse,
+}
+
+SUFFIXES = (".vtt", ".srt", ".json3", ".json", ".ttml", ".dfxp", ".xml", ".srv1", ".srv2", ".srv3", ".txt", ".sbv", ".tsv")
+
+
+def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
+    """Cues of one video, ordered by time, without markup, each word once.
+
+    Reads WebVTT, SRT, YouTube json3 and srv, TTML, HowTo100M captions, Whisper and WhisperX JSON, and plain
+    text with times. ``format`` is a name of ``FORMATS``, or None to find it from the content. ``video`` names
+    the video where the file has several (HowTo100M).
+
+    Raises:
+        InputError: the file is missing or is not subtitles; the message names the file, the line and what was
+            expected.
+        UsageError: ``format`` is not known.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return parse_subtitles(data, str(path), format, video)
+
+
+def parse_subtitles(
+    data: bytes | str, name: str = "subtitles", format: str | None = None, video: str | None = None
+) -> list[Cue]:
+    """As :func:`read_subtitles`, from the content of a file. ``name`` is what messages call it."""
+    text = decode(data, name) if isinstance(data, bytes) else data.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if format is not None and format not in FORMATS:
+        raise UsageError(f"no subtitle format {format!r}; one of: {', '.join(FORMATS)}")
+    if not text.strip():
+        raise InputError(f"{name}: line 1: the file is empty; expected subtitles (VTT, SRT, TTML, JSON or timed text)")
+    chosen = format or sniff(text, name)
+    try:
+        found = howto100m.parse(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
+    except RecursionError as error:
+        raise InputError(f"{name}: line 1: nested too deeply; expected subtitles") from error
+    return tidy(found)
+
+
+def tidy(cues: Iterable[Cue]) -> list[Cue]:
+    """Cues as a file has them -> ordered, cleaned, rolling lines said once, overlaps cut."""
+    return clip_overlaps(in_order(unroll([clean_cue(cue, keep_lines=True) for cue in in_order(cues)])))
+
+
+def sniff(text: str, name: str) -> str:
+    """The name of the format that ``text`` is in."""
+    head = text.lstrip()[:4096]
+    if head.startswith("WEBVTT"):
+        return "vtt"
+    if head.startswith(("{", "[")) and not plain.starts_with_time(head):
+        return _sniff_json(text, name)
+    if head.startswith("<"):
+        return "ttml"
+    if "-->" in text or Path(name).suffix.lower() == ".srt":
+        return "vtt" if Path(name).suffix.lower() == ".vtt" else "srt"
+    if Path(name).suffix.lower() == ".vtt":
+        return "vtt"
+    return "text"
+
+
+def _sniff_json(text: str, name: str) -> str:
+    value = fields.load(text, name)
+    if isinstance(value, dict):
+        if "events" in value or "wireMagic" in value:
+            return "json3"
+        if "segments" in value or "word_segments" in value or "transcription" in value:
+            return "whisperx"
+        return "howto100m"
+    return "whisperx"
+
