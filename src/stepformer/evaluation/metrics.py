@@ -1,0 +1,259 @@
+"""Frame-wise scores of one task or one video, from int arrays where -1 is background. NumPy only.
+
+**Task score** (Shen et al. 2021; the paper's Table 1). All videos of a task are concatenated. ONE Hungarian matching
+between clusters and steps maximises the number of frames on which they overlap, background left out on both sides.
+With ``correct`` = frames in matched (cluster, step) pairs:
+
+- precision = correct / frames predicted as any cluster (unmatched clusters count against it),
+- recall = correct / frames labelled with any step (unmatched steps count against it),
+- F1 = 2 P R / (P + R) of those pooled values,
+- MoF = (correct + frames that are background in both) / all frames. A frame of an unmatched cluster is wrong even where
+  the label is background: the method said "a step is here".
+
+**Historical MoF**: what public code prints. It compares positions in the two sorted lists of matched ids instead of
+the ids, so it is right only if both sides have the ids 0..k-1 and equally many. It is given for comparing with old
+tables, under its own name; a prediction of nothing at all gets 1.0 from it.
+
+**Video score** (the paper's Table 2). Prediction and labels use the same ids, positions in the video's own step list.
+With ``correct`` = frames where both name the same step, P predicted and L labelled frames: precision = correct / P,
+recall = correct / L, IoU = sum of the steps' intersections / sum of their unions = correct / (P + L - correct),
+MoF = share of all frames, background included, that agree.
+
+Everywhere 0/0 is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError
+from stepformer.evaluation.hungarian import assign
+
+BACKGROUND = -1
+_MAX_DENSE = 1024  # ids above this are renumbered, so that a stray large id costs no memory
+
+IntArray = npt.NDArray[np.int64]
+
+
+class LengthError(InputError, ValueError):
+    """Predictions and labels do not have the same number of videos or frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """How many frames have prediction p and label y: ``counts[p + 1, y + 1]``, so row and column 0 are background.
+
+    ``clusters`` (P,) and ``steps`` (L,) are the ids of the rows and columns after the first. Where ``dense`` they are
+    0..P-1 and 0..L-1, ids that never occur included, as the historical MoF needs them.
+    """
+
+    counts: IntArray  # (P + 1, L + 1)
+    clusters: IntArray
+    steps: IntArray
+    dense: bool = True
+
+    @property
+    def frames(self) -> int:
+        """All frames."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """Scores of one task, each in [0, 1]; ``matches`` are the (cluster, step) pairs of the Hungarian matching."""
+
+    precision: float
+    recall: float
+    f1: float
+    mof: float
+    mof_historical: float
+    correct: int
+    predicted: int
+    labelled: int
+    frames: int
+    matches: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def iou(self) -> float:
+        """Matched frames over predicted or labelled frames."""
+        return ratio(self.correct, self.predicted + self.labelled - self.correct)
+
+
+@dataclass(frozen=True, slots=True)
+class VideoScore:
+    """Scores of one video against its own step list, each in [0, 1]."""
+
+    iou: float
+    precision: float
+    recall: float
+    mof: float
+    correct: int
+    predicted: int
+    labelled: int
+    frames: int
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        return harmonic(self.precision, self.recall)
+
+
+def ratio(part: float, whole: float) -> float:
+    """part / whole, where 0/0 is 0."""
+    return float(part / whole) if whole else 0.0
+
+
+def harmonic(precision: float, recall: float) -> float:
+    """F1 of precision and recall."""
+    return ratio(2 * precision * recall, precision + recall)
+
+
+def check_ids(values: npt.ArrayLike, what: str) -> IntArray:
+    """One video's ids as int64 (N,): whole numbers of at least -1, or an error that says where not."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InputError(f"{what} must be one row of ids, one a frame, got shape {array.shape}")
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    whole = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and bool(np.isfinite(array).all() and (array == np.floor(array)).all())
+    )
+    if not whole:
+        raise InputError(f"{what} must be whole numbers (-1 is background), got {array.dtype}")
+    if array.min() < BACKGROUND:
+        at = int(np.argmax(array < BACKGROUND))
+        raise InputError(f"{what}: frame {at} has id {array[at]}; ids are 0 and up, and -1 for background")
+    return array.astype(np.int64)
+
+
+def _paired(predictions: object, labels: object) -> tuple[IntArray, IntArray]:
+    """All videos end to end, checked video by video."""
+    p_list, l_list = _videos(predictions, "prediction"), _videos(labels, "labels")
+    if len(p_list) != len(l_list):
+        raise LengthError(f"{len(p_list)} videos are predicted and {len(l_list)} are labelled; give the same videos")
+    for i, (p, y) in enumerate(zip(p_list, l_list, strict=True)):
+        if len(p) != len(y):
+            raise LengthError(
+                f"video {i}: {len(p)} frames are predicted and {len(y)} are labelled; "
+                "bring both to one rate first (stepformer.evaluation.resample)"
+            )
+    empty = [np.empty(0, np.int64)]
+    return np.concatenate(p_list or empty), np.concatenate(l_list or empty)
+
+
+def _videos(values: object, what: str) -> list[IntArray]:
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype != object:
+        return [check_ids(values, what)]
+    if not isinstance(values, Iterable):
+        raise InputError(f"{what}: expected a list of int arrays, one a video, got {type(values).__name__}")
+    return [check_ids(video, f"{what} of video {i}") for i, video in enumerate(values)]
+
+
+def confusion(predictions: object, labels: object) -> Confusion:
+    """The confusion table of lists of int arrays (one a video), or of two single arrays."""
+    p, y = _paired(predictions, labels)
+    return confusion_of(p, y)
+
+
+def confusion_of(p: IntArray, y: IntArray) -> Confusion:
+    """The confusion table of two checked arrays (N,)."""
+    n_clusters, n_steps = (int(a.max(initial=-1)) + 1 for a in (p, y))
+    dense = max(n_clusters, n_steps) <= _MAX_DENSE
+    if dense:
+        clusters, steps = np.arange(n_clusters), np.arange(n_steps)
+    else:
+        clusters, p = _renumber(p)
+        steps, y = _renumber(y)
+    shape = (len(clusters) + 1, len(steps) + 1)
+    counts = np.bincount((p + 1) * shape[1] + (y + 1), minlength=shape[0] * shape[1]).reshape(shape)
+    return Confusion(counts.astype(np.int64), clusters, steps, dense)
+
+
+def _renumber(ids: IntArray) -> tuple[IntArray, IntArray]:
+    """The ids that occur, ascending, and the array in their positions; background stays -1."""
+    values, inverse = np.unique(ids, return_inverse=True)
+    has_background = bool(values.size and values[0] == BACKGROUND)
+    return values[int(has_background) :], inverse.reshape(-1).astype(np.int64) - int(has_background)
+
+
+def score_confusion(table: Confusion) -> TaskScore:
+    """The task score of a confusion table; everything follows from it."""
+    overlap = table.counts[1:, 1:]  # (P, L), background left out
+    rows, columns = assign(overlap)
+    correct = int(overlap[rows, columns].sum())
+    predicted, labelled = int(table.counts[1:].sum()), int(table.counts[:, 1:].sum())
+    frames = table.frames
+    precision, recall = ratio(correct, predicted), ratio(correct, labelled)
+    matches = tuple(
+        (int(table.clusters[r]), int(table.steps[c])) for r, c in zip(rows, columns, strict=True) if overlap[r, c]
+    )
+    return TaskScore(
+        precision=precision,
+        recall=recall,
+        f1=harmonic(precision, recall),
+        mof=ratio(correct + int(table.counts[0, 0]), frames),
+        mof_historical=_historical_mof(table, rows, columns) if table.dense else float("nan"),
+        correct=correct,
+        predicted=predicted,
+        labelled=labelled,
+        frames=frames,
+        matches=matches,
+    )
+
+
+def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> float:
+    """Agreement of position p in the matched columns (for cluster p) and position y in the matched rows (for step y)."""
+    size = max(len(table.clusters), len(table.steps)) + 1
+    of_cluster, of_step = np.full(size, -1), np.full(size, -1)
+    of_cluster[: len(columns)] = columns
+    of_step[: len(rows)] = rows
+    # background has index -1 there, the last position, which is never a match; here it is row and column 0
+    p = np.concatenate([[-1], of_cluster[: len(table.clusters)]])
+    y = np.concatenate([[-1], of_step[: len(table.steps)]])
+    return ratio(int(table.counts[p[:, None] == y[None, :]].sum()), table.frames)
+
+
+def score_task(
+    predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence[npt.ArrayLike] | IntArray
+) -> TaskScore:
+    """The task score of lists of int arrays, one a video, -1 background: ``.precision .recall .f1 .mof``.
+
+    Cluster ids and step ids are unrelated; one Hungarian matching for the whole list relates them.
+
+    Raises:
+        LengthError: the lists, or a video's prediction and labels, differ in length.
+        InputError: ids that are not whole numbers of at least -1.
+    """
+    return score_confusion(confusion(predictions, labels))
+
+
+def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:
+    """The video score of two int arrays in the same ids, -1 background: ``.iou .precision .recall .mof``.
+
+    Raises:
+        LengthError: the arrays differ in length.
+        InputError: ids that are not whole numbers of at least -1.
+    """
+    p, y = check_ids(prediction, "prediction"), check_ids(labels, "labels")
+    if len(p) != len(y):
+        raise LengthError(
+            f"{len(p)} frames are predicted and {len(y)} are labelled; "
+            "bring both to one rate first (stepformer.evaluation.resample)"
+        )
+    agree = p == y
+    is_step = y != BACKGROUND
+    correct, predicted, labelled = int((agree & is_step).sum()), int((p != BACKGROUND).sum()), int(is_step.sum())
+    return VideoScore(
+        iou=ratio(correct, predicted + labelled - correct),
+        precision=ratio(correct, predicted),
+        recall=ratio(correct, labelled),
+        mof=ratio(int(agree.sum()), len(p)),
+        correct=correct,
+        predicted=predicted,
+        labelled=labelled,
+        frames=len(p),
+    )
