@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -65,5 +66,5 @@ class Alignment:
         """``(row, first column, column after the last)`` of each unbroken run of columns on one row, in order."""
         edges = np.flatnonzero(np.diff(self.assignment)) + 1
         bounds = [0, *edges.tolist(), len(self.assignment)]
-        runs = [(int(self.assignment[a]), a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True) if a < b]
+        runs = [(int(self.assignment[a]), a, b) for a, b in itertools.pairwise(bounds) if a < b]
         return [run for run in runs if run[0] >= 0]

@@ -52,6 +52,9 @@ def drop_dtw_batch(
     ``lengths``      (B,) how many columns of each item count; None = all. What lies past them may be anything, NaN too,
                      and is False in the result
     ``row_lengths``  (B,) how many rows of each item count; None = all
+    To drop on both sides at one similarity line, give ``-similarity``, ``column_drop=percentile_drop(similarity)`` and
+    ``row_drop=0.0`` (see :mod:`stepformer.align.drops`).
+
     ``return_cost``  also give the costs, (B,) float64; an infeasible item has cost ``inf`` and no match
     ``check``        look for NaN and for lengths out of range, and raise. This waits for the device once; with
                      ``check=False`` nothing waits, NaN counts as ``inf``, and lengths must be right
@@ -172,7 +175,8 @@ def _dispatch(
         try:
             from stepformer.align import triton_kernel
 
-            return triton_kernel.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
+            found: tuple[Tensor, Tensor] = triton_kernel.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
+            return found
         except Exception as error:
             if backend == "triton":
                 raise

@@ -4,11 +4,12 @@ A *line* is a similarity and a *drop cost* is its negative, for match costs that
 ``drop_dtw(-similarity, percentile_drop(similarity), row_drop=0.0)`` a column is matched only to a row whose similarity
 with it reaches the line.
 
-Where both sides may be dropped, a pair that is not matched pays two drop costs. What the line then means depends on
-how it is shared out, so it is worth saying: one-to-one, a pair is worth matching if its similarity is above the *sum*
-of the two lines; many-to-one, a column is worth adding to a row in use if it is above the column line, and a row is
-worth using if its columns are above it by the row line in total. With ``row_drop=0`` the column line decides alone; with
-both sides at the same cost the bar for one pair is twice the line.
+Where both sides may be dropped, what the line means depends on how it is shared out between them, because a pair
+that is not matched pays two drop costs. To drop on both sides *at one line*, as the released code does, charge the
+line to the columns and nothing to the rows: ``column_drop=percentile_drop(similarity), row_drop=0.0``. That is the same
+problem, up to a constant, as match costs ``line - similarity`` with all drops free: a matched pair must reach
+the line. With the drop cost on *both* sides a pair would have to reach twice the line (one-to-one), or a row
+would have to make up for one more line in all (many-to-one).
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def percentile_drop(
 ) -> Any:
     """The drop cost at the similarity line which ``keep`` of the similarities reach.
 
-    Of the n similarities of an item, the line is the k-th largest, k = max(1, floor(keep · n)): a percentile of the match
-    costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus the
-    line. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
+    Of the n similarities of an item, the line is the k-th largest, k = max(1, floor(keep · n)): a percentile of the
+    match costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus
+    the line. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
 
-    ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,), one
-                     line an item, on the same device and in the same type, without waiting for the device
+    ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,),
+                     one line an item, on the same device and in the same type, without waiting for the device
     ``top_per_row``  take only each row's so many largest similarities (all, if it has fewer) before drawing the line;
                      12 with keep=0.8 is what the released code does in training
     ``lengths``, ``row_lengths``  (B,) how many columns and rows of each item count (tensors only)

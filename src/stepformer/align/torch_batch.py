@@ -6,8 +6,8 @@ makes them, not through prefix sums, which round differently and cannot hold inf
 whole table of "where did this cell come from" is made in a few operations on all cells, and then a step of the
 back-trace is one gather for the batch.
 
-A forbidden value may be inf or NaN here (inf - inf is NaN): ``fmin`` passes over NaN, NaN stays NaN in sums, and equality
-with the chosen minimum never holds for it, so both mean the same and no step needs a clean-up.
+A forbidden value may be inf or NaN here (inf - inf is NaN): ``fmin`` passes over NaN, NaN stays NaN in sums, and
+equality with the chosen minimum never holds for it, so both mean the same and no step needs a clean-up.
 """
 
 from __future__ import annotations
