@@ -1,0 +1,316 @@
+"""The step decoder: a small transformer that turns a video into K ordered step slots.
+
+``StepDecoder(config)(video, mask)`` takes frame vectors ``(B, N, D)`` of a frozen encoder and returns
+:class:`Slots`. Three presets stand in :data:`PRESETS`:
+
+``paper``
+    The paper's decoder: Pre-LN, six layers, K = 32 learnable queries as the decoder's input, sinusoidal positions
+    (in frames) added to the video, which every layer attends to.
+``released``
+    What the authors' code does: the target starts at zero, the query is added as a position at every attention,
+    sinusoidal positions are added to the keys of cross-attention only, and a linear layer follows the last norm.
+``default``
+    Ours. It differs in four ways, each because it measured better (see the README's table):
+    *relative time* (a slot learns "a third into the video", which carries over to videos of other lengths);
+    *context layers* (self-attention over the frames, so that a frame's noise is undone with its neighbours' help);
+    a *read-out* (a slot is what its attention reads in the video, plus a learned correction, with attention that
+    starts as K windows in a row: the untrained model is the control ``pooled32``, and training can only add); and
+    the decoder's content starting from the queries.
+
+Only torch is needed here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from stepformer.errors import UsageError
+
+_RELATIVE_SPAN = 256.0
+"""Relative time runs from 0 to this many units, so that one sinusoidal code serves both kinds of position."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Everything that decides the shape of a :class:`StepDecoder`."""
+
+    feature_dim: int = 384  # D: width of the encoder's shared space; slots live there too
+    dim: int = 384  # width of the decoder; features are projected in and out when it differs from feature_dim
+    layers: int = 6
+    heads: int = 8
+    feedforward: int = 1024
+    slots: int = 32  # K
+    dropout: float = 0.1
+    activation: Literal["relu", "gelu"] = "relu"
+    queries: Literal["content", "position"] = "content"  # the decoder's input, or added at every attention
+    query_init: Literal["normal", "time"] = "normal"  # "time": the codes of K evenly spaced moments
+    positions: Literal["absolute", "relative"] = "absolute"  # frames, or the share of the video
+    positions_on: Literal["video", "keys"] = "video"  # added to what is attended to, or to the keys only
+    context_layers: int = 0  # self-attention layers over the frames before the decoder
+    read_out: bool = False  # slots are read from the video by attention, plus a learned correction
+    output_layer: bool = False  # a linear layer after the last norm even when dim == feature_dim
+
+    def __post_init__(self) -> None:
+        for name in ("feature_dim", "dim", "layers", "heads", "feedforward", "slots"):
+            if int(getattr(self, name)) < 1:
+                raise UsageError(f"ModelConfig.{name} must be at least 1, got {getattr(self, name)}")
+        if self.dim % self.heads or self.dim % 2:
+            raise UsageError(f"ModelConfig.dim must be even and divisible by heads, got {self.dim} and {self.heads}")
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"ModelConfig.dropout must be in [0, 1), got {self.dropout}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as a checkpoint stores them."""
+        return asdict(self)
+
+
+PRESETS: dict[str, ModelConfig] = {
+    "paper": ModelConfig(),
+    "released": ModelConfig(
+        feature_dim=768, dim=768, queries="position", positions_on="keys", output_layer=True
+    ),
+    "default": ModelConfig(
+        dropout=0.0,
+        activation="gelu",
+        query_init="time",
+        positions="relative",
+        context_layers=2,
+        layers=4,
+        read_out=True,
+    ),
+}  # fmt: skip
+
+
+def preset(name: str, **changes: Any) -> ModelConfig:
+    """A named configuration, with fields changed (most often ``feature_dim`` and ``dim``)."""
+    if name not in PRESETS:
+        raise UsageError(f"no model preset {name!r}; there are {', '.join(PRESETS)}")
+    return replace(PRESETS[name], **changes)
+
+
+class Slots(NamedTuple):
+    """What the decoder gives for a batch of videos."""
+
+    slots: Tensor  # (B, K, D) step slots in the encoder's space, in temporal order, not normalised
+    frames: Tensor  # (B, N, D) the video as slots should be compared with it; the input itself without context layers
+    attention: Tensor | None  # (B, K, N) where in the video each slot looks, rows sum to 1; None unless asked for
+
+
+def time_codes(times: Tensor, dim: int) -> Tensor:
+    """Sinusoidal codes of Vaswani et al.: ``times`` of any shape -> (..., dim)."""
+    rates = torch.exp(torch.arange(0, dim, 2, device=times.device, dtype=torch.float32) * (-math.log(10000.0) / dim))
+    angles = times.float()[..., None] * rates
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+
+
+def frame_times(mask: Tensor, relative: bool) -> Tensor:
+    """Position of each frame ``(B, N)``: its index, or the share of its own video's length times the span."""
+    index = torch.arange(mask.shape[1], device=mask.device, dtype=torch.float32).expand(mask.shape)
+    if not relative:
+        return index
+    lengths = mask.sum(1, keepdim=True).clamp(min=1)
+    return (index + 0.5) / lengths * _RELATIVE_SPAN
+
+
+class Attention(nn.Module):
+    """Multi-head attention; keys and values may differ by the positions added to the keys."""
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.q, self.k, self.v, self.out = (nn.Linear(dim, dim) for _ in range(4))
+        for layer in (self.q, self.k, self.v):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.out.bias)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)  # (B, heads, length, dim / heads)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, Q, dim), (B, N, dim), (B, N, dim), mask (B, N) True where there is a frame -> (B, Q, dim)."""
+        bias = None if mask is None else mask[:, None, None, :]
+        mixed = F.scaled_dot_product_attention(
+            self._split(self.q(query)), self._split(self.k(key)), self._split(self.v(value)),
+            attn_mask=bias, dropout_p=self.dropout if self.training else 0.0,
+        )  # fmt: skip
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+    def weights(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        """The attention itself, mean over heads: (B, Q, N)."""
+        q, k = self._split(self.q(query)), self._split(self.k(key))
+        logits = (q @ k.transpose(-1, -2)).float() / math.sqrt(q.shape[-1])
+        if mask is not None:
+            logits = logits.masked_fill(~mask[:, None, None, :], -torch.inf)
+        return logits.softmax(-1).mean(1)
+
+
+class FeedForward(nn.Sequential):
+    """Two linear layers with an activation and dropout between."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        act = nn.ReLU() if config.activation == "relu" else nn.GELU()
+        super().__init__(
+            nn.Linear(config.dim, config.feedforward), act, nn.Dropout(config.dropout),
+            nn.Linear(config.feedforward, config.dim),
+        )  # fmt: skip
+
+
+class ContextLayer(nn.Module):
+    """Pre-LN self-attention over frames."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(config.dim), nn.LayerNorm(config.dim)
+        self.attention = Attention(config.dim, config.heads, config.dropout)
+        self.feedforward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, N, dim) -> (B, N, dim)."""
+        y = self.norm1(x)
+        x = x + self.dropout(self.attention(y + positions, y + positions, y, mask))
+        out: Tensor = x + self.dropout(self.feedforward(self.norm2(x)))
+        return out
+
+
+class DecoderLayer(nn.Module):
+    """Pre-LN: slots attend to each other, then to the video, then a feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(config.dim) for _ in range(3))
+        self.self_attention = Attention(config.dim, config.heads, config.dropout)
+        self.cross_attention = Attention(config.dim, config.heads, config.dropout)
+        self.feedforward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, query: Tensor | float, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, K, dim); query is added where slots ask (0 when queries are content); key, value (B, N, dim)."""
+        y = self.norm1(x)
+        x = x + self.dropout(self.self_attention(y + query, y + query, y, None))
+        y = self.norm2(x)
+        x = x + self.dropout(self.cross_attention(y + query, key, value, mask))
+        out: Tensor = x + self.dropout(self.feedforward(self.norm3(x)))
+        return out
+
+
+class ReadOut(nn.Module):
+    """What each slot reads in the video: attention by content around a moment that the slot chooses.
+
+    Slot k looks at time ``c_k`` with width ``w_k`` (shares of the video), both moved by its decoder state from
+    ``(k + 0.5) / K`` and ``1 / (2K)``; content similarity is added to that. At the start nothing is moved.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        centres = (torch.arange(config.slots) + 0.5) / config.slots
+        self.register_buffer("centres", torch.logit(centres), persistent=False)
+        self.half_width = 0.5 / config.slots
+        self.window = nn.Linear(config.dim, 2)  # moves of centre and width
+        self.query, self.key = nn.Linear(config.dim, config.dim), nn.Linear(config.dim, config.dim)
+        self.content_scale = nn.Parameter(torch.zeros(()))
+        nn.init.zeros_(self.window.weight)
+        nn.init.zeros_(self.window.bias)
+
+    def forward(self, x: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """x (B, K, dim), context (B, N, dim), mask (B, N) -> attention (B, K, N) in float32."""
+        shift, widen = self.window(x).float().unbind(-1)  # (B, K) each
+        centre = torch.sigmoid(self.centres + shift)
+        width = self.half_width * torch.exp(widen.clamp(-3, 3))
+        times = frame_times(mask, relative=True) / _RELATIVE_SPAN  # (B, N)
+        prior = -0.5 * ((times[:, None, :] - centre[..., None]) / width[..., None]).square()
+        content = F.normalize(self.query(x).float(), dim=-1) @ F.normalize(self.key(context).float(), dim=-1).mT
+        logits = prior + 10.0 * self.content_scale * content
+        return logits.masked_fill(~mask[:, None, :], -1e9).softmax(-1)
+
+
+class StepDecoder(nn.Module):
+    """Video in, ordered step slots out. See the module's docstring."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        same = config.dim == config.feature_dim
+        self.project_in = nn.Identity() if same else nn.Linear(config.feature_dim, config.dim)
+        self.queries = nn.Parameter(torch.empty(config.slots, config.dim))
+        self.context = nn.ModuleList(ContextLayer(config) for _ in range(config.context_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.dim)
+        needs_output = config.output_layer or config.read_out or not same
+        self.project_out = nn.Linear(config.dim, config.feature_dim) if needs_output else nn.Identity()
+        self.frames_out = nn.Linear(config.dim, config.feature_dim) if config.context_layers else None
+        self.read_out = ReadOut(config) if config.read_out else None
+        self._start()
+
+    def _start(self) -> None:
+        config = self.config
+        if config.query_init == "time":
+            moments = (torch.arange(config.slots) + 0.5) / config.slots * _RELATIVE_SPAN
+            with torch.no_grad():
+                self.queries.copy_(time_codes(moments, config.dim))
+            for layer in self.decoder:
+                # equal projections make a query attend to the moment whose code it carries
+                assert isinstance(layer, DecoderLayer)
+                layer.cross_attention.k.load_state_dict(layer.cross_attention.q.state_dict())
+        else:
+            nn.init.normal_(self.queries)
+        # with a read-out, the untrained model returns plain means of the video: corrections start at zero
+        for correction in (self.frames_out, self.project_out if config.read_out else None):
+            if isinstance(correction, nn.Linear):
+                nn.init.zeros_(correction.weight)
+                nn.init.zeros_(correction.bias)
+
+    def forward(self, video: Tensor, mask: Tensor | None = None, attention: bool = False) -> Slots:
+        """Slots of a batch of videos.
+
+        video: (B, N, D) frame vectors; mask: (B, N) True where there is a frame (None: everywhere);
+        attention: also return where the slots look (always computed when the model reads its slots out).
+        """
+        if video.ndim != 3 or video.shape[-1] != self.config.feature_dim:
+            raise UsageError(f"video must be (B, N, {self.config.feature_dim}), got {tuple(video.shape)}")
+        if video.shape[1] == 0:
+            raise UsageError("a video needs at least one frame")
+        full = mask if mask is not None else torch.ones(video.shape[:2], dtype=torch.bool, device=video.device)
+        config = self.config
+        memory = self.project_in(video)  # (B, N, dim)
+        codes = time_codes(frame_times(full, config.positions == "relative"), config.dim).to(memory.dtype)
+        frames = video
+        if self.frames_out is not None:
+            # unit-norm features are small beside LayerNorm's scale; sqrt(dim) brings both to one size
+            memory = F.normalize(memory, dim=-1) * math.sqrt(config.dim)
+            for layer in self.context:
+                memory = layer(memory, codes, mask)
+            frames = F.normalize(video, dim=-1) + self.frames_out(memory)
+
+        if config.positions_on == "video":
+            memory = memory + codes
+        key = memory if config.positions_on == "video" else memory + codes
+        query = self.queries.to(memory.dtype).expand(len(video), -1, -1)
+        x, added = (query, 0.0) if config.queries == "content" else (torch.zeros_like(query), query)
+        weights = None
+        for number, layer in enumerate(self.decoder):
+            if attention and self.read_out is None and number == len(self.decoder) - 1:
+                weights = self._last_attention(layer, x, added, key, mask)
+            x = layer(x, added, key, memory, mask)
+        x = self.norm(x)
+        slots: Tensor = self.project_out(x)
+        if self.read_out is not None:
+            weights = self.read_out(x, memory, full)
+            slots = slots + (weights.to(frames.dtype) @ frames)
+        return Slots(slots, frames, weights)
+
+    @staticmethod
+    def _last_attention(layer: nn.Module, x: Tensor, added: Tensor | float, key: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention of the last layer over the video, from the same inputs as its forward pass."""
+        assert isinstance(layer, DecoderLayer)
+        y = layer.norm1(x)
+        x = x + layer.self_attention(y + added, y + added, y, None)
+        return layer.cross_attention.weights(layer.norm2(x) + added, key, mask)
