@@ -1,0 +1,147 @@
+"""Reading other people's pickles without running their code.
+
+A pickle is a program: it names functions and calls them. This reader admits the few names that rebuild NumPy arrays
+and torch tensors, each replaced by a checked version of its own, and refuses every other name by name. Built for
+checkpoints and feature files that exist only as pickles; what this product writes is safetensors.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepformer.errors import InputError
+
+_ZIP_MAGIC = b"PK\x03\x04"
+_TORCH_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the number that opens a legacy torch.save file, pickled
+_TORCH_LEGACY_START = pickle.dumps(_TORCH_LEGACY_MAGIC, protocol=2)
+
+
+class RefusedError(InputError):
+    """The pickle wants something that is neither an array nor a tensor."""
+
+
+def _array_shell(subtype: Any, shape: Any, _type: Any) -> np.ndarray[Any, Any]:
+    # NumPy starts every array as an empty shell and fills it afterwards; anything else is not one of its pickles
+    if subtype is not np.ndarray or tuple(shape) != (0,):
+        raise RefusedError(f"the pickle rebuilds an array as {subtype!r} of shape {shape!r}")
+    return np.ndarray((0,), np.int8)
+
+
+def _array_from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any = "C") -> np.ndarray[Any, Any]:
+    flat = np.frombuffer(buffer, dtype=_plain(dtype))
+    return flat.reshape(tuple(shape), order="F" if order == "F" else "C")
+
+
+def _scalar(dtype: Any, data: bytes = b"") -> Any:
+    return np.frombuffer(data, dtype=_plain(dtype), count=1)[0]
+
+
+def _plain(dtype: Any) -> np.dtype[Any]:
+    made = np.dtype(dtype)
+    if made.hasobject:
+        raise RefusedError("the pickle holds an array of Python objects")
+    return made
+
+
+def _dtype(*args: Any) -> np.dtype[Any]:
+    if not args or not isinstance(args[0], str):
+        raise RefusedError(f"the pickle names a dtype by {args!r}")
+    return np.dtype(args[0])
+
+
+def _encode(text: str, encoding: str = "utf-8") -> bytes:
+    if encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
+        raise RefusedError(f"the pickle asks for the codec {encoding!r}")
+    return text.encode(encoding)
+
+
+def _torch_storage(data: bytes) -> Any:
+    """A tensor storage that a plain pickle carries as the bytes of a torch file."""
+    import torch
+
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+
+
+def _torch_tensor(storage: Any, offset: int, size: Any, stride: Any, *_rest: Any) -> Any:
+    import torch
+
+    if not isinstance(storage, torch.storage.TypedStorage | torch.UntypedStorage):
+        raise RefusedError(f"the pickle builds a tensor on {type(storage).__name__}, not on a tensor storage")
+    typed = getattr(storage, "dtype", torch.uint8)
+    flat = torch.empty(0, dtype=typed)
+    flat.set_(storage, offset, tuple(size), tuple(stride))
+    return flat
+
+
+def _torch_parameter(tensor: Any, *_rest: Any) -> Any:
+    return tensor
+
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("_codecs", "encode"): _encode,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _dtype,
+    ("torch._utils", "_rebuild_tensor_v2"): _torch_tensor,
+    ("torch._utils", "_rebuild_parameter"): _torch_parameter,
+    ("torch.storage", "_load_from_bytes"): _torch_storage,
+}
+for _home in ("numpy.core", "numpy._core"):  # NumPy 2 renamed it; both occur in files
+    _ALLOWED[(f"{_home}.multiarray", "_reconstruct")] = _array_shell
+    _ALLOWED[(f"{_home}.multiarray", "scalar")] = _scalar
+    _ALLOWED[(f"{_home}.numeric", "_frombuffer")] = _array_from_buffer
+
+
+class _Restricted(pickle.Unpickler):
+    def __init__(self, stream: Any, where: str) -> None:
+        super().__init__(stream)
+        self._where = where
+
+    def find_class(self, module: str, name: str) -> Callable[..., Any]:
+        """The admitted version of a name, or an error that names it."""
+        try:
+            found: Callable[..., Any] = _ALLOWED[(module, name)]
+        except KeyError:
+            raise RefusedError(
+                f"{self._where} is a pickle that names {module}.{name}; only NumPy arrays and torch tensors are "
+                "read, because a pickle can run any code. If you trust the file, convert it to safetensors or npz "
+                "where it was made"
+            ) from None
+        return found
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Plain pickles have no outside objects."""
+        raise RefusedError(f"{self._where} refers to an object outside itself ({pid!r})")
+
+
+def load_restricted(source: str | Path | bytes) -> Any:
+    """The value of a pickle made of containers, numbers, text, NumPy arrays and torch tensors.
+
+    Takes a path or bytes; torch files (zip or legacy ``.pth``) are told by their first bytes and read with
+    torch's own weights-only reader. Raises RefusedError (an InputError) for any other name in the pickle.
+    """
+    where = "the data" if isinstance(source, bytes) else str(source)
+    try:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    except OSError as error:
+        raise InputError(f"{where} cannot be read: {error}") from error
+    if data.startswith((_ZIP_MAGIC, _TORCH_LEGACY_START)):
+        import torch
+
+        try:
+            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, KeyError) as error:
+            raise RefusedError(f"{where} is not a torch file of tensors alone: {error}") from error
+    try:
+        return _Restricted(io.BytesIO(data), where).load()
+    except InputError:
+        raise
+    except Exception as error:  # a damaged pickle can raise anything
+        raise InputError(f"{where} is not a readable pickle: {type(error).__name__}: {error}") from error
