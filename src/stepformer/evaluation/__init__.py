@@ -9,20 +9,47 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepformer.evaluation.crosstask_recall import moments, score_crosstask_recall
     from stepformer.evaluation.hungarian import assign
-    from stepformer.evaluation.metrics import Confusion, LengthError, TaskScore, VideoScore, score_task, score_video
+    from stepformer.evaluation.macro import score_macro, score_macro_task
+    from stepformer.evaluation.metrics import (
+        Confusion,
+        LengthError,
+        TaskScore,
+        VideoScore,
+        confusion,
+        score_task,
+        score_video,
+    )
+    from stepformer.evaluation.per_video import score_per_video
     from stepformer.evaluation.raster import frame_count, own_labels, rasterise, resample, task_labels
+    from stepformer.evaluation.segmental import score_segmental
+    from stepformer.evaluation.table1 import (
+        Table1Options,
+        Table1Result,
+        TaskInput,
+        cluster_segments,
+        score_table1,
+        score_table1_task,
+        segment_means,
+    )
+    from stepformer.evaluation.table2 import Table2Result, score_table2
 
-_LAZY = {
-    **dict.fromkeys(("assign",), "stepformer.evaluation.hungarian"),
-    **dict.fromkeys(
-        ("Confusion", "LengthError", "TaskScore", "VideoScore", "confusion", "score_task", "score_video"),
-        "stepformer.evaluation.metrics",
+_MODULES = {
+    "crosstask_recall": ("moments", "score_crosstask_recall"),
+    "hungarian": ("assign",),
+    "macro": ("score_macro", "score_macro_task"),
+    "metrics": ("Confusion", "LengthError", "TaskScore", "VideoScore", "confusion", "score_task", "score_video"),
+    "per_video": ("score_per_video",),
+    "raster": ("frame_count", "own_labels", "rasterise", "resample", "task_labels"),
+    "segmental": ("score_segmental",),
+    "table1": (
+        "Table1Options", "Table1Result", "TaskInput",
+        "cluster_segments", "score_table1", "score_table1_task", "segment_means",
     ),
-    **dict.fromkeys(
-        ("frame_count", "own_labels", "rasterise", "resample", "task_labels"), "stepformer.evaluation.raster"
-    ),
-}
+    "table2": ("Table2Result", "score_table2"),
+}  # fmt: skip
+_LAZY = {name: f"stepformer.evaluation.{module}" for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -32,6 +59,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Confusion", "LengthError", "TaskScore", "VideoScore",
-    "assign", "frame_count", "own_labels", "rasterise", "resample", "score_task", "score_video", "task_labels",
+    "Confusion", "LengthError", "Table1Options", "Table1Result", "Table2Result", "TaskInput", "TaskScore", "VideoScore",
+    "assign", "cluster_segments", "confusion", "frame_count", "moments", "own_labels", "rasterise", "resample",
+    "score_crosstask_recall", "score_macro", "score_macro_task", "score_per_video", "score_segmental", "score_table1",
+    "score_table1_task", "score_table2", "score_task", "score_video", "segment_means", "task_labels",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ from stepformer.errors import InputError
 from stepformer.evaluation.hungarian import assign
 
 BACKGROUND = -1
-_MAX_DENSE = 1024  # ids above this are renumbered, so that a stray large id costs no memory
+MAX_DENSE = 1024  # ids above this are renumbered, so that a stray large id costs no memory
 
 IntArray = npt.NDArray[np.int64]
 
@@ -153,16 +153,11 @@ def _videos(values: object, what: str) -> list[IntArray]:
     return [check_ids(video, f"{what} of video {i}") for i, video in enumerate(values)]
 
 
-def confusion(predictions: object, labels: object) -> Confusion:
+def confusion(predictions: object, labels: object, max_dense: int = MAX_DENSE) -> Confusion:
     """The confusion table of lists of int arrays (one a video), or of two single arrays."""
     p, y = _paired(predictions, labels)
-    return confusion_of(p, y)
-
-
-def confusion_of(p: IntArray, y: IntArray) -> Confusion:
-    """The confusion table of two checked arrays (N,)."""
     n_clusters, n_steps = (int(a.max(initial=-1)) + 1 for a in (p, y))
-    dense = max(n_clusters, n_steps) <= _MAX_DENSE
+    dense = max(n_clusters, n_steps) <= max_dense
     if dense:
         clusters, steps = np.arange(n_clusters), np.arange(n_steps)
     else:
@@ -206,7 +201,7 @@ def score_confusion(table: Confusion) -> TaskScore:
 
 
 def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> float:
-    """Agreement of position p in the matched columns (for cluster p) and position y in the matched rows (for step y)."""
+    """Agreement of position p in the matched columns (cluster p) and position y in the matched rows (step y)."""
     size = max(len(table.clusters), len(table.steps)) + 1
     of_cluster, of_step = np.full(size, -1), np.full(size, -1)
     of_cluster[: len(columns)] = columns

@@ -1,0 +1,254 @@
+"""Table 1: unsupervised step discovery and localisation, a task at a time.
+
+Specification
+-------------
+Input, for each video of a task: which discovered segment (step slot) each frame belongs to, -1 for none; one vector
+a segment; the frame labels in the task's step indices, -1 for none; and the task's number of steps K.
+
+1. The segments of all videos of the task that own at least one frame are clustered together by K-means into K clusters
+   (into as many as there are segments, if those are fewer). The vector of a segment is its step slot (the paper), or
+   the mean feature of its frames (the released code): :func:`segment_means`.
+2. In each cluster of n members the floor(0.6 n) nearest to the centre are kept, at least one; the others become
+   background. "Nearest" is Euclidean (the paper names none), or cosine (the released code).
+3. Frames take the cluster of their segment. ONE Hungarian matching for the task relates clusters and steps, and
+   precision, recall, F1 and MoF are pooled over the task's frames: :mod:`stepformer.evaluation.metrics`.
+4. Scores are averaged over tasks, each counting the same.
+5. Steps 1 to 4 are repeated for several K-means seeds; the result is the mean over seeds, and the spread is the
+   standard deviation over seeds (n - 1) of the average over tasks; 0 with one seed.
+
+A video whose every slot is dropped is all background. A method that already names clusters across the videos of a
+task (Kukleva et al.) skips 1 and 2: pass no vectors.
+
+Frames are counted once: a table of segments against labels is made for the task, and each seed adds up its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.metrics import (
+    BACKGROUND,
+    MAX_DENSE,
+    Confusion,
+    IntArray,
+    LengthError,
+    TaskScore,
+    check_ids,
+    confusion,
+    score_confusion,
+)
+from stepformer.kmeans import kmeans
+
+METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
+DISTANCES = ("euclidean", "cosine")
+DEFAULT_SEEDS = (0, 1, 2, 3, 4)
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table1Options:
+    """How segments become clusters; ``released()`` is what the released code does."""
+
+    keep: float = 0.6  # share of a cluster's members that stay
+    distance: str = "euclidean"  # for "nearest to the centre"
+    unit_norm: bool = False  # scale the vectors to length 1 before clustering
+    restarts: int = 10
+    seeds: tuple[int, ...] = DEFAULT_SEEDS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep <= 1:
+            raise UsageError(f"keep is a share above 0 and up to 1, got {self.keep}")
+        if self.distance not in DISTANCES:
+            raise UsageError(f"distance must be one of {', '.join(DISTANCES)}, got {self.distance!r}")
+        if not self.seeds:
+            raise UsageError("Table 1 needs at least one K-means seed")
+
+    @classmethod
+    def released(cls, seeds: tuple[int, ...] = DEFAULT_SEEDS) -> Table1Options:
+        """The released code's choices; give it mean frame features as vectors (:func:`segment_means`)."""
+        return cls(distance="cosine", seeds=seeds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskInput:
+    """One task: per video the segment of each frame, its labels at the same rate, and a vector a segment.
+
+    ``segments[v]`` (N_v,) are row numbers of ``vectors[v]`` (S_v, D), or -1. Without vectors they are cluster ids that
+    mean the same in all videos. ``labels[v]`` (N_v,) are indices into the task's ``n_steps`` steps, or -1.
+    """
+
+    segments: Sequence[npt.ArrayLike]
+    labels: Sequence[npt.ArrayLike]
+    n_steps: int
+    vectors: Sequence[FloatArray] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table1Result:
+    """``mean`` and ``spread`` over seeds of the average over tasks, by metric; ``per_task`` is the mean over seeds."""
+
+    mean: Mapping[str, float]
+    spread: Mapping[str, float]
+    per_task: Mapping[str, Mapping[str, float]]
+    seeds: tuple[int, ...]
+
+
+def segment_means(segments: npt.ArrayLike, features: npt.ArrayLike) -> FloatArray:
+    """The mean feature of each segment: ids (N,) and features (N, D) give (max id + 1, D); 0 for an id without frames."""
+    ids = check_ids(segments, "segments")
+    rows = np.asarray(features)
+    if rows.ndim != 2 or len(rows) != len(ids):
+        raise LengthError(f"features must be ({len(ids)}, width) to go with {len(ids)} frames, got {rows.shape}")
+    inside = ids != BACKGROUND
+    n = int(ids.max(initial=-1)) + 1
+    sums = np.zeros((n, rows.shape[1]), np.float64)
+    order = np.argsort(ids[inside], kind="stable")
+    grouped, sorted_ids = rows[inside][order], ids[inside][order]
+    if len(sorted_ids):
+        first = np.flatnonzero(np.r_[True, np.diff(sorted_ids) > 0])
+        sums[sorted_ids[first]] = np.add.reduceat(grouped.astype(np.float64), first, axis=0)
+    return sums / np.maximum(np.bincount(ids[inside], minlength=n), 1)[:, None]
+
+
+def keep_nearest(labels: IntArray, distances: FloatArray, keep: float = 0.6) -> IntArray:
+    """Cluster labels (n,) where the farthest of each cluster are -1; floor(keep · size) stay, at least one."""
+    if not len(labels):
+        return labels.copy()
+    order = np.lexsort((np.arange(len(labels)), distances, labels))  # by cluster, then near to far
+    sizes = np.bincount(labels)
+    starts = np.cumsum(sizes) - sizes
+    rank = np.empty(len(labels), np.int64)
+    rank[order] = np.arange(len(labels)) - starts[labels[order]]
+    allowed = np.maximum(1, np.floor(keep * sizes + 1e-9)).astype(np.int64)
+    return np.where(rank < allowed[labels], labels, BACKGROUND)
+
+
+def cluster_vectors(vectors: npt.ArrayLike, k: int, seed: int = 0, options: Table1Options | None = None) -> IntArray:
+    """Cluster of each vector (n, D): K-means into k, then the farthest of each cluster become -1."""
+    options = options or Table1Options()
+    points = np.asarray(vectors)
+    if points.ndim != 2:
+        raise InputError(f"segments need one vector each, (n, D), got {points.shape}")
+    if len(points) == 0 or k < 1:
+        return np.full(len(points), BACKGROUND, np.int64)
+    if options.unit_norm:
+        points = _unit(points)
+    found = kmeans(points, k, seed=seed, restarts=options.restarts)
+    centers = found.centers[found.labels]  # (n, D)
+    if options.distance == "cosine":
+        distances: FloatArray = 1 - np.einsum("nd,nd->n", _unit(points), _unit(centers))
+    else:
+        distances = ((points - centers) ** 2).sum(axis=1)
+    return keep_nearest(found.labels, distances, options.keep)
+
+
+def _unit(rows: FloatArray) -> FloatArray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: FloatArray = rows / np.maximum(norms, np.finfo(rows.dtype if rows.dtype.kind == "f" else np.float64).tiny)
+    return scaled
+
+
+def cluster_segments(
+    segments: Sequence[npt.ArrayLike],
+    vectors: Sequence[FloatArray],
+    n_steps: int,
+    seed: int = 0,
+    options: Table1Options | None = None,
+) -> list[IntArray]:
+    """The videos of a task with segment ids replaced by cluster ids, -1 where there is none or it was dropped."""
+    numbered, points, _ = _number_segments(segments, vectors)
+    clusters = np.append(cluster_vectors(points, n_steps, seed, options), BACKGROUND)  # [-1] is background
+    return [clusters[ids] for ids in numbered]
+
+
+def _number_segments(
+    segments: Sequence[npt.ArrayLike], vectors: Sequence[FloatArray]
+) -> tuple[list[IntArray], FloatArray, int]:
+    """Segments numbered through all videos, those with frames only; their vectors (n, D); how many there are."""
+    if len(segments) != len(vectors):
+        raise LengthError(f"{len(segments)} videos have segments and {len(vectors)} have vectors")
+    numbered: list[IntArray] = []
+    points: list[FloatArray] = []
+    total = 0
+    for v, (given, given_vectors) in enumerate(zip(segments, vectors, strict=True)):
+        ids = check_ids(given, f"segments of video {v}")
+        rows = np.asarray(given_vectors)
+        top = int(ids.max(initial=-1))
+        if rows.ndim != 2 or len(rows) <= top:
+            raise InputError(f"video {v} has segment {top} but vectors of shape {rows.shape}; give one row a segment")
+        present = np.bincount(ids[ids >= 0], minlength=len(rows)) > 0
+        new = np.append(np.where(present, np.cumsum(present) - 1 + total, BACKGROUND), BACKGROUND)
+        numbered.append(new[ids])  # -1 picks the last entry, background
+        points.append(rows[present])
+        total += int(present.sum())
+    width = {part.shape[1] for part in points if len(part)}
+    if len(width) > 1:
+        raise InputError(f"the videos of a task have vectors of different widths: {sorted(width)}")
+    stacked = [part for part in points if len(part)]
+    return numbered, np.concatenate(stacked) if stacked else np.zeros((0, 1)), total
+
+
+def score_table1_task(task: TaskInput, options: Table1Options | None = None) -> list[TaskScore]:
+    """The scores of one task, one for each seed."""
+    options = options or Table1Options()
+    if task.vectors is None:
+        return [score_confusion(confusion(task.segments, task.labels))] * len(options.seeds)
+    numbered, points, total = _number_segments(task.segments, task.vectors)
+    table = confusion(numbered, task.labels, max_dense=max(total, MAX_DENSE))
+    # rows of segments without frames do not occur, so the table has exactly `total` rows after background
+    if len(table.clusters) != total:
+        raise InputError("segments and their vectors do not fit together")
+    scores = []
+    for seed in options.seeds:
+        clusters = cluster_vectors(points, task.n_steps, seed, options)
+        counts = np.zeros((max(int(clusters.max(initial=-1)) + 1, 0) + 1, table.counts.shape[1]), np.int64)
+        counts[0] = table.counts[0]
+        np.add.at(counts, clusters + 1, table.counts[1:])
+        merged = Confusion(counts, np.arange(len(counts) - 1), table.steps, table.dense)
+        scores.append(score_confusion(merged))
+    return scores
+
+
+def score_table1(tasks: Mapping[str, TaskInput], options: Table1Options | None = None) -> Table1Result:
+    """The Table 1 scores of a dataset.
+
+    Raises:
+        InputError: no tasks, or arrays that do not fit together (the message names the task).
+    """
+    options = options or Table1Options()
+    if not tasks:
+        raise InputError("there is no task to score; are there predictions for any annotated video?")
+    values = np.empty((len(tasks), len(options.seeds), len(METRICS)))
+    for t, (name, task) in enumerate(tasks.items()):
+        try:
+            scores = score_table1_task(task, options)
+        except InputError as error:
+            raise type(error)(f"task {name}: {error}") from None
+        values[t] = [[getattr(score, metric) for metric in METRICS] for score in scores]
+    return summarise(list(tasks), values, options.seeds)
+
+
+def summarise(names: Sequence[str], values: npt.NDArray[np.float64], seeds: tuple[int, ...]) -> Table1Result:
+    """Mean and spread of values (tasks, seeds, metrics): average over tasks first, then over seeds."""
+    by_seed = values.mean(axis=0)  # (seeds, metrics)
+    spread = by_seed.std(axis=0, ddof=1) if len(seeds) > 1 else np.zeros(len(METRICS))
+    return Table1Result(
+        dict(zip(METRICS, by_seed.mean(axis=0).tolist(), strict=True)),
+        dict(zip(METRICS, spread.tolist(), strict=True)),
+        {name: dict(zip(METRICS, values[t].mean(axis=0).tolist(), strict=True)) for t, name in enumerate(names)},
+        seeds,
+    )
+
+
+__all__ = [
+    "DEFAULT_SEEDS", "METRICS", "Table1Options", "Table1Result", "TaskInput",
+    "cluster_segments", "cluster_vectors", "keep_nearest", "score_table1", "score_table1_task",
+    "segment_means", "summarise",
+]  # fmt: skip

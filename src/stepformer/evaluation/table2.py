@@ -1,0 +1,72 @@
+"""Table 2: zero-shot localisation of a given, ordered list of steps, a video at a time.
+
+Specification
+-------------
+The steps are the video's own annotated steps ordered by time, repeats included: a step done twice stands in the list
+twice, at two positions. The prediction gives each frame a position in that list, or -1. The video score
+(:mod:`stepformer.evaluation.metrics`) has IoU pooled over the video's steps, precision over predicted frames,
+recall over labelled frames and MoF over all frames. Scores are averaged over videos, each counting the same.
+
+There may be more steps than slots; a position that no frame takes simply counts against recall and IoU. A video
+without annotations is not scored and is not in the average; the caller says how many were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError
+from stepformer.evaluation.hungarian import assign
+from stepformer.evaluation.metrics import IntArray, LengthError, VideoScore, check_ids, score_video
+
+METRICS = ("iou", "precision", "recall", "mof")
+
+
+@dataclass(frozen=True, slots=True)
+class Table2Result:
+    """The average over videos by metric, and every video's own score in the order given."""
+
+    mean: Mapping[str, float]
+    videos: tuple[VideoScore, ...]
+
+
+def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Table2Result:
+    """The Table 2 scores of videos: positions in each video's own step list, -1 background, (N_v,) each.
+
+    Raises:
+        LengthError: unequal numbers of videos, or of frames in a video (the message says which).
+    """
+    if len(predictions) != len(labels):
+        raise LengthError(f"{len(predictions)} videos are predicted and {len(labels)} are labelled")
+    if not len(predictions):
+        raise InputError("there is no video to score; are there predictions for any annotated video?")
+    scores = []
+    for v, (prediction, truth) in enumerate(zip(predictions, labels, strict=True)):
+        try:
+            scores.append(score_video(prediction, truth))
+        except InputError as error:
+            raise type(error)(f"video {v}: {error}") from None
+    table = np.array([[getattr(score, metric) for metric in METRICS] for score in scores])
+    return Table2Result(dict(zip(METRICS, table.mean(axis=0).tolist(), strict=True)), tuple(scores))
+
+
+def matched_to_own_steps(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> IntArray:
+    """A prediction in ids of its own, renamed to the positions that overlap it most: an oracle's upper bound.
+
+    Not part of the protocol, which asks the method to know which step is which. Ids that no position is left for
+    become new ids, which match nothing.
+    """
+    p, y = check_ids(prediction, "prediction"), check_ids(labels, "labels")
+    if len(p) != len(y):
+        raise LengthError(f"{len(p)} frames are predicted and {len(y)} are labelled")
+    n_ids, n_steps = int(p.max(initial=-1)) + 1, int(y.max(initial=-1)) + 1
+    both = (p >= 0) & (y >= 0)
+    overlap = np.bincount(p[both] * n_steps + y[both], minlength=n_ids * n_steps).reshape(n_ids, n_steps)
+    names = np.append(n_steps + np.arange(n_ids), -1)
+    rows, columns = assign(overlap)
+    names[rows] = columns
+    return names[p]
