@@ -101,7 +101,7 @@ class Table1Result:
 
 
 def segment_means(segments: npt.ArrayLike, features: npt.ArrayLike) -> FloatArray:
-    """The mean feature of each segment: ids (N,) and features (N, D) give (max id + 1, D); 0 for an id without frames."""
+    """The mean feature of each segment: ids (N,), features (N, D) -> (max id + 1, D); 0 for an id without frames."""
     ids = check_ids(segments, "segments")
     rows = np.asarray(features)
     if rows.ndim != 2 or len(rows) != len(ids):
