@@ -52,14 +52,14 @@ def drop_dtw_batch(
     ``lengths``      (B,) how many columns of each item count; None = all. What lies past them may be anything, NaN too,
                      and is False in the result
     ``row_lengths``  (B,) how many rows of each item count; None = all
-    To drop on both sides at one similarity line, give ``-similarity``, ``column_drop=percentile_drop(similarity)`` and
-    ``row_drop=0.0`` (see :mod:`stepformer.align.drops`).
-
     ``return_cost``  also give the costs, (B,) float64; an infeasible item has cost ``inf`` and no match
-    ``check``        look for NaN and for lengths out of range, and raise. This waits for the device once; with
-                     ``check=False`` nothing waits, NaN counts as ``inf``, and lengths must be right
+    ``check``        look for NaN and for lengths out of range, and raise. This waits for the device, so training
+                     says ``check=False``: then nothing waits, NaN counts as ``inf``, and lengths must be right
     ``backend``      "auto": on CUDA Triton where it works, on the CPU numba where it is installed, plain torch
                      otherwise; or one of these by name. All give the same result
+
+    To drop on both sides at one similarity line, give ``-similarity``, ``column_drop=percentile_drop(similarity)`` and
+    ``row_drop=0.0`` (see :mod:`stepformer.align.drops`).
     """
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:
@@ -151,7 +151,7 @@ def _lengths(value: Any, B: int, limit: int, device: torch.device, name: str, ch
 
 
 def _check_nan(c: Tensor, u: Tensor, v: Tensor, columns: Tensor, rows: Tensor) -> None:
-    """Raises NonFiniteError with the first position that counts and is NaN. Waits for the device once."""
+    """Raises NonFiniteError with the first position that counts and is NaN. Waits for the device."""
     row_counts = torch.arange(c.shape[1], device=c.device) < rows[:, None]  # (B, K)
     column_counts = torch.arange(c.shape[2], device=c.device) < columns[:, None]  # (B, N)
     bad = [

@@ -119,6 +119,7 @@ def align_batch(
         costs.contiguous(), column_drop.contiguous(), row_drop.contiguous(), row_lengths.contiguous(),
         lengths.contiguous(),
         buffer, choice, matrix, cost, K, N,
-        ONE_TO_ONE=one_to_one, MAY_SKIP=not one_to_one and not contiguous, WIDTH=width, num_warps=max(1, min(8, width // 64)),
+        ONE_TO_ONE=one_to_one, MAY_SKIP=not one_to_one and not contiguous, WIDTH=width,
+        num_warps=max(1, min(8, width // 64)),
     )  # fmt: skip
     return matrix.view(torch.bool), cost
