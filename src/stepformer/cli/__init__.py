@@ -22,6 +22,8 @@ from stepformer.version import __version__
 
 # name of the command -> (module, one line of help). Order is the order of `stepformer --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
+    "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
 }

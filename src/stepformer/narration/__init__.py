@@ -8,6 +8,17 @@
 from __future__ import annotations
 
 from stepformer.narration.cues import Cue, Word
+from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.pipeline import extract_phrases, iter_phrases
 from stepformer.narration.readers import parse_subtitles, read_subtitles
 
-__all__ = ["Cue", "Word", "parse_subtitles", "read_subtitles"]
+__all__ = [
+    "Cue",
+    "Phrase",
+    "PhraseOptions",
+    "Word",
+    "extract_phrases",
+    "iter_phrases",
+    "parse_subtitles",
+    "read_subtitles",
+]

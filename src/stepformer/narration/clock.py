@@ -7,7 +7,9 @@ import re
 # 1:02:03.456, 02:03,456, 2:03; a fraction of any length, a comma or a dot
 CLOCK = r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})(?:[.,:;](\d{1,9}))?"
 _CLOCK = re.compile(rf"\s*(-?)\s*{CLOCK}\s*$", re.ASCII)
-_LOOSE_CLOCK = re.compile(r"\s*(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?\s*$", re.ASCII)
+_LOOSE_CLOCK = re.compile(
+    r"\s*(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?\s*$", re.ASCII
+)
 
 
 def seconds(text: str) -> float | None:

@@ -24,7 +24,21 @@ FORMATS: dict[str, Callable[[str, str], list[Cue]]] = {
     "text": plain.parse,
 }
 
-SUFFIXES = (".vtt", ".srt", ".json3", ".json", ".ttml", ".dfxp", ".xml", ".srv1", ".srv2", ".srv3", ".txt", ".sbv", ".tsv")
+SUFFIXES = (
+    ".vtt",
+    ".srt",
+    ".json3",
+    ".json",
+    ".ttml",
+    ".dfxp",
+    ".xml",
+    ".srv1",
+    ".srv2",
+    ".srv3",
+    ".txt",
+    ".sbv",
+    ".tsv",
+)
 
 
 def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
@@ -51,7 +65,11 @@ def parse_subtitles(
     data: bytes | str, name: str = "subtitles", format: str | None = None, video: str | None = None
 ) -> list[Cue]:
     """As :func:`read_subtitles`, from the content of a file. ``name`` is what messages call it."""
-    text = decode(data, name) if isinstance(data, bytes) else data.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = (
+        decode(data, name)
+        if isinstance(data, bytes)
+        else data.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    )
     if format is not None and format not in FORMATS:
         raise UsageError(f"no subtitle format {format!r}; one of: {', '.join(FORMATS)}")
     if not text.strip():
@@ -94,4 +112,3 @@ def _sniff_json(text: str, name: str) -> str:
             return "whisperx"
         return "howto100m"
     return "whisperx"
-

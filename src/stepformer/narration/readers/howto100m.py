@@ -27,7 +27,9 @@ def parse(text: str, name: str, video: str | None = None) -> list[Cue]:
         return cues_of(value, name)
     if video is not None:
         if video not in value:
-            raise UsageError(f"{name}: has no video {video!r}; it has {len(value)}, the first is {next(iter(value), None)!r}")
+            raise UsageError(
+                f"{name}: has no video {video!r}; it has {len(value)}, the first is {next(iter(value), None)!r}"
+            )
         return cues_of(value[video], f"{name}: video {video}")
     if len(value) != 1:
         # say what is wrong with the content first: any JSON object could be meant

@@ -31,7 +31,9 @@ def parse(text: str, name: str) -> list[Cue]:
     body: list[str] = []
     for number, line in enumerate(lines, start=1):
         if "-->" in line and timing(line) is None and _looks_like_timing(line):
-            raise InputError(f"{name}: line {number}: expected '00:00:01,000 --> 00:00:02,000', found {line.strip()[:60]!r}")
+            raise InputError(
+                f"{name}: line {number}: expected '00:00:01,000 --> 00:00:02,000', found {line.strip()[:60]!r}"
+            )
         found = timing(line)
         if found is None:
             if times is None and line.strip() and not line.strip().isdigit():

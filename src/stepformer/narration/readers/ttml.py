@@ -20,7 +20,9 @@ def parse(text: str, name: str) -> list[Cue]:
     """Cues of a TTML or YouTube XML file."""
     if "<!ENTITY" in text:
         # entities in subtitles are an attack, not a need
-        raise InputError(f"{name}: line {text[: text.index('<!ENTITY')].count(chr(10)) + 1}: defines entities; expected {_EXPECTED}")
+        raise InputError(
+            f"{name}: line {text[: text.index('<!ENTITY')].count(chr(10)) + 1}: defines entities; expected {_EXPECTED}"
+        )
     try:
         # the declared encoding is no longer true of decoded text
         root = ElementTree.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
@@ -134,10 +136,14 @@ class _Reader:
         if found := _CLOCK.match(text):
             hours, minutes, secs, fraction, frames = found.groups()
             value = int(hours) * 3600.0 + int(minutes) * 60 + int(secs)
-            return value + (float(f"0.{fraction}") if fraction else 0.0) + (int(frames) / self.frame_hz if frames else 0.0)
+            return (
+                value + (float(f"0.{fraction}") if fraction else 0.0) + (int(frames) / self.frame_hz if frames else 0.0)
+            )
         if found := _OFFSET.match(text):
             amount, unit = float(found[1]), found[2]
             if unit == "f":
                 return amount / self.frame_hz
             return amount / self.tick_hz if unit == "t" else amount * _UNITS[unit]
-        raise InputError(f"{self.name}: line 1: the time {text[:40]!r}; expected '00:00:01.500', '1.5s', '1500ms' or ticks")
+        raise InputError(
+            f"{self.name}: line 1: the time {text[:40]!r}; expected '00:00:01.500', '1.5s', '1500ms' or ticks"
+        )

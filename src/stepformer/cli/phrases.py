@@ -1,0 +1,99 @@
+"""``stepformer phrases FILE``: subtitles on the left, the phrases found in them on the right."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from pathlib import Path
+
+from stepformer.errors import UsageError
+from stepformer.narration.cues import Cue
+from stepformer.narration.options import add_options, options_from
+from stepformer.narration.phrases import Phrase
+from stepformer.progress import clock
+
+HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text) and shows the verb
+phrases said in them, with their times. Chatter ("subscribe to my channel") is shown in brackets."""
+EXAMPLES = [
+    "stepformer phrases talk.vtt",
+    "stepformer phrases talk.vtt --json > phrases.json",
+    "stepformer phrases caption.json --video dQw4w9WgXcQ",
+    "stepformer phrases talk.vtt --no-chatter --min-groundability 0.6",
+    "stepformer phrases video.mp4 --transcribe      # no subtitles: speech to text first",
+]
+
+_VIDEO = (".mp4", ".mkv", ".webm", ".mov", ".avi", ".m4v", ".mp3", ".wav", ".m4a", ".flac", ".ogg", ".opus")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("file", type=Path, help="subtitle file, or a video with --transcribe")
+    parser.add_argument("--format", help="subtitle format, if it is not to be found from the content")
+    parser.add_argument("--video", help="which video of a HowTo100M caption file")
+    parser.add_argument("--transcribe", action="store_true", help="FILE is a video or sound: speech to text first")
+    parser.add_argument(
+        "--speech-model", default="whisper-base", help="Whisper weights, a name or a folder (default: whisper-base)"
+    )
+    parser.add_argument("--width", type=int, help="columns of the output (default: the terminal's)")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the phrases."""
+    from stepformer.narration import extract_phrases, read_subtitles
+
+    options = options_from(args)
+    if args.transcribe:
+        from stepformer.narration.speech import transcribe
+
+        cues = transcribe(args.file, model=args.speech_model)
+    elif args.file.suffix.lower() in _VIDEO:
+        raise UsageError(f"{args.file}: is a video; give its subtitles, or --transcribe to turn its speech into text")
+    else:
+        cues = read_subtitles(args.file, format=args.format, video=args.video)
+    phrases = extract_phrases(cues, options)
+    if args.json:
+        cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]
+        print(
+            json.dumps(
+                {"file": str(args.file), "cues": cue_rows, "phrases": [p.to_dict() for p in phrases]},
+                ensure_ascii=False,
+            )
+        )
+        return 0
+    width = args.width or shutil.get_terminal_size((120, 40)).columns
+    print(side_by_side(cues, phrases, width))
+    steps = sum(not phrase.chatter for phrase in phrases)
+    print(
+        f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, {len(phrases) - steps} in brackets are chatter"
+    )
+    return 0
+
+
+def side_by_side(cues: list[Cue], phrases: list[Phrase], width: int = 120) -> str:
+    """Cues on the left and the phrases that start while each is said on the right, with their times."""
+    half = max(24, (width - 3) // 2)
+    rows: list[str] = [f"{'subtitles':<{half}} │ phrases", f"{'─' * half}─┼─{'─' * half}"]
+    left_phrases = list(phrases)
+    for i, cue in enumerate(cues):
+        until = cues[i + 1].start_s if i + 1 < len(cues) else float("inf")
+        mine = [phrase for phrase in left_phrases if phrase.start_s < until]
+        left_phrases = left_phrases[len(mine) :]
+        left = _wrapped(clock(cue.start_s), cue.text, half)
+        right = [
+            line
+            for phrase in mine
+            for line in _wrapped(clock(phrase.start_s), f"({phrase.text})" if phrase.chatter else phrase.text, half)
+        ]
+        for row in range(max(len(left), len(right))):
+            said = left[row] if row < len(left) else ""
+            found = right[row] if row < len(right) else ""
+            rows.append(f"{said:<{half}} │ {found}".rstrip())
+    return "\n".join(rows)
+
+
+def _wrapped(time: str, text: str, width: int) -> list[str]:
+    lines = textwrap.wrap(text, max(10, width - 9)) or [""]
+    return [f"{time if i == 0 else '':>7}  {line}" for i, line in enumerate(lines)]

@@ -1,0 +1,157 @@
+"""What "it", "them" and "this" stand for: the protocol, and a default for the pronouns of instructions.
+
+The default keeps the things that were acted on lately, in the order of how likely they are to be taken up again:
+what was acted on before where it was put, the near before the far, one thing for "it", several for "them".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, PERSON_NOUNS, TIME_NOUNS
+from stepformer.narration.nouns import short_name
+from stepformer.narration.tree import Tree
+
+SINGULAR = frozenset(("it", "this", "that"))
+PLURAL = frozenset(("them", "they", "these", "those", "'em", "em"))
+_ROLES = frozenset(("dobj", "pobj", "nsubjpass", "nsubj", "conj", "attr", "ROOT", "dative", "appos"))
+_WEIGHT = {
+    "dobj": 3.0,
+    "nsubjpass": 3.0,
+    "nsubj": 2.0,
+    "attr": 2.0,
+    "ROOT": 1.8,
+    "dative": 1.5,
+    "pobj": 1.0,
+    "conj": 2.5,
+    "appos": 1.5,
+}
+_PUT = frozenset("in into on onto inside to over under with from at by for between".split())
+
+
+@runtime_checkable
+class Resolver(Protocol):
+    """Says what pronouns stand for. Called with the stretches of one video in order; may remember between calls."""
+
+    name: str
+
+    def resolve(self, tree: Tree) -> dict[int, str]:
+        """Token of a pronoun -> the words it stands for, such as "the eggs". Unresolved pronouns are left out."""
+        ...
+
+
+def pronouns(tree: Tree) -> list[int]:
+    """Tokens that stand for a thing by themselves ("this pan" has none)."""
+    found: list[int] = []
+    for i, word in enumerate(tree.low):
+        if word not in SINGULAR and word not in PLURAL:
+            continue
+        if tree.tag[i] in ("PRP", "DT") and tree.dep[i] not in ("det", "mark", "expl", "advmod", "predet"):
+            found.append(i)
+    return found
+
+
+@dataclass(slots=True)
+class _Thing:
+    name: str
+    plural: bool
+    weight: float
+    at: int  # running token number of the last mention
+    time_s: float
+    verb: int  # running number of the verb it was last an argument of
+    container: bool
+
+
+@dataclass(slots=True)
+class RuleResolver:
+    """The default resolver; one for each video."""
+
+    name: str = "rules"
+    reach_tokens: int = 70
+    reach_s: float = 45.0
+    _things: deque[_Thing] = field(default_factory=lambda: deque(maxlen=24))
+    _offset: int = 0
+
+    def resolve(self, tree: Tree) -> dict[int, str]:
+        """Token of a pronoun -> the words it stands for."""
+        resolved: dict[int, str] = {}
+        asked = set(pronouns(tree))
+        grouped: set[int] = set()
+        for i in range(len(tree)):
+            if i in asked:
+                found = self._find(tree, i)
+                if found is not None:
+                    resolved[i] = found.name
+                    found.at, found.time_s, found.verb = self._offset + i, tree.start_s[i], self._verb(tree, i)
+                    found.weight = max(found.weight, 2.5 if tree.dep[i] in ("dobj", "nsubjpass") else 1.5)
+            elif tree.tag[i] in ("NN", "NNS", "NNP", "NNPS") and tree.dep[i] in _ROLES and i not in grouped:
+                self._mention(tree, i, grouped)
+        self._offset += len(tree)
+        return resolved
+
+    def _mention(self, tree: Tree, i: int, grouped: set[int]) -> None:
+        word = tree.low[i]
+        if word in TIME_NOUNS or word in CHATTER_OBJECTS or word in PERSON_NOUNS or not any(c.isalpha() for c in word):
+            return
+        if tree.dep[i] == "ROOT" and tree.having(i, "dobj"):
+            return  # a verb that was tagged as a noun
+        dep = tree.dep[i]
+        weight = _WEIGHT[dep]
+        if dep == "pobj" and tree.low[tree.head[i]] == "of":
+            return  # part of another thing's name
+        container = word in CONTAINERS
+        if container and dep == "pobj":
+            weight -= 0.4
+        if tree.tag[i] == "NNP" and tree.text[i][:1].isupper() and dep == "nsubj":
+            weight -= 1.0  # a name
+        others = [c for c in tree.having(i, "conj") if tree.tag[c].startswith("NN")]
+        name = short_name(tree, i)
+        common = dict(time_s=tree.start_s[i], verb=self._verb(tree, i))
+        self._things.append(
+            _Thing(name, tree.tag[i] in ("NNS", "NNPS"), weight, self._offset + i, container=container, **common)  # type: ignore[arg-type]
+        )
+        if others and dep != "conj":
+            group = [i, *others]
+            grouped.update(others)
+            for other in others:
+                self._things.append(
+                    _Thing(
+                        short_name(tree, other),
+                        tree.tag[other] in ("NNS", "NNPS"),
+                        weight - 0.5,
+                        self._offset + other,
+                        container=False,
+                        **common,
+                    )  # type: ignore[arg-type]
+                )
+            names = [short_name(tree, member) for member in group]
+            self._things.append(
+                _Thing(" and ".join(names), True, weight + 0.2, self._offset + others[-1], container=False, **common)  # type: ignore[arg-type]
+            )
+
+    def _verb(self, tree: Tree, i: int) -> int:
+        """Running number of the verb that token ``i`` is an argument of."""
+        for _ in range(6):
+            if tree.tag[i].startswith("VB") or tree.head[i] == i:
+                break
+            i = tree.head[i]
+        return self._offset + i
+
+    def _find(self, tree: Tree, i: int) -> _Thing | None:
+        plural = tree.low[i] in PLURAL
+        verb = self._verb(tree, i)
+        put_in = tree.dep[i] == "pobj" and tree.low[tree.head[i]] in _PUT
+        best: _Thing | None = None
+        best_score = 0.0
+        for thing in self._things:
+            if thing.plural != plural or thing.verb == verb:
+                continue  # a verb's two arguments are two things
+            gap = self._offset + i - thing.at
+            if gap > self.reach_tokens or tree.start_s[i] - thing.time_s > self.reach_s:
+                continue
+            score = 4.0 + thing.weight - gap / 9.0 + (1.5 if put_in and thing.container else 0.0)
+            if score >= best_score:
+                best, best_score = thing, score
+        return best

@@ -1,0 +1,215 @@
+"""Verb phrases out of a parse: ``verb + (particle) + object + (preposition + its object)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stepformer.narration.chatter import is_chatter
+from stepformer.narration.clauses import by_person, is_passive, is_verb, negation, objects, shared_objects
+from stepformer.narration.groundability import groundability
+from stepformer.narration.lexicon import (
+    ACTION_NOUNS,
+    GIVE_VERBS,
+    LIGHT_VERBS,
+    MOTION,
+    OBJECT_PRONOUNS,
+    PARTICLES,
+    REACHING_PREPS,
+    TOGETHER,
+    TRANSITIVE,
+)
+from stepformer.narration.nouns import is_particle, noun_text, noun_tokens, prep_objects, prep_phrase
+from stepformer.narration.phrases import Phrase
+from stepformer.narration.tree import Tree
+
+_STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
+
+
+class Extractor:
+    """Phrases of one parsed stretch. ``resolved`` says what pronouns stand for; ``lemma_of`` gives a verb's base form."""
+
+    def __init__(
+        self, tree: Tree, resolved: Mapping[int, str], lemma_of: Callable[[str, str], str], *, need_object: bool = False
+    ) -> None:
+        self.tree, self.resolved, self.need_object = tree, resolved, need_object
+        self.verbs = [i for i in range(len(tree)) if is_verb(tree, i)]
+        self.lemma = {i: lemma_of(tree.low[i], tree.tag[i]) for i in self.verbs}
+
+    def phrases(self) -> list[Phrase]:
+        """Phrases in the order of their verbs."""
+        tree = self.tree
+        sentence_text: dict[int, str] = {}
+        for first, last in tree.sentences():
+            sentence_text[tree.sentence[first]] = tree.words(list(range(first, last)))
+        found: list[Phrase] = []
+        for i in self.verbs:
+            for phrase in self._of_verb(i, sentence_text[tree.sentence[i]]):
+                if not found or phrase.text != found[-1].text or phrase.start_s > found[-1].end_s:
+                    found.append(phrase)
+        return found
+
+    def _of_verb(self, i: int, sentence: str) -> list[Phrase]:
+        tree = self.tree
+        verb = self.lemma[i]
+        denied = negation(tree, i, self.lemma)
+        if denied.open:
+            return []
+        let = self._let(i)
+        if let is not None:
+            return [self._make(i, verb, [], let, None, denied.no, sentence, extra="let")]
+        own = objects(tree, i)
+        things = own or shared_objects(tree, i, self.lemma)
+        particles = [c for c in tree.children[i] if is_particle(tree, c)][:1]
+        if not things:
+            return self._without_object(i, verb, particles, denied.no, sentence)
+        if verb in LIGHT_VERBS and tree.having(i, "xcomp", "ccomp") and verb not in ("keep", "get", "make"):
+            return []
+        noun = tree.low[things[0]]
+        if verb in GIVE_VERBS and noun in ACTION_NOUNS:
+            return self._action_noun(i, things[0], denied.no, sentence)
+        prep = self._prep(i, things)
+        if not own and things[0] > i:
+            # the prepositional phrase belongs to the verb that has the object
+            prep = None
+        together = verb in TOGETHER or any(tree.low[p] == "together" for p in particles)
+        if together and len(things) > 1:
+            return [self._make(i, verb, particles, things, prep, denied.no, sentence)]
+        return [self._make(i, verb, particles, [thing], prep, denied.no, sentence) for thing in things]
+
+    def _let(self, i: int) -> list[int] | None:
+        """ "let the dough rise": the dough, for the verb "rise"; None where it is no such thing."""
+        tree = self.tree
+        head = tree.head[i]
+        if head == i or tree.dep[i] not in ("ccomp", "xcomp") or self.lemma.get(head, tree.low[head]) != "let":
+            return None
+        own = [s for s in tree.having(i, "nsubj") if tree.low[s] not in ("me", "us", "'s", "s", "you", "i")]
+        return own or None
+
+    def _action_noun(self, i: int, noun: int, no: bool, sentence: str) -> list[Phrase]:
+        """ "give it a stir" is "stir it"; "take a look" has nothing to act on."""
+        tree = self.tree
+        verb = ACTION_NOUNS[tree.low[noun]]
+        things = [t for t in tree.having(i, "dative", "dobj", "iobj") if t != noun and t < noun]
+        if not things:
+            return []
+        return [self._make(i, verb, [], things[:1], self._prep(i, [noun]), no, sentence)]
+
+    def _without_object(self, i: int, verb: str, particles: list[int], no: bool, sentence: str) -> list[Phrase]:
+        tree = self.tree
+        if is_passive(tree, i) or (verb in LIGHT_VERBS and verb not in ("get",)) or tree.dep[i] in ("relcl", "acl"):
+            return []
+        if not tree.tag[i].startswith("VB") or tree.tag[i] == "VBN":
+            # "put on the cap" comes as a participle from parsers that expect a subject
+            if not (verb in TRANSITIVE and tree.low[i] == verb):
+                return []
+        for prep in tree.having(i, "prep"):
+            word = tree.low[prep]
+            _, nouns = prep_objects(tree, prep)
+            if not nouns:
+                continue
+            if (
+                verb in TRANSITIVE
+                and word in PARTICLES
+                and prep == i + 1
+                and word in ("on", "off", "in", "out", "up", "down", "over")
+            ):
+                things = [t for noun in nouns for t in _with_conjuncts(tree, noun)]
+                return [self._make(i, verb, [prep], [thing], None, no, sentence) for thing in things]
+            if self.need_object or word not in REACHING_PREPS or verb in MOTION or not by_person(tree, i):
+                continue
+            phrase = prep_phrase(tree, prep, self.resolved)
+            if phrase is not None:
+                return [self._make(i, verb, particles, [], phrase, no, sentence)]
+        return []
+
+    def _prep(self, i: int, things: list[int]) -> tuple[str, int, list[int]] | None:
+        """The first prepositional phrase that says where, into or with what, of the verb or of its last object."""
+        tree = self.tree
+        last = things[-1]
+        candidates = [c for c in tree.having(i, "prep", "dative") if c > i and tree.tag[c] in ("IN", "TO", "RP", "RB")]
+        if last > i:
+            candidates += [c for c in tree.having(last, "prep") if tree.low[c] != "of"]
+            candidates += [c for thing in things[:-1] for c in tree.having(thing, "prep") if tree.low[c] != "of"]
+        # the parser hangs "in the pan" on a particle or a small clause at times
+        for child in tree.having(i, "prt", "advmod", "ccomp", "oprd", "acomp"):
+            if child > i and (tree.low[child] in PARTICLES or tree.tag[child] in ("JJ", "IN")):
+                candidates += tree.having(child, "prep")
+        for prep in sorted(set(candidates)):
+            found = prep_phrase(tree, prep, self.resolved)
+            if found is not None and found[1] not in things:
+                return found
+        return None
+
+    def _make(
+        self,
+        i: int,
+        verb: str,
+        particles: list[int],
+        things: list[int],
+        prep: tuple[str, int, list[int]] | None,
+        no: bool,
+        sentence: str,
+        extra: str = "",
+    ) -> Phrase:
+        tree = self.tree
+        named = " and ".join(noun_text(tree, thing, self.resolved) for thing in things)
+        if len(things) > 2:
+            named = " ".join(noun_text(tree, thing, self.resolved) for thing in things[:-1])
+            named += f" and {noun_text(tree, things[-1], self.resolved)}"
+        particle = tree.low[particles[0]] if particles else ""
+        noun = tree.low[things[0]] if things else (tree.low[prep[1]] if prep else "")
+        if things and things[0] in self.resolved:
+            noun = _head_word(self.resolved[things[0]])
+        pronoun = bool(things) and things[0] not in self.resolved and tree.low[things[0]] in OBJECT_PRONOUNS
+        if extra == "let":
+            prep = self._prep(i, [i])
+            parts = ["let", named, verb]
+        elif pronoun and particle and tree.tag[things[0]] in ("PRP", "DT"):
+            parts = [verb, named, particle]  # "turn it off"
+        else:
+            parts = [verb, particle, named]
+        state = self._state(i, verb, things)
+        if state:
+            parts.append(state)
+        where = prep[0] if prep else ""
+        if where:
+            parts.append(where)
+        if no:
+            parts.insert(0, "do not")
+        tokens = [i, *particles, *(t for thing in things for t in noun_tokens(tree, thing)), *(prep[2] if prep else [])]
+        person = True if extra == "let" or is_passive(tree, i) else by_person(tree, i)
+        chatter = extra != "let" and is_chatter(verb, particle, noun, person, where)
+        return Phrase(
+            text=" ".join(part for part in parts if part),
+            start_s=min(tree.start_s[t] for t in tokens),
+            end_s=max(tree.end_s[t] for t in tokens),
+            chatter=chatter,
+            groundability=groundability(
+                verb, noun, chatter=chatter, negated=no, second=tree.low[prep[1]] if prep and things else ""
+            ),
+            verb=verb,
+            particle=particle,
+            object=named,
+            preposition=where,
+            negated=no,
+            sentence=sentence,
+        )
+
+    def _state(self, i: int, verb: str, things: list[int]) -> str:
+        """ "straight" of "keep your back straight"."""
+        tree = self.tree
+        if verb not in _STATES or not things:
+            return ""
+        for clause in tree.having(i, "ccomp", "oprd", "xcomp", "acomp"):
+            if clause > things[-1] and tree.tag[clause] == "JJ":
+                return tree.low[clause]
+        return ""
+
+
+def _with_conjuncts(tree: Tree, noun: int) -> list[int]:
+    return [noun, *(c for c in tree.having(noun, "conj") if tree.tag[c].startswith("NN"))]
+
+
+def _head_word(text: str) -> str:
+    """The head noun of a short name: "the cloves of garlic" -> "cloves"."""
+    return text.split(" of ")[0].split(" and ")[-1].split()[-1] if text.strip() else ""

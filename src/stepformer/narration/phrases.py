@@ -1,0 +1,99 @@
+"""Phrases, and the options of the pipeline that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from stepformer.errors import UsageError
+
+Negation = Literal["keep", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """One thing that the speaker says is done: ``verb + (particle) + object + (preposition + its object)``.
+
+    ``start_s`` and ``end_s`` are when its words were said. ``chatter`` marks talk around the steps ("subscribe to
+    my channel"). ``groundability`` in [0, 1] is how likely a camera would see it.
+    """
+
+    text: str
+    start_s: float
+    end_s: float
+    chatter: bool = False
+    groundability: float = 0.5
+    verb: str = ""  # lemma
+    particle: str = ""
+    object: str = ""  # with references resolved
+    preposition: str = ""  # "into the bowl"
+    negated: bool = False
+    sentence: str = ""  # what was said around it
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON and Parquet."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Phrase:
+        """The phrase that :meth:`to_dict` wrote."""
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseOptions:
+    """What the pipeline does. The defaults work out of the box; every stage can be switched off to measure it."""
+
+    punctuation: str = "rules"  # "rules", "none", or an installed model: see punctuators.NAMES
+    coreference: str = "rules"  # "rules", "none", or an installed model: see resolvers.NAMES
+    parser: str | None = None  # folder or package of a spaCy pipeline; None takes an installed one, else the pinned one
+    disfluencies: bool = True  # take fillers and stammers out before parsing
+    negation: Negation = "keep"  # "don't stir it" -> "do not stir it", or nothing at all
+    objects: bool = False  # ask for a direct object: the paper's pattern to the letter, without "tap on the icon"
+    chatter: bool = True  # give chatter too, marked; False leaves it out
+    min_groundability: float = 0.0
+    # the released loader's filters
+    max_letters: int | None = None  # released: 100
+    max_words: int | None = None  # released: 15
+    drop_repeats: bool = False  # one that starts with either of the two before it, forwards and then backwards
+
+    def __post_init__(self) -> None:
+        if self.negation not in ("keep", "drop"):
+            raise UsageError(f"negation is {self.negation!r}; expected 'keep' or 'drop'")
+        if not 0.0 <= self.min_groundability <= 1.0:
+            raise UsageError(f"min_groundability is {self.min_groundability}; expected 0 to 1")
+        for name in ("max_letters", "max_words"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} is {value}; expected at least 1, or None for no limit")
+
+    @classmethod
+    def released(cls, **changes: Any) -> PhraseOptions:
+        """The filters of the released code's loader, without chatter marks."""
+        return cls(**{"max_letters": 100, "max_words": 15, "drop_repeats": True, "objects": True, **changes})
+
+
+def keep_lengths(phrases: list[Phrase], options: PhraseOptions) -> list[Phrase]:
+    """Phrases within the length, groundability and chatter limits."""
+    return [
+        phrase
+        for phrase in phrases
+        if (options.max_letters is None or len(phrase.text) <= options.max_letters)
+        and (options.max_words is None or len(phrase.text.split()) <= options.max_words)
+        and phrase.groundability >= options.min_groundability
+        and (options.chatter or not phrase.chatter)
+        and (options.negation == "keep" or not phrase.negated)
+    ]
+
+
+def without_repeats(phrases: list[Phrase]) -> list[Phrase]:
+    """Phrases without those that start with the text of either of the two before them, forwards, then backwards."""
+    for _ in range(2):
+        kept: list[Phrase] = []
+        for i, phrase in enumerate(phrases):
+            before = phrases[max(0, i - 2) : i]
+            if not any(phrase.text.startswith(other.text) for other in before):
+                kept.append(phrase)
+        phrases = kept[::-1]
+    return phrases

@@ -1,0 +1,129 @@
+"""Cues to phrases: words, stretches, sentence starts, parse, references, verb phrases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from stepformer.narration.coref import Resolver, RuleResolver
+from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread_words
+from stepformer.narration.disfluency import smooth
+from stepformer.narration.extract import Extractor
+from stepformer.narration.parse import Parser, load_parser
+from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
+from stepformer.narration.segment import RuleSegmenter
+from stepformer.narration.sentences import Segmenter, ends_with_mark, marked_ends, pauses
+
+STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
+_SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
+
+
+def extract_phrases(
+    cues: Iterable[Cue],
+    options: PhraseOptions | None = None,
+    *,
+    segmenter: Segmenter | None = None,
+    resolver: Resolver | None = None,
+) -> list[Phrase]:
+    """Verb phrases of one video's narration, ordered by the time they start.
+
+    ``segmenter`` and ``resolver`` replace the stages that ``options`` names with your own.
+
+    Raises:
+        MissingError: the parser's pipeline is not here, or a stage's extra is not installed.
+        UsageError: an option makes no sense.
+    """
+    options = options or PhraseOptions()
+    phrases = list(iter_phrases(cues, options, segmenter=segmenter, resolver=resolver))
+    return without_repeats(phrases) if options.drop_repeats else phrases
+
+
+def iter_phrases(
+    cues: Iterable[Cue],
+    options: PhraseOptions | None = None,
+    *,
+    segmenter: Segmenter | None = None,
+    resolver: Resolver | None = None,
+) -> Iterator[Phrase]:
+    """As :func:`extract_phrases`, a stretch at a time, for narration of any length; leaves repeats in."""
+    options = options or PhraseOptions()
+    parser = load_parser(options.parser)
+    segmenter = segmenter or make_segmenter(options.punctuation)
+    resolver = resolver or make_resolver(options.coreference)
+    for words in stretches(_spoken(cues, options)):
+        yield from keep_lengths(_of_stretch(words, parser, segmenter, resolver, options), options)
+
+
+def make_segmenter(name: str) -> Segmenter | None:
+    """The punctuation stage of this name; None for "none"."""
+    if name == "none":
+        return None
+    if name == "rules":
+        return RuleSegmenter()
+    from stepformer.narration.punctuators import load_punctuator
+
+    return load_punctuator(name)
+
+
+def make_resolver(name: str) -> Resolver | None:
+    """The co-reference stage of this name, new for each video; None for "none"."""
+    if name == "none":
+        return None
+    if name == "rules":
+        return RuleResolver()
+    from stepformer.narration.resolvers import load_resolver
+
+    return load_resolver(name)
+
+
+def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
+    """All words in order, times never running backwards."""
+    words: list[Word] = []
+    now = 0.0
+    for cue in clip_overlaps(in_order(cues)):
+        for word in spread_words(cue):
+            text = word.text
+            if not text.isascii():
+                # half of a surrogate pair is not text for a parser
+                text = text.encode("utf-8", "replace").decode("utf-8")
+            start_s = max(now, word.start_s)
+            for part in text.split():
+                words.append(Word(start_s, max(start_s, word.end_s), part))
+            now = start_s
+    return smooth(words) if options.disfluencies else words
+
+
+def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+    """Words cut into stretches of at most ``STRETCH``, at a sentence mark or else the longest pause near the end."""
+    first = 0
+    while len(words) - first > STRETCH:
+        window = words[first + STRETCH - _SEARCH : first + STRETCH]
+        gaps = pauses(window)[:-1]
+        best = max(range(len(gaps)), key=lambda j: (ends_with_mark(window[j].text), gaps[j], j))
+        last = first + STRETCH - _SEARCH + best + 1
+        yield words[first:last]
+        first = last
+    if first < len(words):
+        yield words[first:]
+
+
+def _of_stretch(
+    words: Sequence[Word],
+    parser: Parser,
+    segmenter: Segmenter | None,
+    resolver: Resolver | None,
+    options: PhraseOptions,
+) -> list[Phrase]:
+    tree = parser.tree(words, None if segmenter is None else lambda tags: _starts(words, tags, segmenter))
+    resolved = resolver.resolve(tree) if resolver is not None else {}
+    phrases = Extractor(tree, resolved, parser.lemma_of, need_object=options.objects).phrases()
+    return sorted(phrases, key=lambda phrase: phrase.start_s)
+
+
+def _starts(words: Sequence[Word], tags: Sequence[str], segmenter: Segmenter) -> list[bool | None]:
+    """For each word, whether a sentence starts with it; None where the parser decides."""
+    marked, settled = marked_ends(words)
+    found = marked
+    if not all(settled):
+        given = segmenter.ends(words, tags if segmenter.needs_tags else ())
+        found = [mark or (end and not quiet) for mark, end, quiet in zip(marked, given, settled, strict=True)]
+    return [True, *(True if end else None for end in found[:-1])]

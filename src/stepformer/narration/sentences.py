@@ -1,0 +1,72 @@
+"""Where sentences end in speech without punctuation: the protocol, and the default that needs no model of its own.
+
+The default reads the parser's part-of-speech tags, the words that open clauses in speech ("so", "and then",
+"let's", "you want to") and the pauses between words. It runs between the tagger and the parser, so that it
+costs no second pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from stepformer.narration.cues import Word
+
+
+@runtime_checkable
+class Segmenter(Protocol):
+    """Finds sentence ends. ``needs_tags`` says whether ``ends`` wants part-of-speech tags, a word each."""
+
+    name: str
+    needs_tags: bool
+
+    def ends(self, words: Sequence[Word], tags: Sequence[str]) -> Sequence[bool]:
+        """For each word, whether a sentence ends behind it; ``tags`` is empty unless ``needs_tags``."""
+        ...
+
+
+_ABBREVIATIONS = frozenset(
+    "mr. mrs. ms. dr. st. vs. etc. e.g. i.e. approx. tbsp. tsp. tbs. oz. lb. lbs. ml. kg. cm. mm. min. sec. no. inc. ft. in. deg. temp.".split()
+)
+_LONG = 40  # words between two marks beyond which the marks are not to be trusted
+_SPARSE = 60  # words a mark beyond which a text counts as not punctuated
+
+
+def ends_with_mark(text: str) -> bool:
+    """Whether a word closes a sentence: ``bowl.``, ``right?"`` but not ``1.5`` or ``tbsp.``."""
+    bare = text.rstrip("\"')]}»")
+    if not bare or bare[-1] not in ".?!。？！":
+        return False
+    return not (bare[-1] == "." and (bare.lower() in _ABBREVIATIONS or (len(bare) == 2 and bare[0].isupper())))
+
+
+def marked_ends(words: Sequence[Word]) -> tuple[list[bool], list[bool]]:
+    """(ends that the text's own punctuation gives, words that stand in well-punctuated text), a word each.
+
+    A stretch that closes with a mark and is no longer than a long sentence is left alone.
+    """
+    ends = [ends_with_mark(word.text) for word in words]
+    settled = [False] * len(words)
+    if sum(ends) * _SPARSE < len(words):
+        return ends, settled
+    first = 0
+    for i, end in enumerate(ends):
+        if end:
+            if i + 1 - first <= _LONG:
+                settled[first : i + 1] = [True] * (i + 1 - first)
+            first = i + 1
+    return ends, settled
+
+
+def pauses(words: Sequence[Word]) -> list[float]:
+    """Seconds of silence behind each word, as far as times tell; the last word's is infinite.
+
+    Captions give a word the time until the next one starts, so the length that saying it takes is taken off.
+    """
+    gaps: list[float] = []
+    for word, after in zip(words, words[1:], strict=False):
+        saying_s = 0.2 + 0.06 * len(word.text)
+        gap = after.start_s - max(word.start_s + saying_s, min(word.end_s, word.start_s + 2 * saying_s))
+        gaps.append(max(0.0, gap))
+    return [*gaps, math.inf] if words else []
