@@ -1,0 +1,70 @@
+"""A decoded frame to the RGB picture a viewer would see: turned, square pixels, the size asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Picture = npt.NDArray[np.uint8]
+Resize = Literal["crop", "fit"]
+
+
+class Painter:
+    """Makes pictures of one size. ``size`` is (height, width) or None for the video's own.
+
+    "crop" scales the short side to the target and cuts the centre out; "fit" scales both sides. Keeps one scaler,
+    because setting one up costs more than using it.
+    """
+
+    def __init__(self, size: tuple[int, int] | None = None, resize: Resize = "crop") -> None:
+        from av.video.reformatter import VideoReformatter
+
+        self._size, self._resize = size, resize
+        self._scaler: Any = VideoReformatter()
+        self._native: tuple[int, int] | None = None
+
+    def __call__(self, frame: Any, pixel_aspect: float = 1.0) -> Picture:
+        """One PyAV frame as uint8 (H, W, 3)."""
+        turned, flips = _orientation(frame)
+        width, height = max(1, round(frame.width * pixel_aspect)), frame.height  # as stored, with square pixels
+        if self._size is None:
+            # a stream may change its size half-way; a batch may not
+            self._native = self._native or ((width, height) if turned else (height, width))
+            want_h, want_w = self._native
+            resize: Resize = "fit"
+        else:
+            (want_h, want_w), resize = self._size, self._resize
+        box_w, box_h = (want_h, want_w) if turned else (want_w, want_h)  # the target before it is turned
+        if resize == "crop":
+            scale = max(box_w / width, box_h / height)
+            scaled_w, scaled_h = max(box_w, round(width * scale)), max(box_h, round(height * scale))
+        else:
+            scaled_w, scaled_h = box_w, box_h
+        picture: Picture = self._scaler.reformat(
+            frame, width=scaled_w, height=scaled_h, format="rgb24", interpolation="BICUBIC"
+        ).to_ndarray()
+        top, left = (scaled_h - box_h) // 2, (scaled_w - box_w) // 2
+        picture = picture[top : top + box_h, left : left + box_w]
+        if turned:
+            picture = picture.swapaxes(0, 1)
+        upside_down, mirrored = flips
+        if upside_down:
+            picture = picture[::-1]
+        if mirrored:
+            picture = picture[:, ::-1]
+        return np.ascontiguousarray(picture)
+
+
+def _orientation(frame: Any) -> tuple[bool, tuple[bool, bool]]:
+    """What the display matrix asks for: (swap rows and columns first, (then flip up-down, then left-right))."""
+    try:
+        data = frame.side_data["DISPLAYMATRIX"]
+    except KeyError:
+        return False, (False, False)
+    # row-major 3x3 in 16.16 fixed point: a picture point (x, y) is shown at (a x + c y, b x + d y), y downwards
+    a, b, _, c, d = np.frombuffer(bytes(data), dtype=np.int32)[:5].tolist()
+    if abs(a) + abs(d) >= abs(b) + abs(c):
+        return False, (d < 0, a < 0)
+    return True, (b < 0, c < 0)
