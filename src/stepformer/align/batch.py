@@ -76,7 +76,7 @@ def drop_dtw_batch(
     rows = _lengths(row_lengths, B, K, costs.device, "row_lengths", check)
     if check:
         _check_nan(c, u, v, columns, rows)
-    matrix, cost = _dispatch(c, u, v, rows, columns, one_to_one, contiguous, check, backend)
+    matrix, cost = _dispatch(c, u, v, rows, columns, one_to_one, contiguous, backend)
     return (matrix, cost) if return_cost else matrix
 
 
@@ -168,8 +168,7 @@ def _check_nan(c: Tensor, u: Tensor, v: Tensor, columns: Tensor, rows: Tensor) -
 
 
 def _dispatch(
-    c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor, one_to_one: bool, contiguous: bool, check: bool,
-    backend: Backend,
+    c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor, one_to_one: bool, contiguous: bool, backend: Backend
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     if backend == "triton" or (backend == "auto" and _has("triton") and c.device.type == "cuda"):
         try:
@@ -184,7 +183,7 @@ def _dispatch(
             _broken.add("triton")
             warnings.warn(f"alignment runs in plain torch, Triton failed: {error}", RuntimeWarning, stacklevel=3)
     if backend == "numba" or (backend == "auto" and c.device.type == "cpu" and _has("numba")):
-        return _with_numba(c, u, v, rows, columns, one_to_one, contiguous, check)
+        return _with_numba(c, u, v, rows, columns, one_to_one, contiguous)
     return torch_batch.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
 
 
@@ -193,7 +192,7 @@ def _has(package: str) -> bool:
 
 
 def _with_numba(
-    c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor, one_to_one: bool, contiguous: bool, check: bool
+    c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor, one_to_one: bool, contiguous: bool
 ) -> tuple[Tensor, Tensor]:
     if c.device.type != "cpu":
         raise UsageError(f"the numba backend aligns CPU tensors; these are on {c.device}")
@@ -201,11 +200,8 @@ def _with_numba(
         from stepformer.align import cpu
     except ImportError as error:
         raise MissingError("the numba backend needs numba; install it, or take backend='torch'") from error
-    if not check:  # the kernel relies on there being no NaN
-        c, u, v = (x.masked_fill(x.isnan(), torch.inf) for x in (c, u, v))
-    cost, assignment = cpu.align_batch(
+    matrix, cost = cpu.align_batch(
         c.contiguous().numpy(), u.contiguous().numpy(), v.contiguous().numpy(), rows.numpy(), columns.numpy(),
         one_to_one, contiguous,
     )  # fmt: skip
-    row = torch.arange(c.shape[1])[:, None]
-    return row == torch.from_numpy(assignment)[:, None], torch.from_numpy(cost)
+    return torch.from_numpy(matrix), torch.from_numpy(cost)

@@ -25,7 +25,7 @@ def _jit(function: Callable[..., Any]) -> Any:
 @_jit
 def _plus(a, b):  # type: ignore[no-untyped-def]  # compiled: numba types it
     total = a + b
-    return np.inf if np.isnan(total) else total  # inputs hold no NaN, so this is inf - inf, and +inf forbids
+    return np.inf if np.isnan(total) else total  # inf - inf, or a NaN that nobody checked for: forbidden
 
 
 @_jit
@@ -91,14 +91,16 @@ def _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment):  #
 
 @_jit
 def _align_batch(  # type: ignore[no-untyped-def]
-    costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous, assignment, cost
+    costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous, matrix, cost
 ):
+    """Fills ``matrix`` (B, K, N), all False so far, and ``cost`` (B,)."""
+    assignment = np.empty(costs.shape[2], dtype=np.int64)
     for b in range(costs.shape[0]):
         k, n = row_lengths[b], lengths[b]
-        assignment[b, n:] = -1
-        cost[b] = _align(
-            costs[b, :k, :n], column_drop[b, :n], row_drop[b, :k], one_to_one, contiguous, assignment[b, :n]
-        )
+        cost[b] = _align(costs[b, :k, :n], column_drop[b, :n], row_drop[b, :k], one_to_one, contiguous, assignment[:n])
+        for j in range(n):
+            if assignment[j] >= 0:
+                matrix[b, assignment[j], j] = True
 
 
 def align(
@@ -109,21 +111,8 @@ def align(
     contiguous: bool,
 ) -> tuple[float, NDArray[np.int64]]:
     """The cost and the (N,) assignment, exactly as the reference gives them."""
-    assignment = np.empty((1, costs.shape[1]), dtype=np.int64)
-    cost = np.empty(1)
-    shape = np.array([costs.shape], dtype=np.int64)
-    _align_batch(
-        costs[None],
-        column_drop[None],
-        row_drop[None],
-        shape[:, 0],
-        shape[:, 1],
-        one_to_one,
-        contiguous,
-        assignment,
-        cost,
-    )
-    return float(cost[0]), assignment[0]
+    assignment = np.empty(costs.shape[1], dtype=np.int64)
+    return float(_align(costs, column_drop, row_drop, one_to_one, contiguous, assignment)), assignment
 
 
 def align_batch(
@@ -134,9 +123,9 @@ def align_batch(
     lengths: NDArray[np.int64],  # (B,)
     one_to_one: bool,
     contiguous: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Costs (B,) and assignments (B, N) of a padded batch; columns past an item's length are -1."""
-    assignment = np.empty((costs.shape[0], costs.shape[2]), dtype=np.int64)
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Matches (B, K, N) and costs (B,) of a padded batch; NaN counts as inf."""
+    matrix = np.zeros(costs.shape, dtype=np.bool_)
     cost = np.empty(costs.shape[0])
-    _align_batch(costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous, assignment, cost)
-    return cost, assignment
+    _align_batch(costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous, matrix, cost)
+    return matrix, cost
