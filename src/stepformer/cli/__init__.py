@@ -22,6 +22,7 @@ from stepformer.version import __version__
 
 # name of the command -> (module, one line of help). Order is the order of `stepformer --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "export": ("stepformer.cli.export", "a timeline as chapters, subtitles, tables, pictures, clips, a page"),
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
@@ -103,7 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, rest = found
     debug = "--debug" in rest
     try:
-        args = command_parser(name).parse_args(rest)
+        # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
+        args = command_parser(name).parse_intermixed_args(rest)
         return int(command_module(name).run(args) or 0)
     except StepFormerError as error:
         if debug:

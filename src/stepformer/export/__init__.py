@@ -112,8 +112,8 @@ def write(timeline: Timeline, path: str | os.PathLike[str], format: str | None =
         InputError: a format that needs the video, and it is not here.
     """
     chosen = format_of(path, format)
-    settings = Options.of(**options)
     target = Path(path)
+    settings = Options.of(**{"target": target, **options})
     function = _function(chosen.writer)
     if chosen.kind == "text":
         rendered: Rendered = function(timeline, settings)

@@ -13,7 +13,7 @@ from stepformer.errors import StepFormerError
 from stepformer.export.names import one_line, step_name
 from stepformer.export.options import Options, Rendered, frame_rate
 from stepformer.export.provenance import stamp
-from stepformer.export.times import spans, within_video
+from stepformer.export.times import flat, spans, within_video
 from stepformer.timeline import Timeline
 
 _REEL = "AX"  # what editing programs call a source that is a file and not a tape
@@ -24,26 +24,17 @@ def render(timeline: Timeline, options: Options) -> Rendered:
     stamped = stamp(timeline)
     rate, rate_notes = frame_rate(timeline, options)
     timeline, notes = within_video(timeline)
-    told = [*rate_notes, *notes]
     nominal = max(1, round(rate))
     title = one_line(options.title or Path(timeline.video).stem) or "steps"
     lines = [f"TITLE: {title}", "FCM: NON-DROP FRAME", ""]
-    all_spans = spans(timeline, rate)
-    event = 0
-    for i, span in enumerate(all_spans):
-        end = min(span.end, all_spans[i + 1].start) if i + 1 < len(all_spans) else span.end
-        if end < span.end:
-            told.append(f"step {i + 1} overlaps the next: " + ("cut there" if end > span.start else "left out"))
-        if end <= span.start:
-            continue
-        event += 1
-        start_code, end_code = (_timecode(at, nominal) for at in (span.start, end))
-        codes = f"{start_code} {end_code} {start_code} {end_code}"
-        lines.append(f"{event:03d}  {_REEL:<8} V     C        {codes}")
+    events, cut = flat(spans(timeline, rate))
+    for event, (i, span) in enumerate(events, 1):
+        start, end = (_timecode(at, nominal) for at in (span.start, span.end))
+        lines.append(f"{event:03d}  {_REEL:<8} V     C        {start} {end} {start} {end}")
         lines.append(f"* FROM CLIP NAME: {step_name(timeline[i], i)}")
-    if event:  # a comment belongs to an event; strict readers stumble over one without
+    if events:  # a comment belongs to an event; strict readers stumble over one without
         lines.append(f"* {stamped}")
-    return Rendered("\n".join(lines) + "\n", tuple(told))
+    return Rendered("\n".join(lines) + "\n", (*rate_notes, *notes, *cut))
 
 
 def _timecode(frame: int, nominal: int) -> str:

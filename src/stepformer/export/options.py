@@ -27,6 +27,7 @@ class Options:
     embed: bool = False  # page: put the video itself into the file
     columns: int | None = None  # contact sheet: thumbnails a row
     thumb_width: int = 320  # contact sheet: pixels
+    target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
 
     def __post_init__(self) -> None:
         if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
@@ -84,7 +85,7 @@ def frame_rate(timeline: Timeline, options: Options) -> tuple[float, tuple[str, 
     if path is not None:
         from stepformer.video import probe
 
-        rate = probe(path).rate_fps
-        if rate > 0:
-            return rate, ()
+        rate_hz = probe(path).rate_hz
+        if rate_hz:
+            return rate_hz, ()
     return DEFAULT_FPS, (f"{DEFAULT_FPS:g} frames a second assumed; name the video (--video) or the rate (--fps)",)

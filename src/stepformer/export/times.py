@@ -84,3 +84,15 @@ def lanes(items: Sequence[Span]) -> list[int]:
         ends[lane : lane + 1] = [item.end]
         out.append(lane)
     return out
+
+
+def flat(items: Sequence[Span]) -> tuple[list[tuple[int, Span]], tuple[str, ...]]:
+    """Spans (ordered by start) cut where the next begins, each with its index; one that is then empty is left out."""
+    kept, notes = [], []
+    for i, item in enumerate(items):
+        end = min(item.end, items[i + 1].start) if i + 1 < len(items) else item.end
+        if end < item.end:
+            notes.append(f"step {i + 1} overlaps the next: " + ("cut there" if end > item.start else "left out"))
+        if end > item.start:
+            kept.append((i, Span(item.start, end)))
+    return kept, tuple(notes)

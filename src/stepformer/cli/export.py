@@ -1,0 +1,150 @@
+"""``stepformer export``: a timeline to other formats, or as a picture on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from stepformer import export
+from stepformer.errors import InputError, UsageError
+from stepformer.timeline import Timeline
+
+HELP = """Writes a timeline (what discover and locate give) in other formats. The format is told by the suffix of each
+file, or by --format. Without a file the timeline is drawn on the terminal; - writes text to stdout."""
+
+EXAMPLES = [
+    "stepformer export pancakes.json                                  # draw it here",
+    "stepformer export pancakes.json chapters.vtt steps.csv",
+    "stepformer export pancakes.json - --format youtube               # paste it into a description",
+    "stepformer export pancakes.json page.html sheet.sheet.png --video pancakes.mp4",
+    "stepformer export pancakes.json with-chapters.mp4 --video pancakes.mp4",
+    "stepformer export pancakes.json clips/ --exact",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("timeline", nargs="?", metavar="TIMELINE", help="timeline file, or - for JSON on stdin")
+    parser.add_argument("out", nargs="*", metavar="OUT", help="files to write; a path ending in / takes clips")
+    parser.add_argument("--format", metavar="NAME", help="format of every OUT, instead of by suffix (see --formats)")
+    parser.add_argument("--from", dest="from_format", metavar="NAME", help="format of TIMELINE, instead of by suffix")
+    parser.add_argument("--formats", action="store_true", help="list the formats and stop")
+    parser.add_argument("--video", metavar="FILE", help="the video, where it is not where the timeline says")
+    parser.add_argument("--similarity", metavar="FILE.npy", help="similarity map (steps, frames) for plot and page")
+    parser.add_argument("--title", help="title of page and pictures")
+    parser.add_argument("--fps", type=float, metavar="RATE", help="frames a second of otio, edl and labelstudio")
+    parser.add_argument("--exact", action="store_true", help="clips: cut at the exact frame (encodes again)")
+    parser.add_argument("--embed", action="store_true", help="page: put the video into the file")
+    parser.add_argument("--columns", type=int, metavar="N", help="contact sheet: thumbnails a row")
+    parser.add_argument("--thumb-width", type=int, default=320, metavar="PIXELS", help="contact sheet (default 320)")
+    parser.add_argument("--task", metavar="NAME", help="task or class for crosstask and coin")
+    parser.add_argument("--task-steps", metavar="FILE", help="the task's ordered step names, one a line, to number by")
+    parser.add_argument("--skip-existing", action="store_true", help="leave files that are there already")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be written, write nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes every OUT; notes go to stderr."""
+    if args.formats:
+        _list_formats(args.json)
+        return 0
+    if args.timeline is None:
+        raise UsageError("name a timeline file to export (stepformer export --help has examples)")
+    formats = [_format_of(out, args.format) for out in args.out]  # a wrong name fails before anything is written
+    timeline = _read(args.timeline, args.from_format)
+    if not args.out:
+        if args.format is not None:
+            raise UsageError("--format needs a file to write, or - for stdout")
+        _draw(timeline, args.json)
+        return 0
+    options = _options(args)
+    results: list[dict[str, Any]] = []
+    for out, chosen in zip(args.out, formats, strict=True):
+        if out == "-":
+            rendered = export.render(timeline, chosen.name, **options)
+            if not args.json:
+                sys.stdout.write(rendered.text)
+            results.append({"path": "-", "format": chosen.name, "text": rendered.text, "notes": list(rendered.notes)})
+        elif args.skip_existing and Path(out).exists():
+            results.append({"path": out, "format": chosen.name, "skipped": True, "notes": []})
+        elif args.dry_run:
+            results.append({"path": out, "format": chosen.name, "dry_run": True, "notes": []})
+        else:
+            written = export.write(timeline, out, format=chosen.name, **options)
+            results.append({"path": out, "format": chosen.name, "notes": list(written.notes)})
+    if args.json:
+        print(json.dumps(results, ensure_ascii=False, indent=2))
+    else:
+        _tell(results)
+    return 0
+
+
+def _format_of(out: str, name: str | None) -> export.Format:
+    if out != "-":
+        return export.format_of(out, name)
+    if name is None:
+        raise UsageError("stdout has no suffix; name its format with --format (--formats lists them)")
+    return export.format_of("", name)
+
+
+def _read(name: str, from_format: str | None) -> Timeline:
+    if name == "-":
+        return export.parse(sys.stdin.read(), from_format or "json", "stdin")
+    return export.read(name, from_format)
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "video": args.video, "title": args.title, "fps": args.fps, "exact": args.exact, "embed": args.embed,
+        "columns": args.columns, "thumb_width": args.thumb_width, "task": args.task,
+    }  # fmt: skip
+    if args.task_steps:
+        options["task_steps"] = tuple(line.strip() for line in _lines(args.task_steps) if line.strip())
+    if args.similarity:
+        import numpy as np
+
+        try:
+            options["similarity"] = np.load(args.similarity, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read the similarity map {args.similarity}: {error}") from None
+    return options
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+
+
+def _draw(timeline: Timeline, as_json: bool) -> None:
+    from stepformer.picture import draw
+
+    print(timeline.to_json() if as_json else draw(timeline), end="\n" if as_json else "")
+
+
+def _list_formats(as_json: bool) -> None:
+    rows = [
+        {"format": f.name, "suffixes": list(f.suffixes), "title": f.title, "reads": f.reader is not None,
+         "needs_video": f.needs_video}
+        for f in export.FORMATS.values()
+    ]  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    for f in export.FORMATS.values():
+        marks = [mark for mark, on in (("read back", f.reader), ("needs the video", f.needs_video)) if on]
+        more = f" ({', '.join(marks)})" if marks else ""
+        print(f"{f.name:<12} {' '.join(f.suffixes) or 'OUT/':<30} {f.title}{more}")
+
+
+def _tell(results: list[dict[str, Any]]) -> None:
+    for result in results:
+        state = " (there already, left)" if result.get("skipped") else " (dry run)" if result.get("dry_run") else ""
+        if result["path"] != "-":
+            print(f"{result['path']}  {result['format']}{state}")
+        for note in result["notes"]:
+            print(f"{result['path']}: {note}", file=sys.stderr)

@@ -1,0 +1,16 @@
+"""The plot as an export: PNG, SVG or PDF of the timeline, with the similarity map where one is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stepformer.export.options import Options
+from stepformer.timeline import Timeline
+
+
+def save_plot(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
+    """Writes the picture in the format of the path's suffix."""
+    from stepformer.plot import save_plot as save
+
+    save(timeline, path, options.similarity, title=options.title)
+    return ()
