@@ -27,6 +27,7 @@ import numpy as np
 from stepformer.errors import InputError, UsageError
 
 _SLOT = re.compile(r"\{([a-z_]+)\}")
+_ARTICLE = re.compile(r"\ba (?=[aeio](?!ne\b)|u[mnpr](?!i))")  # must be "an"; but a one, a unit, a ukulele
 _NOT_TASKS = ("words.json", "chatter.json")
 
 
@@ -109,7 +110,7 @@ class Task:
 
     def _with(self, chosen: Mapping[str, str]) -> Procedure:
         def say(template: str) -> str:
-            return _SLOT.sub(lambda m: chosen[m.group(1)], template)
+            return _ARTICLE.sub("an ", _SLOT.sub(lambda m: chosen[m.group(1)], template))
 
         steps = tuple(StepText(say(s.label), tuple(say(p) for p in s.paraphrases)) for s in self.steps)
         return Procedure(self.task, say(self.task), steps, self.optional)
