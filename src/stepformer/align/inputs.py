@@ -44,9 +44,10 @@ def as_drop(value: Any, length: int, name: str, axis: str) -> NDArray[np.float64
     if value is None:
         return np.full(length, np.inf)
     drop = as_float64(value, name)
-    if drop.ndim == 0 or (drop.shape == (1,) and length != 1):
-        raise_if_nan(drop.reshape(-1), name, (axis,))
-        return np.full(length, float(drop.reshape(-1)[0]))
+    if drop.ndim == 0:
+        if np.isnan(drop):
+            raise NonFiniteError(f"{name} is NaN; give a number, or None where nothing may be dropped")
+        return np.full(length, float(drop))
     if drop.shape != (length,):
         raise UsageError(
             f"{name} must be one number or one for each of the {length} {axis}s; its shape is {drop.shape}"

@@ -53,21 +53,25 @@ def align_batch(
     E = costs.new_full((T + 1, B, W + 1), torch.inf)
     D[1, :, 1] = 0.0
     by_column = costs.new_empty((B, W))
-    by_row = costs.new_full((B, W), torch.inf)
+    by_row = costs.new_full((B, W), torch.inf)  # row 0 has no row above
+    by_row_tail = by_row[:, 1:]
+    # views of all diagonals made at once: slicing inside the loop would take longer than the sums
+    D_here, D_above = D[:, :, 1:].unbind(), D[:, :, 1:-1].unbind()
+    E_all, E_rows = E[:, :, 1:].unbind(), E[:, :, 2:].unbind()  # row 0 is never in use
+    u_all, u_rows, c_all = u.unbind(), u[:, :, 1:].unbind(), c.unbind()
     for t in range(2, T + 1):
-        now, last, before = D[t, :, 1:], D[t - 1], D[t - 2]
-        use = E[t, :, 2:]  # row 0 is never in use
-        torch.add(last[:, 1:], u[t - 1], out=by_column)
+        use = E_rows[t]
         if one_to_one:
-            torch.add(before[:, 1:-1], c[t - 1], out=use)
+            torch.add(D_above[t - 2], c_all[t - 1], out=use)
         else:
-            torch.fmin(before[:, 1:-1], E[t - 1, :, 2:], out=use)
-            use.add_(c[t - 1])
+            torch.fmin(D_above[t - 2], E_rows[t - 1], out=use)
+            use.add_(c_all[t - 1])
             if skip_allowed:
-                torch.fmin(use, E[t - 1, :, 2:] + u[t - 1, :, 1:], out=use)
-        torch.add(last[:, 1:-1], v, out=by_row[:, 1:])
-        torch.fmin(E[t, :, 1:], by_column, out=now)
-        torch.fmin(now, by_row, out=now)
+                torch.fmin(use, E_rows[t - 1] + u_rows[t - 1], out=use)
+        torch.add(D_here[t - 1], u_all[t - 1], out=by_column)
+        torch.add(D_above[t - 1], v, out=by_row_tail)
+        torch.fmin(E_all[t], by_column, out=by_column)
+        torch.fmin(by_column, by_row, out=D_here[t])
 
     items = torch.arange(B, device=device)
     cost = D[row_lengths + lengths + 1, items, row_lengths + 1]  # (B,)
@@ -115,13 +119,15 @@ def _trace(
     value_from = torch.where(in_use, use_from, torch.where(D[:-1, :, 1:] + u == value, left, up))
     value_from[0] = here[0]  # (0, 0) stays; the other cells of the first diagonal do not exist
     in_use[:, :, 0] = False
-    pointer = torch.cat([value_from.view(-1), use_from.reshape(-1)])
-    matches = torch.cat([(in_use & use_matches).view(-1), use_matches.view(-1)])
+    pointer, matches = value_from.view(-1), (in_use & use_matches).view(-1)
+    if not one_to_one:  # one to one, no path visits E: a row in use is never continued
+        pointer, matches = torch.cat([pointer, use_from.reshape(-1)]), torch.cat([matches, use_matches.view(-1)])
 
     items = torch.arange(B, device=D.device)
     start = ((row_lengths + lengths) * B + items) * W + row_lengths
     visited = torch.empty((T, B), dtype=torch.int64, device=D.device)
     visited[0] = torch.where(feasible, start, items * W)
+    steps = visited.unbind()
     for t in range(1, T):
-        torch.take(pointer, visited[t - 1], out=visited[t])
+        torch.take(pointer, steps[t - 1], out=steps[t])
     return visited, matches[visited]

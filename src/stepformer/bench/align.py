@@ -67,6 +67,7 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
     parser.add_argument("--device", default="cpu", help="cpu, or a CUDA device to measure as well (default: cpu)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads for torch; the others use 1 (default: 1)")
     parser.add_argument("--repeats", type=int, default=5, help="timed calls of each kernel (default: 5)")
     parser.add_argument("--naive-items", type=int, default=8, help="items that the naive loop aligns (default: 8)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random costs (default: 0)")
@@ -76,14 +77,19 @@ def run(args: argparse.Namespace) -> int:
     """Measures, compares, prints."""
     import torch
 
-    if args.repeats < 1 or args.naive_items < 1:
-        raise UsageError("--repeats and --naive-items must be at least 1")
+    if min(args.repeats, args.naive_items, args.threads) < 1:
+        raise UsageError("--repeats, --naive-items and --threads must be at least 1")
     device = _device(args.device)
-    rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
+    finally:
+        torch.set_num_threads(threads)
     where = {
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "torch_threads": torch.get_num_threads(),
+        "threads": args.threads,
         "numba": _version("numba"),
         "triton": _version("triton"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
