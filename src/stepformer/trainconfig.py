@@ -1,0 +1,178 @@
+"""What a training run is: frozen sections with checked fields, from presets, a TOML file and overrides."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from stepformer.corpus.simulator import SimConfig
+from stepformer.errors import InputError, UsageError
+from stepformer.inference import InferenceConfig
+from stepformer.losses import LossConfig, loss_preset
+from stepformer.model import ModelConfig, preset
+
+
+@dataclass(frozen=True, slots=True)
+class OptimConfig:
+    """AdamW with warm-up and cosine decay."""
+
+    lr: float = 3e-4
+    final_lr: float = 1e-6
+    warmup: float = 0.05  # share of the steps; the paper has 3 of 60 epochs
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 1e-4
+    clip: float = 1.0  # norm of the gradient; 0 = off
+    accumulate: int = 1  # batches a step
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
+
+    def __post_init__(self) -> None:
+        if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
+            raise UsageError("optim needs lr > 0, accumulate >= 1 and 0 <= warmup < 1")
+        object.__setattr__(self, "betas", tuple(self.betas))
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """Where batches come from: a simulated world, or a feature store of real videos."""
+
+    world: str | None = None  # a world file; needed for the simulator and for validation on it
+    store: tuple[str, ...] = ()  # feature stores; when given, training runs on them
+    simulator: SimConfig = field(default_factory=SimConfig)
+    max_frames: int = 512  # longer stored videos are averaged down to this many frames
+    held_out: float = 0.05  # share of stored videos kept for the validation loss
+
+    def __post_init__(self) -> None:
+        given: object = self.store  # a TOML file may give one name or a list
+        object.__setattr__(self, "store", (given,) if isinstance(given, str) else tuple(self.store))
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationConfig:
+    """What is measured during training, on the dev split unless told otherwise."""
+
+    every: int = 500
+    split: str = "dev"
+    encoder: str = "concepts"
+    videos: int = 120
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """One run."""
+
+    preset: str = "default"
+    seed: int = 0
+    steps: int = 3000
+    batch: int = 128
+    save_every: int = 500
+    log_every: int = 20
+    encoder: str = "sentence-minilm-l6-v2"
+    model: ModelConfig = field(default_factory=lambda: preset("default"))
+    loss: LossConfig = field(default_factory=lambda: loss_preset("default"))
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch < 2:
+            raise UsageError(f"a run needs steps >= 1 and batch >= 2 (the loss contrasts videos), got {self.batch}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; :func:`make_config` reads them back."""
+        return asdict(self)
+
+
+# what each preset changes beside the model and the losses
+_OPTIM_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
+    "default": {"lr": 5e-4, "betas": (0.9, 0.98)},
+}
+_INFERENCE_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "released": {},
+    "default": {},
+}
+
+
+def _section(base: Any, values: Mapping[str, Any], name: str) -> Any:
+    """A dataclass with some fields replaced; an unknown field is named."""
+    known = {f.name for f in fields(base)}
+    unknown = set(values) - known
+    if unknown:
+        raise UsageError(f"[{name}] has no field {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
+    values = dict(values)
+    if isinstance(base, DataConfig) and "simulator" in values:
+        values["simulator"] = _simulator(base.simulator, values["simulator"])
+    if isinstance(base, LossConfig) and "weights" in values:
+        values["weights"] = {**base.weights, **values["weights"]}
+    try:
+        return replace(base, **values)
+    except TypeError as error:
+        raise UsageError(f"[{name}]: {error}") from None
+
+
+def _simulator(base: SimConfig, values: Any) -> SimConfig:
+    if isinstance(values, SimConfig):
+        return values
+    values = dict(values)
+    if "encoders" in values:
+        values["encoders"] = tuple(values["encoders"])
+    if "sources" in values:
+        pairs = values["sources"].items() if isinstance(values["sources"], Mapping) else values["sources"]
+        values["sources"] = tuple((str(name), float(share)) for name, share in pairs)
+    made: SimConfig = _section(base, values, "data.simulator")
+    return made
+
+
+def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
+    """A run from nested plain values; ``preset`` decides what is not given."""
+    values = dict(values or {})
+    name = str(values.get("preset", "default"))
+    if name not in _OPTIM_PRESETS:
+        raise UsageError(f"no preset {name!r}; there are {', '.join(_OPTIM_PRESETS)}")
+    # presets of other widths are brought to the text space of the simulator unless the run says otherwise
+    model = preset(name, feature_dim=384, dim=384)
+    base = TrainConfig(
+        preset=name,
+        model=model,
+        loss=loss_preset(name),
+        optim=OptimConfig(**_OPTIM_PRESETS[name]),
+        inference=InferenceConfig(**_INFERENCE_PRESETS[name]),
+    )
+    sections = ("model", "loss", "optim", "data", "validation", "inference")
+    for section in sections:
+        if section in values:
+            values[section] = _section(getattr(base, section), values[section], section)
+    made: TrainConfig = _section(base, values, "run")
+    return made
+
+
+def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
+    """A run from a TOML file, with dotted overrides such as ``{"optim.lr": 1e-4}``."""
+    try:
+        values = tomllib.loads(Path(path).read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no config file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+    return make_config(merged(values, overrides or {}))
+
+
+def merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values with dotted overrides put in."""
+    out = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    for dotted, value in overrides.items():
+        *path, last = dotted.split(".")
+        place: dict[str, Any] = out
+        for name in path:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise UsageError(f"--set {dotted}: {name} is not a section")
+            place[name] = place = dict(inner)
+        place[last] = value
+    return out

@@ -1,0 +1,44 @@
+"""What several rooms' tests share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("project", deadline=None, print_blob=True)
+settings.load_profile("project")
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of public datasets that lies beside the repository on development machines."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the public datasets are not here (no ../shared/data)")
+    return SHARED_DATA
+
+
+def bag_of_words(texts, width: int = 64) -> np.ndarray:
+    """A stand-in for the sentence encoder: sums of one random vector a word, unit length, the same everywhere."""
+    out = np.zeros((len(texts), width), np.float32)
+    for row, text in zip(out, texts, strict=True):
+        for word in text.lower().split() or [""]:
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
+            row += np.random.default_rng(seed).standard_normal(width).astype(np.float32)
+    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9)
+
+
+@pytest.fixture(scope="session")
+def tiny_world():
+    """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space."""
+    from stepformer.corpus.worldbuilder import build_world
+
+    concepts = [f"{a} {b}" for a in ("cutting", "washing", "holding", "pouring") for b in ("food", "paper", "wood")]
+    return build_world(bag_of_words, concepts, grammar_procedures=150)
