@@ -149,7 +149,8 @@ def test_far_seconds_are_sought_and_right(long_clip, name):
     reader = video.VideoReader(long_clip(name))
     got = shown(reader.frames_at([3.0, 100.07, 333.33, 599.5]))
     assert got == [(3.0, 3.0), (100.07, 100.0), (333.33, 333.2), (599.5, 599.4)]
-    assert reader.stats["seeks"] == 3
+    # a transport stream has no index: a jump may land too early to be worth another
+    assert reader.stats["seeks"] == (1 if name.endswith(".ts") else 3)
     assert reader.stats["decoded"] < 600
     assert not reader.problems
     # without end: the reader must find out where the video ends although it jumps

@@ -14,6 +14,10 @@ from stepformer.timeline import Step, Timeline
 from stepformer.video.container import Chapter, VideoInfo, chapters_of, import_av, opened, origin_s, probe, video_stream
 
 CHAPTER_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm")
+_FROM_ZERO = (".mp4", ".m4v", ".mov")
+"""Containers that know chapter starts only, the first at zero: what lies before the first step gets a chapter too."""
+
+OPENING = "Start"
 _COPIED = ("video", "audio", "subtitle")
 _MILLISECOND = Fraction(1, 1000)
 
@@ -43,6 +47,8 @@ def write_chapters(
     """Copies ``source`` to ``target`` with these chapters in place of its own; streams are copied bit for bit.
 
     The container is chosen by the suffix of ``target``: mp4, m4v, mov, mkv or webm. ``target`` may be ``source``.
+    mp4, m4v and mov keep only where chapters start and want the first at zero: where the first step starts later, a
+    chapter called "Start" goes before it, and a chapter lasts until the next.
     Data tracks (telemetry, time codes) are left behind, as they are by ffmpeg itself.
     """
     av = import_av()
@@ -54,6 +60,8 @@ def write_chapters(
     if not hasattr(av.container.OutputContainer, "set_chapters"):
         raise MissingError("writing chapters needs PyAV 15 or newer; install it with: pip install --upgrade av")
     chapters = as_chapters(steps)
+    if suffix in _FROM_ZERO and chapters and chapters[0].start_s > 0:
+        chapters = (Chapter(0.0, chapters[0].start_s, OPENING), *chapters)
     with opened(source) as inside:
         origin = origin_s(inside, video_stream(inside, source))
         try:

@@ -218,6 +218,8 @@ class FrameDecoder:
                     if packet.size:
                         self.read += 1
                         failures = 0
+                        if packet.is_corrupt:
+                            self._problems.damage(self._time_of(packet))
                         yield packet
                 return
             except self._av.error.FFmpegError:
@@ -249,11 +251,14 @@ class FrameDecoder:
         except self._av.error.EOFError:
             return []
         except self._av.error.FFmpegError:
-            stamp = packet.pts if packet is not None else None
-            self._problems.damage(stamp * self._base - self._origin if stamp is not None else self._last_end_s)
+            self._problems.damage(self._time_of(packet))
             return []
         self.decoded += len(frames)
         return frames
+
+    def _time_of(self, packet: Any) -> float:
+        stamp = packet.pts if packet is not None else None
+        return float(stamp * self._base - self._origin) if stamp is not None else self._last_end_s
 
     def _show(self, frame: Any, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
         """A decoded frame comes on screen: every open second before it belongs to the frame before."""

@@ -93,7 +93,7 @@ def write_clip(
             stream.codec_context.gop_size = group
         if rotation_deg:
             stream.set_display_rotation(rotation_deg)
-        sound = container.add_stream(sound_codec, rate=48_000, layout="mono") if tone_s else None
+        sound: Any = container.add_stream(sound_codec, rate=48_000, layout="mono") if tone_s else None
         pending = _tone_frames(av, sound, tone_start_s + start_s, tone_s) if sound is not None else iter(())
         tone = next(pending, None)
         for index, time_s in enumerate(times_s):
