@@ -80,7 +80,8 @@ class _Targets:
 class FrameDecoder:
     """Decodes one video track once, in order.
 
-    After :meth:`frames` has run to the end, ``end_s`` says where the picture ends. ``decoded`` and ``read`` count
+    After :meth:`frames` has run to the end, ``end_s`` says where the picture ends and
+    ``last_frame`` is the last one. ``decoded`` and ``read`` count
     pictures and packets, ``seeks`` the jumps: what the benchmark reports. ``sparse=False`` decodes everything;
     ``threads=0`` lets FFmpeg choose.
     """
@@ -104,6 +105,7 @@ class FrameDecoder:
         self._threads, self._hardware = threads, hardware
         self.read = self.decoded = self.seeks = 0
         self.end_s = 0.0
+        self.last_frame: Any = None
         self.pixel_aspect = 1.0
 
     def _open(self, stack: ExitStack) -> None:
@@ -314,7 +316,7 @@ class FrameDecoder:
             raise _UntrustedError
         if self._held is None:
             return
-        self.end_s = self._last_end_s
+        self.end_s, self.last_frame = self._last_end_s, self._held
         if self._to_the_end and targets.first() is not None:
             self._judge_end()
         while (target := targets.first()) is not None and target < self.end_s - TOLERANCE_S:

@@ -62,6 +62,7 @@ class VideoReader:
         self.info: VideoInfo = probe(path)
         self._problems = Problems(self.path)
         self.end_s: float | None = None
+        self._last: Picture | None = None  # the very last picture, for what is wanted after it
         self.stats: dict[str, int] = {}
 
     @property
@@ -118,6 +119,7 @@ class VideoReader:
                 given += 1
                 oldest = _clip_times(wants, rate_hz, given)[0]
                 window = {t: kept for t, kept in window.items() if t >= oldest}
+        last = self._last if self._last is not None else last
         if last is None:
             raise InputError(f"{self.path}: no frame can be decoded")
         end_s = self.end_s if self.end_s is not None else self.info.duration_s
@@ -128,7 +130,7 @@ class VideoReader:
     def _pictures(
         self, times_s: Iterable[float], painter: Painter, sparse: bool
     ) -> Iterator[tuple[float, float, Picture]]:
-        self.end_s = None
+        self.end_s, self._last = None, None
         if self._backend == "torchcodec":
             from stepformer.video.torchcodec import TorchcodecFrames
 
@@ -148,6 +150,8 @@ class VideoReader:
                 before = (shown_s, painter(frame, decoder.pixel_aspect))
             yield time_s, shown_s, before[1]
         self.end_s = decoder.end_s
+        if decoder.last_frame is not None:
+            self._last = painter(decoder.last_frame, decoder.pixel_aspect)
         self.stats = {"packets": decoder.read, "decoded": decoder.decoded, "seeks": decoder.seeks}
 
 
