@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def _plain(dtype: Any) -> np.dtype[Any]:
 def _dtype(*args: Any) -> np.dtype[Any]:
     if not args or not isinstance(args[0], str):
         raise RefusedError(f"the pickle names a dtype by {args!r}")
-    return np.dtype(args[0])
+    made: np.dtype[Any] = np.dtype(args[0])
+    return made
 
 
 def _encode(text: str, encoding: str = "utf-8") -> bytes:
@@ -138,7 +140,10 @@ def load_restricted(source: str | Path | bytes) -> Any:
         try:
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, KeyError) as error:
-            raise RefusedError(f"{where} is not a torch file of tensors alone: {error}") from error
+            # torch's own message goes on to advise reading the file without the check; only its reason is of use
+            named = re.search(r"GLOBAL (\S+)", str(error))
+            reason = f"it names {named.group(1).rstrip('.')}" if named else str(error).splitlines()[0]
+            raise RefusedError(f"{where} is not a torch file of tensors alone: {reason}") from error
     try:
         return _Restricted(io.BytesIO(data), where).load()
     except InputError:

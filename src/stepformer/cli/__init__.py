@@ -26,7 +26,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
+    "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),
+    "models list": ("stepformer.cli.models_list", "the weights known by name, and which are here"),
+    "models pull": ("stepformer.cli.models_pull", "download weights by name, verified, once"),
+    "models info": ("stepformer.cli.models_info", "source, hashes, licence and training data of weights"),
+    "models verify": ("stepformer.cli.models_verify", "hash the pulled weights again"),
+    "bench encoders": ("stepformer.bench.encoders", "how good encoders' vectors are for steps, on marked clips"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
+    "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
 }
 
 GROUPS = {

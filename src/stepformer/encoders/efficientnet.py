@@ -79,8 +79,8 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = x if self._expand_conv is None else nn.functional.relu6(self._expand_conv(x), inplace=True)
         y = nn.functional.relu6(self._depthwise_conv(y), inplace=True)
-        y = self._project_conv(y)
-        return y + x if self.short_cut else y
+        narrow: Tensor = self._project_conv(y)
+        return narrow + x if self.short_cut else narrow
 
 
 class EfficientNetLite(nn.Module):
