@@ -242,3 +242,25 @@ def test_cuda_gives_what_the_cpu_gives(backend, matching, contiguous):
         assert on_gpu[0].device.type == "cuda"
         assert torch.equal(on_gpu[0].cpu(), on_cpu[0])
         assert torch.equal(on_gpu[1].cpu(), on_cpu[1])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("backend", ["torch", "triton"])
+def test_unchecked_alignment_never_waits_for_the_device(backend):
+    if backend == "triton":
+        pytest.importorskip("triton")
+    similarity = torch.rand(3, 4, 5, device="cuda")
+    lengths = torch.tensor([5, 3, 0], device="cuda")
+
+    def align():
+        drop = sf.align.percentile_drop(similarity, 0.8, top_per_row=2, lengths=lengths)
+        return sf.align.drop_dtw_batch(
+            -similarity, drop, 0.0, lengths, "one_to_one", return_cost=True, check=False, backend=backend
+        )
+
+    align()  # compiles
+    torch.cuda.set_sync_debug_mode("error")  # raises where torch waits
+    try:
+        align()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

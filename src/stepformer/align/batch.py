@@ -122,6 +122,8 @@ def _drop(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor
     """A drop cost as (B, N) or (B, K)."""
     if value is None:
         return like.new_full(shape, torch.inf)
+    if isinstance(value, int | float):
+        return like.new_full(shape, value)  # filled on the device: copying a number there would wait for it
     drop = torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
     if drop.ndim == 1 and drop.shape[0] == shape[0]:
         drop = drop[:, None]

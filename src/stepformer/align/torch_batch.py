@@ -84,7 +84,7 @@ def align_batch(
     column = cell // (B * W) - row
     target = torch.where(matched, (item * K + row - 1) * N + column - 1, B * K * N)
     matrix = torch.zeros(B * K * N + 1, dtype=torch.bool, device=device)
-    matrix[target.reshape(-1)] = True
+    matrix.index_fill_(0, target.reshape(-1), True)
     return matrix[:-1].view(B, K, N), torch.where(feasible, cost, torch.inf)
 
 
