@@ -3,7 +3,8 @@
 ``raw_caption.json``, ``caption.json`` and the sentencified HTM captions share one layout: ``{video: {"start": [],
 "end": [], "text": []}}``. The first is over a gigabyte, so :func:`stream_captions` decodes one video at a time and
 never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, category_2, rank, task_id``;
-``task_ids.csv`` names the tasks. Features are one ``.npy`` a video, (seconds, width). Nothing is annotated: ``annotations`` is None.
+``task_ids.csv`` names the tasks. Features are one ``.npy`` a video, (seconds, width). Nothing is annotated:
+``annotations`` is None.
 """
 
 from __future__ import annotations

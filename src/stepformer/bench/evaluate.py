@@ -1,0 +1,202 @@
+"""``stepformer bench evaluate``: the whole of Table 1's scoring from ready predictions, in one process.
+
+Predictions are made first and not timed: every video gets 12 to 20 segments at one a second, half of them real steps
+with shifted ends, the others anywhere, and a vector a segment, 512 wide: its step's direction plus noise, or noise.
+Timed is what scoring does: labels at 16 a second, predictions brought to that rate, K-means of all segments of each
+task for every seed, the 60% kept, the matching, the scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from stepformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepformer.corpus.records import Dataset
+    from stepformer.evaluation.predictions import Prediction
+
+HELP = """Scores CrossTask's 360 validation videos and COIN's 2,596 test videos under the Table 1 protocol, K-means
+included, and reports time and peak memory of each, and how they grow. Give the datasets with --crosstask and --coin;
+what is not given is made up with the same number of videos, tasks and steps, and the report says so."""
+
+EXAMPLES = [
+    "stepformer bench evaluate --crosstask crosstask_release.tar.gz --coin COIN.json",
+    "stepformer bench evaluate --json > evaluate.json",
+]
+
+WIDTH = 512
+# videos, tasks, mean annotations a video, mean length in seconds
+_MADE_UP = {"crosstask": (360, 18, 8, 290.0), "coin": (2596, 180, 4, 145.0)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What scoring one dataset took. ``peak_mib`` is what the whole process ever held until then."""
+
+    dataset: str
+    source: str
+    videos: int
+    tasks: int
+    segments: int
+    label_frames: int
+    predictions_mib: float
+    prepare_s: float
+    score_s: float
+    total_s: float
+    peak_mib: float
+    f1: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("--crosstask", help="the CrossTask release")
+    parser.add_argument("--coin", help="COIN's annotations")
+    parser.add_argument("--seeds", type=int, default=5, help="K-means seeds (default: 5)")
+    parser.add_argument("--restarts", type=int, default=10, help="K-means starts for each seed (default: 10)")
+    parser.add_argument("--width", type=int, default=WIDTH, help=f"width of the vectors (default: {WIDTH})")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints."""
+    if min(args.seeds, args.restarts, args.width) < 1:
+        raise UsageError("--seeds, --restarts and --width must be at least 1")
+    from stepformer.corpus import read_dataset
+
+    rows = []
+    idle_mib = _peak_mib()
+    # the smaller one first: the process's peak only ever grows
+    for name, given, subset in (("crosstask", args.crosstask, "validation"), ("coin", args.coin, "testing")):
+        print(f"{name}: making predictions", file=sys.stderr)
+        if given:
+            dataset, source = read_dataset(given, name).select(subset, annotated=True), f"real annotations, {subset}"
+        else:
+            dataset, source = made_up(*_MADE_UP[name]), "made-up annotations"
+        rows.append(measure(name, source, dataset, args.seeds, args.restarts, args.width))
+    small, large = rows
+    growth = {
+        "videos": large.videos / small.videos,
+        "segments": large.segments / small.segments,
+        "label_frames": large.label_frames / small.label_frames,
+        "time": large.total_s / small.total_s,
+        "peak_memory": large.peak_mib / small.peak_mib,
+    }
+    if args.json:
+        out = {
+            "machine": platform.processor() or platform.machine(),
+            "seeds": args.seeds,
+            "restarts": args.restarts,
+            "width": args.width,
+            "peak_mib_before": idle_mib,
+            "rows": [asdict(row) for row in rows],
+            "growth": growth,
+        }
+        print(json.dumps(out, indent=2))
+        return 0
+    print(f"Table 1 scoring in one process, {args.seeds} K-means seeds x {args.restarts} starts, width {args.width}")
+    print(f"peak before: {idle_mib:.0f} MiB (interpreter, NumPy)")
+    print(f"{'':<10} {'videos':>7} {'tasks':>6} {'segments':>9} {'frames':>11} {'prepare':>9} {'score':>8} {'total':>8} "
+          f"{'vectors':>9} {'peak':>9}  annotations")  # fmt: skip
+    for row in rows:
+        print(
+            f"{row.dataset:<10} {row.videos:>7} {row.tasks:>6} {row.segments:>9} {row.label_frames:>11} "
+            f"{row.prepare_s:>7.2f} s {row.score_s:>6.2f} s {row.total_s:>6.2f} s {row.predictions_mib:>5.0f} MiB "
+            f"{row.peak_mib:>5.0f} MiB  {row.source}"
+        )
+    print("growth: " + ", ".join(f"{name.replace('_', ' ')} x{value:.1f}" for name, value in growth.items()))
+    return 0
+
+
+def made_up(n_videos: int, n_tasks: int, per_video: int, length_s: float) -> Dataset:
+    """A dataset of the given size with random timelines."""
+    import numpy as np
+
+    from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
+
+    rng = np.random.default_rng(0)
+    steps = [int(n) for n in rng.integers(4, 11, n_tasks)]
+    tasks = {f"t{t}": Task(f"t{t}", f"task {t}", tuple(f"step {k}" for k in range(n))) for t, n in enumerate(steps)}
+    videos = []
+    for v in range(n_videos):
+        t = v % n_tasks
+        duration = float(max(20.0, rng.normal(length_s, length_s / 4)))
+        cuts = np.sort(rng.random(2 * per_video)) * duration
+        chosen = rng.integers(steps[t], size=per_video)
+        rows = tuple(
+            Annotation(int(k), float(a), float(b), f"step {k}")
+            for k, a, b in zip(chosen, cuts[::2], cuts[1::2], strict=True)
+        )
+        videos.append(VideoRecord(f"v{v}", f"t{t}", duration, rows, "testing"))
+    return Dataset("made-up", tasks, tuple(videos))
+
+
+def ready_predictions(dataset: Dataset, width: int = WIDTH, seed: int = 0) -> dict[str, Prediction]:
+    """Predictions with vectors for every annotated video: noisy, but with something in them to find."""
+    import numpy as np
+
+    from stepformer.evaluation.predictions import Prediction
+
+    rng = np.random.default_rng(seed)
+    direction = {
+        task.id: rng.normal(size=(len(task.steps), width)).astype(np.float32) for task in dataset.tasks.values()
+    }
+    out = {}
+    for record in dataset.videos:
+        if not record.labels:
+            continue
+        length_s = record.duration_s or max(a.end_s for a in record.labels) + 5.0
+        n = max(1, int(np.ceil(length_s)))
+        count = min(n, int(rng.integers(12, 21)))
+        edges = np.unique(np.r_[0, rng.integers(1, n + 1, count - 1), n]) if count > 1 else np.array([0, n])
+        ids = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
+        vectors = rng.normal(size=(len(edges) - 1, width)).astype(np.float32)
+        for i in rng.permutation(len(record.labels))[: count // 2]:
+            a = record.labels[int(i)]
+            start = int(np.clip(round(a.start_s + rng.normal()), 0, n - 1))
+            stop = int(np.clip(round(a.end_s + rng.normal()), start + 1, n))
+            ids[start:stop] = len(vectors)
+            vectors = np.concatenate([vectors, direction[record.task][a.step][None] + vectors[:1]])
+        ids[ids % 3 == 0] = -1  # a third of the slots is dropped
+        out[record.key] = Prediction(ids=ids, rate_hz=1.0, vectors=vectors, duration_s=float(length_s))
+    return out
+
+
+def measure(name: str, source: str, dataset: Dataset, seeds: int, restarts: int, width: int) -> Row:
+    """Scores one dataset and says what it took."""
+    from stepformer.evaluation.protocols import prepare, score
+    from stepformer.evaluation.table1 import Table1Options
+
+    predictions = ready_predictions(dataset, width)
+    print(f"{name}: scoring {len(predictions)} videos", file=sys.stderr)
+    started = time.perf_counter()
+    prepared = prepare(dataset, predictions, "segments")
+    ready = time.perf_counter()
+    result = score(prepared, "table1", Table1Options(restarts=restarts, seeds=tuple(range(seeds))))
+    done = time.perf_counter()
+    tasks = prepared.tasks.values()
+    return Row(
+        dataset=name,
+        source=source,
+        videos=prepared.videos,
+        tasks=len(prepared.tasks),
+        segments=sum(len(set(ids[ids >= 0].tolist())) for task in tasks for ids in task.ids),
+        label_frames=sum(len(labels) for task in tasks for labels in task.labels),
+        predictions_mib=sum(p.vectors.nbytes for p in predictions.values() if p.vectors is not None) / 2**20,
+        prepare_s=ready - started,
+        score_s=done - ready,
+        total_s=done - started,
+        peak_mib=_peak_mib(),
+        f1=result.values["f1"],
+    )
+
+
+def _peak_mib() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20) if sys.platform == "darwin" else peak / (1 << 10)  # bytes there, KiB elsewhere

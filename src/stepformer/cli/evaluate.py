@@ -1,0 +1,180 @@
+"""``stepformer evaluate``: audits a dataset, or scores predictions on it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepformer.corpus.records import Dataset
+    from stepformer.evaluation.table1 import Table1Options
+
+HELP = """Audits a dataset folder (--check), or scores a folder of predictions on it under the paper's protocols and
+those of its neighbours. DATASET is CrossTask (folder or tar.gz), COIN (JSON), ProceL (folder, data.mat or JSON),
+HowTo100M (--check only) or a plain folder of your own; docs/evaluation.md has all layouts.
+
+Predictions are one file a video, called <task>_<video> or <video>: a Timeline (.json), ids a frame (.npy, .npz with
+vectors, .txt), or rows step,start,end (.csv). --check ends with code 5 if it found problems."""
+
+EXAMPLES = [
+    "stepformer evaluate crosstask_release.tar.gz --check",
+    "stepformer evaluate COIN.json --check --features features --rate 1",
+    "stepformer evaluate crosstask --predictions out --protocol table1 --per-task",
+    "stepformer evaluate crosstask --predictions out              # all protocols side by side",
+]
+
+_SHOWN = 20
+_TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    from stepformer.corpus import READERS
+    from stepformer.evaluation.predictions import ID_KINDS
+    from stepformer.evaluation.protocols import PROTOCOLS
+    from stepformer.evaluation.table1 import DISTANCES
+
+    parser.add_argument("dataset", metavar="DATASET", help="folder or file of the dataset")
+    parser.add_argument("--reader", choices=list(READERS), help="which dataset it is (default: its files tell)")
+    parser.add_argument("--subset", help="the videos to score: a subset's name, or all (default: the test set)")
+    parser.add_argument("--features", help="folder of .npy features: gives durations, and is audited")
+    parser.add_argument("--rate", type=float, default=1.0, help="features, or predicted ids, a second (default: 1)")
+    check = parser.add_argument_group("audit")
+    check.add_argument("--check", action="store_true", help="report what is missing, unreadable or inconsistent")
+    check.add_argument("--videos", help="folder of video files to measure")
+    check.add_argument("--tolerance", type=float, default=2.0, help="seconds by which durations may differ (2)")
+    scoring = parser.add_argument_group("scoring")
+    scoring.add_argument("--predictions", help="folder of predictions")
+    scoring.add_argument("--protocol", choices=["all", *PROTOCOLS], default="all", help="default: all, side by side")
+    scoring.add_argument("--ids", choices=ID_KINDS, default="auto", help="what the ids mean (default: auto)")
+    scoring.add_argument(
+        "--missing", choices=["error", "background", "skip"], default="error", help="videos without prediction (error)"
+    )
+    scoring.add_argument("--seeds", type=int, default=5, help="K-means seeds (default: 5)")
+    scoring.add_argument("--keep", type=float, default=0.6, help="share of a cluster's members kept (default: 0.6)")
+    scoring.add_argument("--distance", choices=DISTANCES, default="euclidean", help="for what is kept (euclidean)")
+    scoring.add_argument("--unit-norm", action="store_true", help="scale vectors to length 1 before K-means")
+    scoring.add_argument("--per-task", action="store_true", help="Table 1 task by task as well")
+    scoring.add_argument("--format", choices=["text", "markdown", "latex"], default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Audits or scores."""
+    from stepformer.corpus import read_dataset
+
+    if args.check == bool(args.predictions):
+        raise UsageError("give either --check to audit the dataset or --predictions FOLDER to score")
+    if not args.rate > 0:
+        raise UsageError(f"--rate must be positive, got {args.rate}")
+    dataset = read_dataset(args.dataset, args.reader)
+    return _check(args, dataset) if args.check else _score(args, dataset)
+
+
+def _check(args: argparse.Namespace, dataset: Dataset) -> int:
+    from stepformer.corpus.audit import audit
+
+    found = audit(dataset, args.features, args.videos, args.rate, args.tolerance)
+    if args.json:
+        problems = [{"kind": p.kind, "where": p.where, "what": p.what} for p in found.problems]
+        out = {"dataset": found.dataset, "counts": dict(found.counts), "problems": problems, "notes": list(found.notes)}
+        print(json.dumps(out, indent=2, ensure_ascii=False))
+    else:
+        print(f"{found.dataset}: " + ", ".join(f"{count} {name}" for name, count in found.counts.items()))
+        for note in found.notes:
+            print(f"note: {note}")
+        if not found.problems:
+            print("no problems")
+        else:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in found.by_kind().items())
+            print(f"{len(found.problems)} problems: {kinds}")
+            for problem in found.problems[:_SHOWN]:
+                print(f"  {problem}")
+            if len(found.problems) > _SHOWN:
+                print(f"  and {len(found.problems) - _SHOWN} more; --json lists all of them")
+    return 5 if found.problems else 0
+
+
+def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
+    subset = args.subset or _TEST_SUBSETS.get(dataset.name, "all")
+    if subset != "all" and args.subset is None and subset not in {r.subset for r in dataset.videos}:
+        subset = "all"
+    return dataset.select(None if subset == "all" else subset, annotated=True), subset
+
+
+def _options(args: argparse.Namespace) -> Table1Options:
+    from stepformer.evaluation.table1 import Table1Options
+
+    if args.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1, got {args.seeds}")
+    return Table1Options(
+        keep=args.keep, distance=args.distance, unit_norm=args.unit_norm, seeds=tuple(range(args.seeds))
+    )
+
+
+def _score(args: argparse.Namespace, dataset: Dataset) -> int:
+    from stepformer.corpus.records import with_features
+    from stepformer.evaluation.predictions import find_predictions, read_prediction
+    from stepformer.evaluation.protocols import prepare, score, score_all
+    from stepformer.evaluation.tables import protocols_table
+    from stepformer.progress import Progress
+
+    options = _options(args)
+    if dataset.problems:
+        print(f"{len(dataset.problems)} problems in the dataset; see --check", file=sys.stderr)
+    dataset, subset = _chosen(args, dataset)
+    if args.features:
+        dataset = with_features(dataset, args.features, args.rate)
+    files = find_predictions(args.predictions)
+    predictions = {}
+    with Progress("read", len(files), "file", quiet=args.json) as progress:
+        for name, path in files.items():
+            predictions[name] = read_prediction(path, args.rate)
+            progress.advance()
+    prepared = prepare(dataset, predictions, args.ids, args.missing)
+    results = score_all(prepared, options) if args.protocol == "all" else [score(prepared, args.protocol, options)]
+    where = f"{dataset.name}, {subset}: {prepared.videos} videos of {len(prepared.tasks)} tasks"
+    table = protocols_table(f"{Path(args.predictions).name} on {where}", results, prepared.notes)
+    tables = [table, *([_task_table(prepared, options)] if args.per_task else [])]
+    if args.json:
+        out: dict[str, Any] = {
+            "dataset": dataset.name,
+            "subset": subset,
+            "videos": prepared.videos,
+            "tasks": len(prepared.tasks),
+            "ids": prepared.kind,
+            "label_rate_hz": prepared.rate_hz,
+            "kmeans_seeds": list(options.seeds),
+            "notes": list(prepared.notes),
+            "results": {
+                r.protocol: {"values": dict(r.values), "spread": dict(r.spread), "how": r.how} for r in results
+            },
+        }
+        if args.per_task:
+            out["per_task"] = tables[1].to_dict()["rows"]
+        print(json.dumps(out, indent=2, ensure_ascii=False))
+    else:
+        writer = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}[args.format]
+        print("\n\n".join(getattr(table, writer)() for table in tables))
+    return 0
+
+
+def _task_table(prepared: Any, options: Table1Options) -> Any:
+    from stepformer.evaluation.protocols import table1_inputs
+    from stepformer.evaluation.table1 import score_table1
+    from stepformer.evaluation.tables import COLUMNS, Cell, Table
+
+    result = score_table1(table1_inputs(prepared, options), options)
+    metrics = [metric for metric in COLUMNS if metric in result.mean]
+    rows = []
+    for name, values in result.per_task.items():
+        data = prepared.tasks[name]
+        title = data.task.title if data.task.title != name else name
+        cells = [Cell(values[metric]) for metric in metrics]
+        rows.append((title, str(len(data.records)), str(len(data.task.steps)), *cells))
+    columns = ("task", "videos", "steps", *(COLUMNS[metric] for metric in metrics))
+    return Table("Table 1 by task, mean over seeds", columns, tuple(rows))

@@ -1,0 +1,195 @@
+"""Anybody's predictions from a folder, one file a video, named ``<task>_<video>`` or ``<video>``.
+
+===================  ==================================================================================================
+``<name>.json``      a Timeline as ``stepformer discover`` and ``locate`` write it; with ``<name>.vectors.npy`` beside
+                     it, row i describes step i
+``<name>.npy``       one whole number a frame at ``--rate``, counted from 0, -1 is background
+``<name>.npz``       the same as ``ids``, with ``vectors`` (S, D), one row an id, and optionally ``rate_hz``
+``<name>.txt``       one whole number a line, as the released code writes them
+``<name>.csv``       rows step,start,end in seconds; a step is a name or a number counted from 1, as in annotations
+===================  ==================================================================================================
+
+What the ids mean (``--ids``):
+
+- ``segments``: nothing across videos; Table 1 clusters their vectors.
+- ``clusters``: the same in all videos of a task, but not which step.
+- ``steps``: index of the task's step, or its name.
+- ``positions``: position in the video's own ordered step list, repeats included.
+- ``auto`` (the default): ``steps`` where every prediction names steps of its task; else ``segments`` where all have
+  vectors; else ``clusters``, and the steps of a Timeline are told apart by their slot.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.corpus.records import Task
+from stepformer.errors import InputError
+from stepformer.evaluation.metrics import IntArray, check_ids
+from stepformer.evaluation.raster import rasterise, resample
+from stepformer.timeline import Timeline
+
+ID_KINDS = ("auto", "segments", "clusters", "steps", "positions")
+SUFFIXES = (".json", ".npy", ".npz", ".txt", ".csv")
+_VECTORS = ".vectors.npy"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """One video's prediction: either ``segments`` (id, start_s, end_s) or ``ids`` (N,) at ``rate_hz``.
+
+    ``names[i]`` is what the file calls id i, where it has names; ``slots[i]`` the slot of id i, for timelines.
+    """
+
+    segments: tuple[tuple[int, float, float], ...] | None = None
+    ids: IntArray | None = None
+    rate_hz: float = 1.0
+    vectors: npt.NDArray[np.floating[Any]] | None = None
+    duration_s: float | None = None
+    names: tuple[str | None, ...] = ()
+    slots: tuple[int | None, ...] = ()
+
+    @property
+    def length_s(self) -> float | None:
+        """How long the video is as far as the prediction knows."""
+        if self.duration_s is not None:
+            return self.duration_s
+        return None if self.ids is None else len(self.ids) / self.rate_hz
+
+    def at(self, n_frames: int, rate_hz: float) -> IntArray:
+        """Ids (n_frames,) at a rate."""
+        if self.ids is not None:
+            return resample(self.ids, self.rate_hz, n_frames, rate_hz)
+        return rasterise(self.segments or (), n_frames, rate_hz)
+
+    def renamed(self, rename: Callable[[int], int]) -> Prediction:
+        """The same with every id but background replaced; names, slots and vectors no longer apply."""
+        plain = replace(self, names=(), slots=(), vectors=None)
+        if self.ids is not None:
+            top = int(self.ids.max(initial=-1)) + 1
+            table = np.array([*(rename(i) for i in range(top)), -1], np.int64)
+            return replace(plain, ids=table[self.ids])
+        return replace(plain, segments=tuple((rename(i), s, e) for i, s, e in self.segments or ()))
+
+
+def prediction_from_timeline(timeline: Timeline, vectors: npt.ArrayLike | None = None) -> Prediction:
+    """The prediction in a timeline: step i is segment i; ``vectors`` (S, D) has a row a step."""
+    rows = None if vectors is None else np.asarray(vectors)
+    if rows is not None and (rows.ndim != 2 or len(rows) != len(timeline)):
+        raise InputError(f"the timeline has {len(timeline)} steps and vectors of shape {rows.shape}; one row a step")
+    return Prediction(
+        segments=tuple((i, step.start_s, step.end_s) for i, step in enumerate(timeline)),
+        vectors=rows,
+        duration_s=timeline.duration_s or None,
+        names=tuple(step.label for step in timeline),
+        slots=tuple(step.slot for step in timeline),
+    )
+
+
+def _load(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} is not a readable array: {error}") from None
+
+
+def _from_csv(path: Path) -> Prediction:
+    segments: list[tuple[int, float, float]] = []
+    names: dict[str, int] = {}
+    for number, cells in enumerate(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()), 1):
+        if not cells:
+            continue
+        try:
+            step, start_s, end_s = cells[0].strip(), float(cells[1]), float(cells[2])
+        except (ValueError, IndexError):
+            if number == 1:
+                continue  # a header
+            raise InputError(f"{path}:{number}: expected step,start,end, got {','.join(cells)!r}") from None
+        if not (step and 0 <= start_s <= end_s < float("inf")):
+            raise InputError(f"{path}:{number}: {','.join(cells)!r} is not a step and a stretch of a video")
+        segments.append((names.setdefault(step, len(names)), start_s, end_s))
+    if names and all(name.isdigit() for name in names):
+        if "0" in names:
+            raise InputError(f"{path}: steps are counted from 1 in a .csv, this one has a step 0")
+        number_of = {i: int(name) - 1 for name, i in names.items()}
+        return Prediction(segments=tuple((number_of[i], s, e) for i, s, e in segments))
+    return Prediction(segments=tuple(segments), names=tuple(names))
+
+
+def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
+    """One prediction file; ``rate_hz`` is that of arrays that do not say.
+
+    Raises:
+        InputError: the file does not parse (the message names it).
+    """
+    source = Path(path)
+    try:
+        if source.suffix == ".json":
+            beside = source.with_name(source.name.removesuffix(".json") + _VECTORS)
+            timeline = Timeline.from_json(source.read_text(encoding="utf-8"))
+            return prediction_from_timeline(timeline, _load(beside) if beside.is_file() else None)
+        if source.suffix == ".csv":
+            return _from_csv(source)
+        if source.suffix == ".npz":
+            with _load(source) as data:
+                if "ids" not in data:
+                    raise InputError(f"an .npz prediction needs the array ids; it has: {', '.join(data) or 'none'}")
+                rate = float(data["rate_hz"]) if "rate_hz" in data else rate_hz
+                vectors = data.get("vectors")
+                return Prediction(ids=check_ids(data["ids"], "ids"), rate_hz=rate, vectors=vectors)
+        if source.suffix == ".txt":
+            words = source.read_text(encoding="utf-8").split()
+            return Prediction(ids=check_ids(np.array(words, np.float64), "ids"), rate_hz=rate_hz)
+        if source.suffix == ".npy":
+            return Prediction(ids=check_ids(_load(source), "ids"), rate_hz=rate_hz)
+    except InputError as error:
+        raise type(error)(str(error) if str(source) in str(error) else f"{source}: {error}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{source} does not parse: {error}") from None
+    raise InputError(f"{source} is no prediction; known are {', '.join(SUFFIXES)}")
+
+
+def find_predictions(folder: Path | str) -> dict[str, Path]:
+    """Prediction files under a folder, at any depth, by name; two of one name are an error."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(f"the predictions folder {root} does not exist")
+    found: dict[str, Path] = {}
+    for path in sorted(root.rglob("*")):
+        if path.suffix not in SUFFIXES or path.name.endswith(_VECTORS) or not path.is_file():
+            continue
+        if path.stem in found:
+            raise InputError(f"two predictions are called {path.stem}: {found[path.stem]} and {path}")
+        found[path.stem] = path
+    if not found:
+        raise InputError(f"{root} holds no predictions; files are called <task>_<video> or <video> plus {SUFFIXES}")
+    return found
+
+
+def names_steps(prediction: Prediction, task: Task) -> bool:
+    """Whether a prediction has names and all are steps of its task."""
+    return bool(prediction.names) and all(name in task.steps for name in prediction.names)
+
+
+def as_steps(prediction: Prediction, task: Task) -> Prediction:
+    """Ids as indices of the task's steps; a name that is none of them becomes an id no step has."""
+    if not prediction.names:
+        return prediction
+    index = {name: i for i, name in reversed(list(enumerate(task.steps)))}
+    names = prediction.names
+    return prediction.renamed(lambda i: index.get(names[i] or "", len(task.steps) + i))
+
+
+def as_clusters(prediction: Prediction) -> Prediction:
+    """Ids that mean the same across videos: slots where a timeline has them on every step, else the ids as they are."""
+    slots = prediction.slots
+    if slots and all(slot is not None and slot >= 0 for slot in slots):
+        return prediction.renamed(lambda i: slots[i] or 0)
+    return prediction

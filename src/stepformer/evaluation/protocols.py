@@ -1,0 +1,312 @@
+"""One set of predictions under any protocol, or under all of them side by side.
+
+A protocol asks for something: Table 1 for clusters, Table 2 for positions in the video's own step list, the others for
+one or the other. Predictions that know less are given it in the most obvious way, and the result says so in ``how``:
+
+- segments (with vectors) become clusters by Table 1's clustering, with K = 7 and nothing dropped for the macro score;
+- clusters become steps by the one Hungarian matching of their task;
+- clusters and segments become positions of Table 2 by an oracle's matching, video by video: an upper bound;
+- steps become positions by counting: the i-th run of a step is its i-th place in the list, more runs are its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
+from stepformer.errors import InputError, UsageError
+from stepformer.evaluation import crosstask_recall, macro, per_video, segmental, table1, table2
+from stepformer.evaluation.metrics import IntArray, LengthError, score_task
+from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
+from stepformer.evaluation.raster import LABEL_RATE_HZ, frame_count, own_labels, task_labels
+
+Values = Mapping[str, float]
+_SLACK_S = 3.0  # by how much two sources may differ on the length of a video
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one protocol says: ``values`` by metric in [0, 1], ``spread`` over K-means seeds where there is any."""
+
+    protocol: str
+    values: Values
+    spread: Values
+    how: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskData:
+    """One task, ready to score: per video ids and labels at one rate, and what else a protocol may need."""
+
+    task: Task
+    records: tuple[VideoRecord, ...]
+    ids: tuple[IntArray, ...]
+    labels: tuple[IntArray, ...]
+    own: tuple[IntArray, ...]
+    vectors: tuple[table1.FloatArray, ...] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """Everything to score: the tasks, what the ids mean, the rate, and what was left out and why."""
+
+    tasks: Mapping[str, TaskData]
+    kind: str
+    rate_hz: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def videos(self) -> int:
+        """How many videos are scored."""
+        return sum(len(task.records) for task in self.tasks.values())
+
+
+def decide_kind(pairs: Sequence[tuple[Prediction, Task]], kind: str) -> str:
+    """What the ids mean, from what all predictions have in common."""
+    if kind != "auto":
+        return kind
+    some = [pair for pair in pairs if pair[0].segments or (pair[0].ids is not None and len(pair[0].ids))]
+    if some and all(names_steps(prediction, task) for prediction, task in some):
+        return "steps"
+    if some and all(prediction.vectors is not None for prediction, _ in some):
+        return "segments"
+    return "clusters"
+
+
+def prepare(
+    dataset: Dataset,
+    predictions: Mapping[str, Prediction],
+    kind: str = "auto",
+    missing: str = "error",
+    rate_hz: float = LABEL_RATE_HZ,
+) -> Prepared:
+    """Annotations and predictions of a dataset as arrays at one rate.
+
+    ``predictions`` are keyed ``<task>_<video>`` or ``<video>``. An annotated video without one is an error, or counts
+    as all background (``missing="background"``), or is left out (``"skip"``). The length of a video is the dataset's;
+    where that says nothing it is the prediction's, and failing both the end of the last annotation; a note says so.
+
+    Raises:
+        InputError: predictions missing, for no video of the dataset, or of the wrong length (the message names it).
+    """
+    if missing not in ("error", "background", "skip"):
+        raise UsageError(f"missing must be error, background or skip, got {missing!r}")
+    annotated = [record for record in dataset.videos if record.labels]
+    if not annotated:
+        raise InputError(f"{dataset.name} has no annotated video to score against")
+    chosen = {record.key: predictions.get(record.key, predictions.get(record.video)) for record in annotated}
+    without = [key for key, prediction in chosen.items() if prediction is None]
+    if len(without) == len(annotated):
+        example = next(iter(predictions), "none")
+        like = f"{annotated[0].key!r} or {annotated[0].video!r}"
+        raise InputError(f"no prediction is for a video of {dataset.name}: one is called {example!r}, a video {like}")
+    notes: list[str] = []
+    if without:
+        what = f"{len(without)} of {len(annotated)} annotated videos have no prediction, for instance {without[0]}"
+        if missing == "error":
+            raise InputError(f"{what}; use --missing background or --missing skip")
+        notes.append(f"{what}; {'they count as all background' if missing == 'background' else 'they are left out'}")
+    names = {record.key for record in dataset.videos} | {record.video for record in dataset.videos}
+    stray = [name for name in predictions if name not in names]
+    if stray:
+        notes.append(f"{len(stray)} predictions are for no video of {dataset.name}, for instance {stray[0]}")
+
+    pairs = [(p, dataset.tasks[r.task]) for r in annotated if (p := chosen[r.key]) is not None]
+    kind = decide_kind(pairs, kind)
+    if kind == "segments" and any(prediction.vectors is None for prediction, _ in pairs):
+        raise InputError("segments need vectors to be clustered; some predictions have none (or use --ids clusters)")
+
+    tasks: dict[str, TaskData] = {}
+    guessed = 0
+    by_task: dict[str, list[VideoRecord]] = {}
+    for record in annotated:
+        if missing != "skip" or chosen[record.key] is not None:
+            by_task.setdefault(record.task, []).append(record)
+    width = next((p.vectors.shape[1] for p, _ in pairs if p.vectors is not None), 1)
+    for task_id, records in by_task.items():
+        task = dataset.tasks[task_id]
+        ids, labels, own, vectors = [], [], [], []
+        for record in records:
+            prediction = chosen[record.key] or Prediction(segments=())
+            length_s = record.duration_s if record.duration_s is not None else prediction.length_s
+            if length_s is None:
+                guessed += 1
+                length_s = max([a.end_s for a in record.labels] + [e for _, _, e in prediction.segments or ()])
+            said_s = prediction.duration_s
+            if said_s is not None and abs(said_s - length_s) > _SLACK_S:
+                what = f"the prediction is of a video of {said_s:.1f} s, this one lasts {length_s:.1f} s"
+                raise LengthError(f"video {record.key}: {what}")
+            n_frames = frame_count(length_s, rate_hz)
+            if kind == "steps":
+                named = as_steps(prediction, task)
+            elif kind == "clusters":
+                named = as_clusters(prediction)
+            else:
+                named = prediction
+            try:
+                ids.append(named.at(n_frames, rate_hz))
+            except LengthError as error:
+                raise LengthError(f"video {record.key}: {error}") from None
+            labels.append(task_labels(record, length_s, rate_hz))
+            own.append(own_labels(record, length_s, rate_hz))
+            vectors.append(prediction.vectors if prediction.vectors is not None else np.zeros((0, width)))
+        tasks[task_id] = TaskData(
+            task, tuple(records), tuple(ids), tuple(labels), tuple(own), tuple(vectors) if kind == "segments" else None
+        )
+    if guessed:
+        notes.append(f"{guessed} videos have no known length; they end with their last annotation or predicted step")
+    return Prepared(tasks, kind, rate_hz, tuple(notes))
+
+
+def step_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:
+    """Each video in the task's step indices; ids that match no step become indices past the last."""
+    if kind == "steps":
+        return list(data.ids)
+    if kind == "positions":
+        out = []
+        for record, ids in zip(data.records, data.ids, strict=True):
+            known = [a.step for a in record.ordered_steps]
+            extra = max(0, int(ids.max(initial=-1)) + 1 - len(known))
+            table = np.array([*known, *(len(data.task.steps) + i for i in range(extra)), -1], np.int64)
+            out.append(table[ids])
+        return out
+    clusters = cluster_ids(data, kind, options)
+    matches = dict(score_task(clusters, data.labels).matches)
+    top = max((int(ids.max(initial=-1)) for ids in clusters), default=-1) + 1
+    table = np.array([*(matches.get(i, len(data.task.steps) + i) for i in range(top)), -1], np.int64)
+    return [table[ids] for ids in clusters]
+
+
+def cluster_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:
+    """Each video in ids that mean the same across the videos of the task (of the first seed, for segments)."""
+    if data.vectors is not None:
+        return table1.cluster_segments(data.ids, data.vectors, len(data.task.steps), options.seeds[0], options)
+    return step_ids(data, kind, options) if kind == "positions" else list(data.ids)
+
+
+def position_ids(data: TaskData, kind: str) -> list[IntArray]:
+    """Each video in positions of its own ordered step list."""
+    if kind == "positions":
+        return list(data.ids)
+    if kind == "steps":
+        return [_count_runs(ids, record.ordered_steps) for ids, record in zip(data.ids, data.records, strict=True)]
+    return [table2.matched_to_own_steps(ids, own) for ids, own in zip(data.ids, data.own, strict=True)]
+
+
+def _count_runs(ids: IntArray, ordered: Sequence[Annotation]) -> IntArray:
+    places: dict[int, list[int]] = {}
+    for position, annotation in enumerate(ordered):
+        places.setdefault(annotation.step, []).append(position)
+    run_ids, starts, ends = segmental.runs(ids)
+    seen: dict[int, int] = {}
+    names = []
+    for step in run_ids.tolist():
+        at = seen.get(step, 0)
+        seen[step] = at + 1
+        own = places.get(step, [])
+        # a step that is not in the list gets an id beyond it, which is wrong wherever it stands
+        names.append(-1 if step < 0 else own[min(at, len(own) - 1)] if own else len(ordered) + step)
+    return np.repeat(np.array(names, np.int64), ends - starts)
+
+
+def table1_inputs(prepared: Prepared, options: table1.Table1Options) -> dict[str, table1.TaskInput]:
+    """What :func:`stepformer.evaluation.table1.score_table1` takes."""
+    return {
+        name: table1.TaskInput(
+            data.ids if data.vectors is not None else cluster_ids(data, prepared.kind, options),
+            data.labels,
+            len(data.task.steps),
+            data.vectors,
+        )
+        for name, data in prepared.tasks.items()
+    }
+
+
+def _table1(prepared: Prepared, options: table1.Table1Options) -> Result:
+    result = table1.score_table1(table1_inputs(prepared, options), options)
+    seeds = len(options.seeds)
+    how = f"K-means of segments, {seeds} seed{'s' * (seeds > 1)}" if prepared.kind == "segments" else "ids are clusters"
+    return Result("table1", result.mean, result.spread if prepared.kind == "segments" else {}, how)
+
+
+def _table2(prepared: Prepared, options: table1.Table1Options) -> Result:
+    del options
+    predictions = [ids for data in prepared.tasks.values() for ids in position_ids(data, prepared.kind)]
+    labels = [own for data in prepared.tasks.values() for own in data.own]
+    how = {"positions": "positions as given", "steps": "steps counted into positions"}.get(
+        prepared.kind, "matched by an oracle: an upper bound"
+    )
+    return Result("table2", table2.score_table2(predictions, labels).mean, {}, how)
+
+
+def _mapped(kind: str) -> str:
+    return "steps as given" if kind in ("steps", "positions") else "clusters mapped by the task's matching"
+
+
+def _crosstask(prepared: Prepared, options: table1.Table1Options) -> Result:
+    tasks = {
+        name: (
+            [crosstask_recall.moments(ids, prepared.rate_hz) for ids in step_ids(data, prepared.kind, options)],
+            [record.labels for record in data.records],
+        )
+        for name, data in prepared.tasks.items()
+    }
+    return Result("crosstask-recall", crosstask_recall.score_crosstask_recall(tasks), {}, _mapped(prepared.kind))
+
+
+def _per_video(prepared: Prepared, options: table1.Table1Options) -> Result:
+    del options
+    predictions = [ids for data in prepared.tasks.values() for ids in data.ids]
+    labels = [ids for data in prepared.tasks.values() for ids in data.labels]
+    return Result("per-video", per_video.score_per_video(predictions, labels), {}, "one matching a video")
+
+
+def _macro(prepared: Prepared, options: table1.Table1Options) -> Result:
+    if prepared.kind != "segments":
+        tasks = {n: (cluster_ids(d, prepared.kind, options), d.labels) for n, d in prepared.tasks.items()}
+        return Result("macro", macro.score_macro(tasks), {}, "ids are clusters, not K = 7")
+    runs = []
+    whole = table1.Table1Options(keep=1.0, restarts=options.restarts, seeds=options.seeds, unit_norm=options.unit_norm)
+    for seed in options.seeds:
+        tasks = {
+            name: (table1.cluster_segments(d.ids, d.vectors or (), macro.FIXED_K, seed, whole), d.labels)
+            for name, d in prepared.tasks.items()
+        }
+        runs.append(macro.score_macro(tasks))
+    columns = {metric: np.array([run[metric] for run in runs]) for metric in macro.METRICS}
+    spread = {m: float(v.std(ddof=1)) if len(runs) > 1 else 0.0 for m, v in columns.items()}
+    return Result("macro", {m: float(v.mean()) for m, v in columns.items()}, spread, "segments clustered, K = 7")
+
+
+def _segmental(prepared: Prepared, options: table1.Table1Options) -> Result:
+    predictions: list[IntArray] = []
+    labels: list[IntArray] = []
+    for data in prepared.tasks.values():
+        predictions += step_ids(data, prepared.kind, options)
+        labels += data.labels
+    return Result("segmental", segmental.score_segmental(predictions, labels), {}, _mapped(prepared.kind))
+
+
+PROTOCOLS: dict[str, tuple[str, Callable[[Prepared, table1.Table1Options], Result]]] = {
+    "table1": ("unsupervised discovery, one matching a task", _table1),
+    "table2": ("zero-shot localisation, the video's own step list", _table2),
+    "crosstask-recall": ("one moment a step, recall over tasks", _crosstask),
+    "per-video": ("one matching a video (TW-FINCH)", _per_video),
+    "macro": ("every key-step the same, K = 7 (CnC, EgoProceL)", _macro),
+    "segmental": ("F1@10/25/50 and edit", _segmental),
+}
+
+
+def score(prepared: Prepared, protocol: str, options: table1.Table1Options | None = None) -> Result:
+    """One protocol."""
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"no protocol {protocol!r}; there are: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[protocol][1](prepared, options or table1.Table1Options())
+
+
+def score_all(prepared: Prepared, options: table1.Table1Options | None = None) -> list[Result]:
+    """Every protocol, in the order of the list."""
+    return [score(prepared, name, options) for name in PROTOCOLS]

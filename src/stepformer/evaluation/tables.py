@@ -1,0 +1,132 @@
+"""Tables of results as text, Markdown, LaTeX and JSON; percentages with one decimal, spread behind ±."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepformer.evaluation.protocols import Result
+
+COLUMNS = {"f1": "F1", "precision": "Prec.", "recall": "Rec.", "mof": "MoF", "iou": "IoU"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A share in [0, 1] with an optional spread, shown as a percentage; ``bold`` marks the best of a column."""
+
+    value: float
+    spread: float | None = None
+    bold: bool = False
+
+    def text(self) -> str:
+        """``28.3`` or ``28.3 ± 0.4``."""
+        plain = f"{100 * self.value:.1f}"
+        return plain if self.spread is None else f"{plain} ± {100 * self.spread:.1f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table; a cell is a text, a :class:`Cell`, or None for an empty one."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell | str | None, ...], ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns")
+
+    def _texts(self) -> list[list[str]]:
+        return [["" if c is None else c if isinstance(c, str) else c.text() for c in row] for row in self.rows]
+
+    def to_text(self) -> str:
+        """Aligned columns for a terminal."""
+        rows = [list(self.columns), *self._texts()]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
+        numeric = [any(isinstance(row[i], Cell) for row in self.rows) for i in range(len(self.columns))]
+
+        def line(row: Sequence[str]) -> str:
+            cells = (t.rjust(w) if n else t.ljust(w) for t, w, n in zip(row, widths, numeric, strict=True))
+            return "  ".join(cells).rstrip()
+
+        rule = "  ".join("-" * w for w in widths)
+        return "\n".join([self.title, "", line(rows[0]), rule, *map(line, rows[1:]), *self._notes("")])
+
+    def to_markdown(self) -> str:
+        """A GitHub table; the best of a column in bold."""
+        body = []
+        for row, texts in zip(self.rows, self._texts(), strict=True):
+            cells = [f"**{t}**" if isinstance(c, Cell) and c.bold else t for c, t in zip(row, texts, strict=True)]
+            body.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        head = "| " + " | ".join(self.columns) + " |"
+        return "\n".join([f"**{self.title}**", "", head, "|" + "---|" * len(self.columns), *body, *self._notes("")])
+
+    def to_latex(self) -> str:
+        """A booktabs tabular in a table environment."""
+        body = []
+        for row, texts in zip(self.rows, self._texts(), strict=True):
+            cells = []
+            for cell, text in zip(row, texts, strict=True):
+                plain = _latex(text)
+                cells.append(f"\\textbf{{{plain}}}" if isinstance(cell, Cell) and cell.bold else plain)
+            body.append(" & ".join(cells) + r" \\")
+        align = "".join(
+            "r" if any(isinstance(row[i], Cell) for row in self.rows) else "l" for i in range(len(self.columns))
+        )
+        notes = " ".join(_latex(note) for note in self.notes)
+        return "\n".join(
+            [
+                r"\begin{table}[t]", r"\centering", f"\\begin{{tabular}}{{{align}}}", r"\toprule",
+                " & ".join(_latex(c) for c in self.columns) + r" \\", r"\midrule", *body, r"\bottomrule",
+                r"\end{tabular}", f"\\caption{{{_latex(self.title)}. {notes}}}", r"\end{table}",
+            ]
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; shares stay in [0, 1]."""
+        rows = []
+        for row in self.rows:
+            out: dict[str, Any] = {}
+            for name, cell in zip(self.columns, row, strict=True):
+                if isinstance(cell, Cell):
+                    out[name] = (
+                        {"value": cell.value} if cell.spread is None else {"value": cell.value, "spread": cell.spread}
+                    )
+                else:
+                    out[name] = cell
+            rows.append(out)
+        return {"title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
+
+    def _notes(self, mark: str) -> list[str]:
+        return ["", *(f"{mark}{note}" for note in self.notes)] if self.notes else []
+
+
+def _latex(text: str) -> str:
+    for char in "&%$#_{}":
+        text = text.replace(char, "\\" + char)
+    return text.replace("±", r"$\pm$").replace("–", "--")
+
+
+def protocols_table(title: str, results: Sequence[Result], notes: Sequence[str] = ()) -> Table:
+    """Protocols side by side: a row a protocol, common metrics in columns, others behind them."""
+    rows: list[tuple[Cell | str | None, ...]] = []
+    historical = False
+    for result in results:
+
+        def cell(metric: str, result: Result = result) -> Cell | None:
+            value = result.values.get(metric)
+            return None if value is None else Cell(value, result.spread.get(metric))
+
+        others = []
+        for metric, value in result.values.items():
+            if metric not in COLUMNS and not math.isnan(value):
+                historical |= metric == "mof_historical"
+                others.append(f"{'MoF*' if metric == 'mof_historical' else metric} {100 * value:.1f}")
+        rows.append((result.protocol, *(cell(metric) for metric in COLUMNS), " ".join(others), result.how))
+    star = ("MoF* is the historical value: compare it with old tables only.",) if historical else ()
+    columns = ("protocol", *COLUMNS.values(), "other", "how the ids were read")
+    return Table(title, columns, tuple(rows), (*star, *notes))
