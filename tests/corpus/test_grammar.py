@@ -113,7 +113,7 @@ def test_nothing_overlaps_with_the_primary_tasks_of_crosstask() -> None:
     assert not {content_words(t) for t in titles} & filled
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(st.integers(0, 2**31), st.integers(0, 600), st.integers(0, 600))
 def test_procedures_are_deterministic_and_a_longer_list_starts_with_the_shorter(seed: int, n: int, m: int) -> None:
     grammar = load_grammar()

@@ -138,11 +138,13 @@ class Grammar:
         if seed < 0:
             raise UsageError(f"the seed is {seed}; give one that is 0 or more")
         orders = [np.random.default_rng((seed, 0, i)).permutation(t.fillings) for i, t in enumerate(self.tasks)]
-        out: list[Procedure] = []
+        picks: list[tuple[int, int]] = []  # (task, filling)
         for turn in range(-(-n // len(self.tasks))):
-            for i in np.random.default_rng((seed, 1, turn)).permutation(len(self.tasks)):
-                out.append(self.tasks[i].fill(int(orders[i][turn % len(orders[i])])))
-        return out[:n]
+            order = np.random.default_rng((seed, 1, turn)).permutation(len(self.tasks)).tolist()
+            picks += [(i, int(orders[i][turn % len(orders[i])])) for i in order]
+        # A task with few fillings comes round again and again: each filling is written out once.
+        made = {(i, at): self.tasks[i].fill(at) for i, at in dict.fromkeys(picks[:n])}
+        return [made[pick] for pick in picks[:n]]
 
     def all_texts(self) -> tuple[str, ...]:
         """Every distinct label and paraphrase under every filling, sorted; no chatter."""
