@@ -45,7 +45,7 @@ def _scalar(dtype: Any, data: bytes = b"") -> Any:
 
 
 def _plain(dtype: Any) -> np.dtype[Any]:
-    made = np.dtype(dtype)
+    made: np.dtype[Any] = np.dtype(dtype)
     if made.hasobject:
         raise RefusedError("the pickle holds an array of Python objects")
     return made

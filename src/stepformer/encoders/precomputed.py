@@ -1,0 +1,200 @@
+"""Features you already have: .npy, .npz, safetensors or a feature store; any dimension, any rate.
+
+A folder holds one file a video (``VIDEO.npy`` ...), each (N, D), row i for the seconds [i / rate, (i + 1) / rate).
+The text side is yours to say: the name of an encoder whose space the features are in ("sentence", "univl:FOLDER"),
+or an .npz of texts and their vectors made by the text tower that goes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.encoders.base import Encoded, Vectors
+from stepformer.errors import InputError, UsageError
+
+SUFFIXES = (".npy", ".npz", ".safetensors")
+_FEATURE_KEYS = ("features", "video_features", "video", "vectors", "arr_0")
+_STRUCTURE_KEYS = ("structure",)
+_TEXT_KEYS = ("text", "texts", "names", "labels", "phrases")
+_VECTOR_KEYS = ("emb", "embeddings", "vectors", "features")
+
+
+def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    """The named arrays of an .npy ("features"), .npz or .safetensors file. Nothing is unpickled."""
+    path = Path(path)
+    try:
+        if path.suffix == ".npy":
+            return {"features": np.load(path, allow_pickle=False)}
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        if path.suffix == ".safetensors":
+            from safetensors.numpy import load_file
+
+            return dict(load_file(path))
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except Exception as error:  # the readers raise many kinds for a damaged file
+        raise InputError(f"{path} cannot be read as arrays: {error}") from error
+    raise InputError(f"{path} is none of {', '.join(SUFFIXES)}")
+
+
+def _pick(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str], where: str, what: str) -> NDArray[Any]:
+    for key in keys:
+        if key in arrays:
+            return arrays[key]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise InputError(f"{where} has no {what}: it holds {', '.join(arrays)}; name one of {', '.join(keys)}")
+
+
+def _matrix(array: NDArray[Any], where: str) -> Vectors:
+    if array.ndim == 3 and array.shape[0] == 1:  # many extractors leave a batch axis of one
+        array = array[0]
+    if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.number):
+        raise InputError(f"{where}: features must be numbers (N, D), got {array.dtype} {array.shape}")
+    out = np.asarray(array, np.float32)
+    bad = ~np.isfinite(out).all(1)
+    if bad.any():
+        raise InputError(
+            f"{where}: row {int(bad.argmax())} has a value that is not finite ({int(bad.sum())} such rows)"
+        )
+    return out
+
+
+def read_features(path: str | Path) -> Encoded:
+    """The features (N, D) of one file, and the structure (N, S) if it has one."""
+    arrays = read_arrays(path)
+    structure = next((arrays[key] for key in _STRUCTURE_KEYS if key in arrays), None)
+    found = {key: value for key, value in arrays.items() if key not in _STRUCTURE_KEYS}
+    vectors = _matrix(_pick(found, _FEATURE_KEYS, str(path), "features"), str(path))
+    return Encoded(vectors, None if structure is None else _matrix(structure, f"{path}, structure"))
+
+
+class TextTable:
+    """A text side that is a table: the vectors of known texts, from an .npz."""
+
+    def __init__(self, path: str | Path) -> None:
+        arrays = read_arrays(path)
+        texts = _pick(arrays, _TEXT_KEYS, str(path), "texts")
+        self._vectors = _matrix(_pick(arrays, _VECTOR_KEYS, str(path), "text vectors"), str(path))
+        if len(texts) != len(self._vectors):
+            raise InputError(f"{path}: {len(texts)} texts and {len(self._vectors)} vectors do not go together")
+        self._rows = {str(text).strip().lower(): row for row, text in enumerate(texts.tolist())}
+        self._path = path
+        self.dim = self._vectors.shape[1]
+
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """The vectors (L, D) of texts that are in the table, of unit length."""
+        missing = [text for text in texts if text.strip().lower() not in self._rows]
+        if missing:
+            raise InputError(f"{self._path} has no vector for {len(missing)} texts, for instance {missing[0]!r}")
+        found = self._vectors[[self._rows[text.strip().lower()] for text in texts]].reshape(len(texts), self.dim)
+        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+class PrecomputedEncoder:
+    """Features from a folder of files or a feature store.
+
+    ``rate_hz`` is theirs (a store knows its own). ``text`` names the text side: an encoder, or an .npz of texts and
+    vectors; without it, only what needs no text works. ``name`` tells features of different origin apart; it is
+    the folder's name unless given.
+    """
+
+    license = "as the features' source states"
+    wants = None
+
+    def __init__(
+        self, source: str | Path, *, rate_hz: float | None = None, text: str | None = None, name: str | None = None
+    ) -> None:
+        self._source = Path(source)
+        if not self._source.exists():
+            raise InputError(f"there are no features at {self._source}")
+        self._store = _open_store(self._source)
+        if self._store is not None:
+            info = self._store.info
+            if rate_hz is not None and rate_hz != info.rate_hz:
+                raise UsageError(f"{self._source} is a store at {info.rate_hz:g} vectors a second, not {rate_hz:g}")
+            self.name, self.fingerprint = name or info.encoder, info.fingerprint
+            self.rate_hz, self.dim, self.structure_dim = float(info.rate_hz), int(info.dim), int(info.structure_dim)
+        else:
+            self.rate_hz = 1.0 if rate_hz is None else float(rate_hz)
+            if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
+                raise UsageError(f"rate_hz must be vectors a second, got {rate_hz}")
+            first = self._source if self._source.is_file() else _first_file(self._source)
+            encoded = read_features(first)
+            self.dim = encoded.vectors.shape[1]
+            self.structure_dim = 0 if encoded.structure is None else encoded.structure.shape[1]
+            self.name = name or self._source.stem
+            self.fingerprint = f"precomputed:{self.name}:{self.dim}@{self.rate_hz:g}Hz"
+        self._text = self._text_side(text)
+
+    def _text_side(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        if text.endswith(SUFFIXES):
+            side: Any = TextTable(text)
+        else:
+            from stepformer import encoders
+
+            side = encoders.load(text)
+        if side.dim != self.dim:
+            raise UsageError(f"the features have {self.dim} dimensions and the text side {text} has {side.dim}")
+        return side
+
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to (L, D), by the text side that was named."""
+        if self._text is None:
+            raise UsageError(
+                f"features {self.name} have no text side here; name the encoder that made them, or an .npz of texts "
+                "and vectors, as text=..."
+            )
+        vectors: Vectors = self._text.encode_text(texts)
+        return vectors
+
+    def features(self, video: str | Path) -> Encoded:
+        """The features of one video, found by its name."""
+        video = Path(video)
+        if self._store is not None:
+            for key in (video.stem, video.name, str(video)):
+                if key in self._store:
+                    stored = self._store[key]
+                    return Encoded(stored.features, stored.structure)
+            raise InputError(f"{self._source} has no video {video.stem!r}")
+        encoded = read_features(self._file_of(video))
+        if encoded.vectors.shape[1] != self.dim:
+            got = encoded.vectors.shape[1]
+            raise InputError(f"the features of {video.stem} have {got} dimensions, those of the others {self.dim}")
+        return encoded
+
+    def _file_of(self, video: Path) -> Path:
+        if self._source.is_file():
+            return self._source
+        # a video's own name may hold dots, so both the stem and the whole name are tried
+        for stem in dict.fromkeys((video.stem, video.name)):
+            for suffix in SUFFIXES:
+                path = self._source / (stem + suffix)
+                if path.is_file():
+                    return path
+        raise InputError(f"{self._source} has no features of {video.stem}: no {video.stem}{{{','.join(SUFFIXES)}}}")
+
+
+def _first_file(folder: Path) -> Path:
+    for path in sorted(folder.iterdir()):
+        if path.suffix in SUFFIXES:
+            return path
+    raise InputError(f"{folder} holds no features: no file ends in {', '.join(SUFFIXES)}")
+
+
+def _open_store(path: Path) -> Any:
+    """The feature store at ``path``, or None if it is a plain folder or file."""
+    if not path.is_dir() or not (path / "store.json").is_file():
+        return None
+    from stepformer.corpus.store import FeatureStore
+
+    return FeatureStore(path)
