@@ -71,8 +71,9 @@ def _owners(timeline: Timeline, end_s: float, cells: int) -> list[int]:
     """For each of ``cells`` equal parts of the video the step on screen there, or -1; every step owns at least one."""
     owners = [-1] * cells
     for i, step in enumerate(timeline):
-        first = min(cells - 1, int(step.start_s / end_s * cells))
-        last = min(cells, max(first + 1, round(step.end_s / end_s * cells)))
+        # what lies past the end is drawn at the end
+        first = min(cells - 1, int(min(step.start_s / end_s, 1.0) * cells))
+        last = max(first + 1, round(min(step.end_s / end_s, 1.0) * cells))
         owners[first:last] = [i] * (last - first)
     return owners
 

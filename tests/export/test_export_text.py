@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 
@@ -79,8 +80,8 @@ def test_lanes_do_not_overlap(timeline):
     found = lanes(all_spans)
     for lane in set(found):
         mine = [s for s, own in zip(all_spans, found, strict=True) if own == lane]
-        assert all(a.end <= b.start for a, b in zip(mine, mine[1:], strict=False))
-    if all(a.end <= b.start for a, b in zip(all_spans, all_spans[1:], strict=False)):
+        assert all(a.end <= b.start for a, b in itertools.pairwise(mine))
+    if all(a.end <= b.start for a, b in itertools.pairwise(all_spans)):
         assert set(found) <= {0}
 
 
@@ -249,7 +250,7 @@ def test_youtube_rules_hold(timeline):
     end = int(timeline.duration_s or max(s.end_s for s in timeline))
     assert len(chapters) >= 3 and chapters[0][0] == 0
     starts = [at for at, _ in chapters] + [end]
-    assert all(b - a >= 10 for a, b in zip(starts, starts[1:], strict=False))
+    assert all(b - a >= 10 for a, b in itertools.pairwise(starts))
     assert all(name and "<" not in name and ">" not in name for _, name in chapters)
     assert [s.label for s in export.parse(text, "youtube")] == [name for _, name in chapters] or any(
         not name[0].isalnum() for _, name in chapters
@@ -273,7 +274,7 @@ def test_youtube_joins_and_tells():
 
 def test_youtube_needs_three():
     steps = (Step(0, 30, "a"), Step(30, 60, "b"))
-    with pytest.raises(StepFormerError, match="at least 3.*give 2"):
+    with pytest.raises(StepFormerError, match=r"at least 3.*give 2"):
         export.render(Timeline("v.mp4", 60, steps), "youtube")
     with pytest.raises(StepFormerError, match="give 0"):
         export.render(Timeline("v.mp4", 60), "youtube")
@@ -298,7 +299,8 @@ def test_ffmetadata(timeline):
 
 
 def test_ffmetadata_continued_lines_and_bases():
-    text = ";FFMETADATA1\ntitle=whole\n[CHAPTER]\nTIMEBASE=1/90000\nSTART=90000\nEND=135000\ntitle=a\\\nb\\=c\n[STREAM]\nx=y\n"
+    chapter = "[CHAPTER]\nTIMEBASE=1/90000\nSTART=90000\nEND=135000\ntitle=a\\\nb\\=c\n"
+    text = f";FFMETADATA1\ntitle=whole\n{chapter}[STREAM]\nx=y\n"
     assert export.parse(text, "ffmetadata").steps == (Step(1, 1.5, "a\nb=c"),)
 
 
@@ -362,7 +364,7 @@ def test_elan(timeline):
     assert found == sorted((a, b, xml_text(n)) for a, b, n in ms(timeline))
     for tier in tiers:
         mine = sorted(eaf.get_annotation_data_for_tier(tier))
-        assert all(a[1] <= b[0] for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(mine))
     assert list(eaf.timeslots.values()) == sorted(eaf.timeslots.values())
 
 

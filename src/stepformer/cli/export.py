@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         _draw(timeline, args.json)
         return 0
     options = _options(args)
+    if options["video"] is None:
+        options["video"] = _beside(args.timeline, timeline.video)
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         if out == "-":
@@ -94,6 +96,18 @@ def _read(name: str, from_format: str | None) -> Timeline:
     if name == "-":
         return export.parse(sys.stdin.read(), from_format or "json", "stdin")
     return export.read(name, from_format)
+
+
+def _beside(timeline_path: str, video: str) -> str | None:
+    """The video beside the timeline's file, where it is not where the timeline says: folders get moved together."""
+    try:
+        if timeline_path == "-" or not video or Path(video).is_file():
+            return None
+        folder = Path(timeline_path).parent
+        found = next((p for p in (folder / video, folder / Path(video).name) if p.is_file()), None)
+    except (OSError, ValueError):
+        return None
+    return str(found) if found else None
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Format:
     suffixes: tuple[str, ...]  # lower case, longest match wins; none: the format must be named
     title: str  # one line for people
     writer: str  # "module:function" inside this package
-    reader: str | None = None  # "module:function", where the format can be read back
+    reader: str | None = None  # "module:function" of the text (or, for a file, its path), where it can be read back
     kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
     needs_video: bool = False  # whether the video file itself must be here
 
@@ -73,7 +73,7 @@ _TABLE = (
     Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: a thumbnail a step",
            "sheet:save", kind="file", needs_video=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
-           "media:save", kind="file", needs_video=True),
+           "media:save", "media:load", kind="file", needs_video=True),
     Format("clips", (), "a folder with a clip a step", "clips:save", kind="folder", needs_video=True),
 )  # fmt: skip
 
@@ -144,6 +144,9 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
         InputError: no such file, or not what its suffix says.
     """
     chosen = format_of(path, format)
+    if chosen.reader is not None and chosen.kind == "file":
+        timeline: Timeline = _function(chosen.reader)(Path(path))
+        return timeline
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError:
@@ -162,6 +165,8 @@ def parse(text: str, format: str, source: str = "") -> Timeline:
     if chosen.reader is None:
         readable = ", ".join(name for name, entry in FORMATS.items() if entry.reader)
         raise UsageError(f"{chosen.name} files cannot be read back; these can: {readable}")
+    if chosen.kind != "text":
+        raise UsageError(f"{chosen.name} is not text: read it from its file")
     timeline: Timeline = _function(chosen.reader)(text, source)
     return timeline
 

@@ -85,9 +85,8 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
         name = options.video or timeline.video
         if name.startswith(("http://", "https://")):
             return name, []
-        return quote(PurePath(name).name), [
-            f"{name!r} is not here; the page looks for it beside itself, and asks for it"
-        ]
+        told = f"{name!r} is not here; the page looks for it beside itself, and asks for it"
+        return _address(PurePath(name).name), [told]
     if options.embed:
         size = found.stat().st_size
         kind = mimetypes.guess_type(found.name)[0] or "video/mp4"
@@ -97,9 +96,14 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
         )
     folder = options.target.resolve().parent if options.target else Path.cwd()
     try:
-        return quote(os.path.relpath(found.resolve(), folder).replace(os.sep, "/")), []
+        return _address(os.path.relpath(found.resolve(), folder)), []
     except ValueError:  # another drive
         return found.resolve().as_uri(), []
+
+
+def _address(path: str) -> str:
+    """A relative path as a relative address; bytes that are no UTF-8 on disk stay the bytes they are."""
+    return quote(path.replace(os.sep, "/"), errors="surrogateescape")
 
 
 def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[str]]:
@@ -191,9 +195,7 @@ def _map(timeline: Timeline, options: Options, length_s: float) -> str:
         if 0 <= at < len(matrix):
             left, wide = _percent(step.start_s, length_s), _percent(step.duration_s, length_s)
             marks.append(f'<i style="left:{left};width:{wide};top:{at * row}px;--c:{color}"></i>')
-    told = (
-        f"How alike each of the {len(matrix)} rows (step slots) is to each moment; outlined: where a step was placed."
-    )
+    told = f"How alike each of the {len(matrix)} rows (step slots) is to each moment. Outlined: where a step is."
     return (
         f'<figure class="map" style="--tall:{row * len(matrix)}px;--row:{row}px"><div class="pixels" id="pixels">'
         f'<img alt="{told}" src="{_map_png(matrix)}">{"".join(marks)}</div><figcaption>{told}</figcaption></figure>'

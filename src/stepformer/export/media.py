@@ -13,7 +13,7 @@ from pathlib import Path
 from stepformer.export.names import step_name
 from stepformer.export.options import Options, need_media_file
 from stepformer.export.times import flat, spans, within_video
-from stepformer.timeline import Timeline
+from stepformer.timeline import Step, Timeline
 
 _MP4_FAMILY = (".mp4", ".m4v", ".mov")
 
@@ -32,3 +32,12 @@ def save(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
         chapters.insert(0, Chapter(0.0, chapters[0].start_s, "Intro"))
     write_chapters(source, path, chapters)
     return notes + cut
+
+
+def load(path: Path) -> Timeline:
+    """The chapters of a video as steps; no chapters, no steps."""
+    from stepformer.video import probe
+
+    info = probe(path)
+    steps = [Step(chapter.start_s, chapter.end_s, chapter.title or None) for chapter in info.chapters]
+    return Timeline(str(path), info.duration_s, tuple(sorted(steps, key=lambda step: step.start_s)))
