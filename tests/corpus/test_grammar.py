@@ -29,10 +29,28 @@ def every_filled(task: Task, most: int = 40) -> list[Procedure]:
     return [task.fill(i) for i in {*range(0, task.fillings, step), task.fillings - 1}]
 
 
-def content_words(text: str) -> str:
-    """The text without articles and plural endings, so that "add the onions" meets "add onion"."""
-    words = [w for w in re.findall(r"[a-z]+", text.lower()) if w not in {"the", "a", "an", "your", "some", "it", "all"}]
-    return " ".join(w[:-1] if w.endswith("s") and not w.endswith("ss") else w for w in words)
+def content_words(text: str) -> frozenset[str]:
+    """The words of a text without articles, particles and plural endings: "add in the onions" is "add onion"."""
+    light = {
+        "the",
+        "a",
+        "an",
+        "your",
+        "some",
+        "it",
+        "all",
+        "in",
+        "on",
+        "into",
+        "off",
+        "out",
+        "up",
+        "down",
+        "over",
+        "of",
+    }
+    words = [w for w in re.findall(r"[a-z]+", text.lower()) if w not in light]
+    return frozenset(w[:-1] if w.endswith("s") and not w.endswith("ss") else w for w in words)
 
 
 def test_there_is_as_much_as_promised() -> None:
