@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.corpus.grammar import Grammar, Procedure, StepText, Task, load_grammar, phrase_bank
+from stepformer.corpus.grammar import Grammar, Procedure, StepText, Task, load_grammar, phrase_bank, read_grammar
 from stepformer.errors import InputError, UsageError
 
 CROSSTASK = Path(__file__).parents[2].parent / "shared" / "data" / "crosstask" / "crosstask_release.tar.gz"
@@ -192,3 +193,35 @@ def test_records_are_checked_where_they_are_made() -> None:
         load_grammar().procedures(1, seed=-1)
     with pytest.raises(InputError, match="no task"):
         Grammar((), ("hello",))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ("[{", "home.json cannot be read"),
+        (json.dumps([{"steps": [["wipe the cup", "dry the cup"]]}]), "home.json cannot be read"),
+        (json.dumps([{"task": "wipe", "steps": [["wipe the {cup}", "dry it"]]}]), r"home.json: task 'wipe'.*'cup'"),
+        (json.dumps([{"task": "wipe", "steps": [["wipe the cup"]]}]), "no paraphrase"),
+        ("[]", "no task"),
+    ],
+)
+def test_a_malformed_file_is_named(tmp_path: Path, tasks: str, message: str) -> None:
+    (tmp_path / "words.json").write_text('{"pan": ["wok"]}')
+    (tmp_path / "chatter.json").write_text('{"x": ["hello there"]}')
+    (tmp_path / "home.json").write_text(tasks)
+    with pytest.raises(InputError, match=message):
+        read_grammar(tmp_path)
+    (tmp_path / "words.json").unlink()
+    with pytest.raises(InputError, match=r"words\.json cannot be read"):
+        read_grammar(tmp_path)
+
+
+def test_own_slots_go_before_the_shared_ones(tmp_path: Path) -> None:
+    (tmp_path / "words.json").write_text('{"pan": ["wok"], "oil": ["ghee"]}')
+    (tmp_path / "chatter.json").write_text('{"x": ["hello there"]}')
+    entry = {"task": "fry", "vars": {"pan": ["griddle"]}, "steps": [["?oil the {pan} with {oil}", "grease the {pan}"]]}
+    (tmp_path / "home.json").write_text(json.dumps([entry]))
+    (procedure,) = read_grammar(tmp_path).procedures(1)
+    assert procedure == Procedure(
+        "fry", "fry", (StepText("oil the griddle with ghee", ("grease the griddle",)),), (True,)
+    )

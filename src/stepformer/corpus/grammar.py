@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from math import prod
 from typing import Any
 
@@ -155,23 +156,29 @@ class Grammar:
         return tuple(sorted({step.label for task in self.tasks for step in task.generic().steps}))
 
 
-@lru_cache(maxsize=1)
-def load_grammar() -> Grammar:
-    """Read the grammar that ships with the package (once a process).
+def read_grammar(folder: Traversable) -> Grammar:
+    """Read a grammar from a folder of JSON files laid out as the module says (a ``Path`` will do).
 
     Raises:
-        InputError: a data file is malformed; names the file and the task.
+        InputError: a file is missing or malformed; says which.
     """
-    folder = resources.files("stepformer.corpus") / "data"
-    texts = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".json")}
+    name = "words.json"
     try:
-        data: dict[str, Any] = {name: json.loads(texts[name]) for name in sorted(texts)}
-        words = {name: tuple(listed) for name, listed in data["words.json"].items()}
-        chatter = tuple(phrase for group in data["chatter.json"].values() for phrase in group)
-    except (ValueError, KeyError, AttributeError) as e:
-        raise InputError(f"the grammar in {folder} cannot be read ({e!r}); install the package again") from e
-    tasks = [_task(entry, name, words) for name in data if name not in _NOT_TASKS for entry in data[name]]
-    return Grammar(tuple(tasks), chatter)
+        words = {slot: tuple(listed) for slot, listed in json.loads((folder / name).read_text("utf-8")).items()}
+        name = "chatter.json"
+        chatter = [phrase for group in json.loads((folder / name).read_text("utf-8")).values() for phrase in group]
+        tasks: list[Task] = []
+        for name in sorted(f.name for f in folder.iterdir() if f.name.endswith(".json") and f.name not in _NOT_TASKS):
+            tasks += [_task(entry, name, words) for entry in json.loads((folder / name).read_text("utf-8"))]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
+        raise InputError(f"the grammar file {folder / name} cannot be read ({e!r}); mend it or install again") from e
+    return Grammar(tuple(tasks), tuple(chatter))
+
+
+@lru_cache(maxsize=1)
+def load_grammar() -> Grammar:
+    """The grammar that ships with the package, read once a process."""
+    return read_grammar(resources.files("stepformer.corpus") / "data")
 
 
 def phrase_bank() -> tuple[str, ...]:
