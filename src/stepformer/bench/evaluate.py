@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import resource
 import sys
@@ -51,6 +52,7 @@ class Row:
     prepare_s: float
     score_s: float
     total_s: float
+    cpu_s: float
     peak_mib: float
     f1: float
 
@@ -61,13 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--coin", help="COIN's annotations")
     parser.add_argument("--seeds", type=int, default=5, help="K-means seeds (default: 5)")
     parser.add_argument("--restarts", type=int, default=10, help="K-means starts for each seed (default: 10)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of NumPy's matrix products (default: 1)")
     parser.add_argument("--width", type=int, default=WIDTH, help=f"width of the vectors (default: {WIDTH})")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    if min(args.seeds, args.restarts, args.width) < 1:
-        raise UsageError("--seeds, --restarts and --width must be at least 1")
+    if min(args.seeds, args.restarts, args.width, args.threads) < 1:
+        raise UsageError("--seeds, --restarts, --width and --threads must be at least 1")
+    for library in ("OPENBLAS", "MKL", "OMP"):  # read when NumPy is first imported, which is below
+        os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
     from stepformer.corpus import read_dataset
 
     rows = []
@@ -86,11 +91,13 @@ def run(args: argparse.Namespace) -> int:
         "segments": large.segments / small.segments,
         "label_frames": large.label_frames / small.label_frames,
         "time": large.total_s / small.total_s,
+        "cpu_time": large.cpu_s / small.cpu_s,
         "peak_memory": large.peak_mib / small.peak_mib,
     }
     if args.json:
         out = {
             "machine": platform.processor() or platform.machine(),
+            "threads": args.threads,
             "seeds": args.seeds,
             "restarts": args.restarts,
             "width": args.width,
@@ -100,15 +107,25 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(out, indent=2))
         return 0
-    print(f"Table 1 scoring in one process, {args.seeds} K-means seeds x {args.restarts} starts, width {args.width}")
+    setting = f"{args.threads} thread{'s' * (args.threads > 1)}, {args.seeds} K-means seeds x {args.restarts} starts"
+    print(f"Table 1 scoring in one process, {setting}, width {args.width}")
     print(f"peak before: {idle_mib:.0f} MiB (interpreter, NumPy)")
-    print(f"{'':<10} {'videos':>7} {'tasks':>6} {'segments':>9} {'frames':>11} {'prepare':>9} {'score':>8} {'total':>8} "
-          f"{'vectors':>9} {'peak':>9}  annotations")  # fmt: skip
+    titles = (
+        ("segments", 9),
+        ("frames", 11),
+        ("prepare", 9),
+        ("score", 8),
+        ("total", 8),
+        ("cpu", 8),
+        ("vectors", 9),
+        ("peak", 9),
+    )
+    print(f"{'':<10} {'videos':>7} {'tasks':>6} " + " ".join(f"{t:>{w}}" for t, w in titles) + "  annotations")
     for row in rows:
         print(
             f"{row.dataset:<10} {row.videos:>7} {row.tasks:>6} {row.segments:>9} {row.label_frames:>11} "
-            f"{row.prepare_s:>7.2f} s {row.score_s:>6.2f} s {row.total_s:>6.2f} s {row.predictions_mib:>5.0f} MiB "
-            f"{row.peak_mib:>5.0f} MiB  {row.source}"
+            f"{row.prepare_s:>7.2f} s {row.score_s:>6.2f} s {row.total_s:>6.2f} s {row.cpu_s:>6.2f} s "
+            f"{row.predictions_mib:>5.0f} MiB {row.peak_mib:>5.0f} MiB  {row.source}"
         )
     print("growth: " + ", ".join(f"{name.replace('_', ' ')} x{value:.1f}" for name, value in growth.items()))
     return 0
@@ -175,11 +192,11 @@ def measure(name: str, source: str, dataset: Dataset, seeds: int, restarts: int,
 
     predictions = ready_predictions(dataset, width)
     print(f"{name}: scoring {len(predictions)} videos", file=sys.stderr)
-    started = time.perf_counter()
+    started, started_cpu = time.perf_counter(), time.process_time()
     prepared = prepare(dataset, predictions, "segments")
     ready = time.perf_counter()
     result = score(prepared, "table1", Table1Options(restarts=restarts, seeds=tuple(range(seeds))))
-    done = time.perf_counter()
+    done, done_cpu = time.perf_counter(), time.process_time()
     tasks = prepared.tasks.values()
     return Row(
         dataset=name,
@@ -192,6 +209,7 @@ def measure(name: str, source: str, dataset: Dataset, seeds: int, restarts: int,
         prepare_s=ready - started,
         score_s=done - ready,
         total_s=done - started,
+        cpu_s=done_cpu - started_cpu,
         peak_mib=_peak_mib(),
         f1=result.values["f1"],
     )

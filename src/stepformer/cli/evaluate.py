@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ _TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
+    # the matrices are small: threads of the matrix product wait for each other longer than they work
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from stepformer.corpus import READERS
     from stepformer.evaluation.predictions import ID_KINDS
     from stepformer.evaluation.protocols import PROTOCOLS

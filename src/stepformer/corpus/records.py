@@ -103,8 +103,8 @@ class VideoRecord:
 
     @property
     def key(self) -> str:
-        """``<task>_<video>``: unique in a dataset, and CrossTask's own file name."""
-        return f"{self.task}_{self.video}"
+        """``<task>_<video>``: unique in a dataset, and CrossTask's own file name; just the video if it starts so."""
+        return self.video if self.video.startswith(f"{self.task}_") else f"{self.task}_{self.video}"
 
     @property
     def labels(self) -> tuple[Annotation, ...]:

@@ -6,7 +6,8 @@ one or the other. Predictions that know less are given it in the most obvious wa
 - segments (with vectors) become clusters by Table 1's clustering, with K = 7 and nothing dropped for the macro score;
 - clusters become steps by the one Hungarian matching of their task;
 - clusters and segments become positions of Table 2 by an oracle's matching, video by video: an upper bound;
-- steps become positions by counting: the i-th run of a step is its i-th place in the list, more runs are its last.
+- steps become positions by counting: the i-th segment of a step (run of frames, where there are only frames) is its
+  i-th place in the list, further ones are its last.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.evaluation import crosstask_recall, macro, per_video, segmental, table1, table2
 from stepformer.evaluation.metrics import IntArray, LengthError, score_task
 from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
-from stepformer.evaluation.raster import LABEL_RATE_HZ, frame_count, own_labels, task_labels
+from stepformer.evaluation.raster import LABEL_RATE_HZ, frame_count, own_labels, rasterise, task_labels
 
 Values = Mapping[str, float]
 _SLACK_S = 3.0  # by how much two sources may differ on the length of a video
@@ -46,6 +47,7 @@ class TaskData:
     ids: tuple[IntArray, ...]
     labels: tuple[IntArray, ...]
     own: tuple[IntArray, ...]
+    positions: tuple[IntArray, ...] | None  # where the ids are steps: places in the video's own list
     vectors: tuple[table1.FloatArray, ...] | None
 
 
@@ -128,7 +130,7 @@ def prepare(
     width = next((p.vectors.shape[1] for p, _ in pairs if p.vectors is not None), 1)
     for task_id, records in by_task.items():
         task = dataset.tasks[task_id]
-        ids, labels, own, vectors = [], [], [], []
+        ids, labels, own, vectors, positions = [], [], [], [], []
         for record in records:
             prediction = chosen[record.key] or Prediction(segments=())
             length_s = record.duration_s if record.duration_s is not None else prediction.length_s
@@ -150,11 +152,19 @@ def prepare(
                 ids.append(named.at(n_frames, rate_hz))
             except LengthError as error:
                 raise LengthError(f"video {record.key}: {error}") from None
+            if kind == "steps":
+                positions.append(_places(named, ids[-1], record.ordered_steps, n_frames, rate_hz))
             labels.append(task_labels(record, length_s, rate_hz))
             own.append(own_labels(record, length_s, rate_hz))
             vectors.append(prediction.vectors if prediction.vectors is not None else np.zeros((0, width)))
         tasks[task_id] = TaskData(
-            task, tuple(records), tuple(ids), tuple(labels), tuple(own), tuple(vectors) if kind == "segments" else None
+            task,
+            tuple(records),
+            tuple(ids),
+            tuple(labels),
+            tuple(own),
+            tuple(positions) if kind == "steps" else None,
+            tuple(vectors) if kind == "segments" else None,
         )
     if guessed:
         notes.append(f"{guessed} videos have no known length; they end with their last annotation or predicted step")
@@ -191,25 +201,34 @@ def position_ids(data: TaskData, kind: str) -> list[IntArray]:
     """Each video in positions of its own ordered step list."""
     if kind == "positions":
         return list(data.ids)
-    if kind == "steps":
-        return [_count_runs(ids, record.ordered_steps) for ids, record in zip(data.ids, data.records, strict=True)]
+    if data.positions is not None:
+        return list(data.positions)
     return [table2.matched_to_own_steps(ids, own) for ids, own in zip(data.ids, data.own, strict=True)]
 
 
-def _count_runs(ids: IntArray, ordered: Sequence[Annotation]) -> IntArray:
+def _places(named: Prediction, ids: IntArray, ordered: Sequence[Annotation], n_frames: int, rate_hz: float) -> IntArray:
+    """Step ids as places in the video's own list, by counting segments in order of time."""
+    if named.segments is None:
+        steps, starts, ends = segmental.runs(ids)
+        return np.repeat(_counted(steps.tolist(), ordered), ends - starts)
+    in_time = sorted(named.segments, key=lambda segment: segment[1:])
+    places = _counted([step for step, _, _ in in_time], ordered).tolist()
+    return rasterise(((place, s, e) for place, (_, s, e) in zip(places, in_time, strict=True)), n_frames, rate_hz)
+
+
+def _counted(steps: Sequence[int], ordered: Sequence[Annotation]) -> IntArray:
     places: dict[int, list[int]] = {}
     for position, annotation in enumerate(ordered):
         places.setdefault(annotation.step, []).append(position)
-    run_ids, starts, ends = segmental.runs(ids)
     seen: dict[int, int] = {}
-    names = []
-    for step in run_ids.tolist():
+    out = []
+    for step in steps:
         at = seen.get(step, 0)
         seen[step] = at + 1
         own = places.get(step, [])
         # a step that is not in the list gets an id beyond it, which is wrong wherever it stands
-        names.append(-1 if step < 0 else own[min(at, len(own) - 1)] if own else len(ordered) + step)
-    return np.repeat(np.array(names, np.int64), ends - starts)
+        out.append(-1 if step < 0 else own[min(at, len(own) - 1)] if own else len(ordered) + step)
+    return np.array(out, np.int64)
 
 
 def table1_inputs(prepared: Prepared, options: table1.Table1Options) -> dict[str, table1.TaskInput]:
