@@ -95,6 +95,9 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_parameter"): _torch_parameter,
     ("torch.storage", "_load_from_bytes"): _torch_storage,
 }
+for _home in ("builtins", "__builtin__"):  # old protocols name these types
+    _ALLOWED[(_home, "set")] = set
+    _ALLOWED[(_home, "frozenset")] = frozenset
 for _home in ("numpy.core", "numpy._core"):  # NumPy 2 renamed it; both occur in files
     _ALLOWED[(f"{_home}.multiarray", "_reconstruct")] = _array_shell
     _ALLOWED[(f"{_home}.multiarray", "scalar")] = _scalar
