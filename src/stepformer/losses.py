@@ -89,7 +89,7 @@ def _nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
     if form == "mean_log":
         return -torch.where(valid, log_ratio, 0.0).sum() / number
     total = log_ratio.masked_fill(~valid, torch.finfo(log_ratio.dtype).min).flatten().logsumexp(0)
-    return torch.where(valid.any(), number.log().to(total.dtype) - total, total.new_zeros(()))
+    return torch.where(valid.any(), number.to(total.dtype).log() - total, total.new_zeros(()))
 
 
 def glob_loss(
@@ -171,8 +171,8 @@ def smooth_loss(
             \frac{\sum_{j \in P_i} f(a_i, a_j)}{\sum_{l \in I} f(a_i, a_l)}
 
     frames (B, N, D), slots (B, K, D); index (B, I) the drawn frames, valid (B, I) which of them exist; window: the
-    size M of the positive neighbourhood in frames, a number or (B,). P_i holds the drawn frames within M of i. As printed
-    it holds i itself; ``with_self=False`` leaves i out of both sums (frames without a neighbour then have no term).
+    size M of the positive neighbourhood in frames, a number or (B,). P_i holds the drawn frames within M of i. As
+    printed it holds i itself; ``with_self=False`` leaves i out of both sums (a frame without neighbour has no term).
     """
     picked = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1]))
     attention = (cosines(picked, slots) / gamma).softmax(-1)  # (B, I, K)
@@ -193,7 +193,7 @@ def smooth_loss(
     else:
         number = has_positive.sum(1)
         total = log_ratio.masked_fill(~has_positive, low).logsumexp(1)
-        per_video = torch.where(number > 0, number.clamp(min=1).log().to(total.dtype) - total, 0.0)
+        per_video = torch.where(number > 0, number.clamp(min=1).to(total.dtype).log() - total, 0.0)
     return per_video.mean()
 
 
@@ -245,7 +245,6 @@ class LossConfig:
     smooth_with_self: bool = True
     smooth_frames: int = 64  # frames drawn a video
     smooth_window: float = 1 / 32  # M as a share of the video's length, at least one frame
-    read_seq: float = 0.0  # also apply seq to what the slots read in the video, with this weight
 
     def __post_init__(self) -> None:
         unknown = set(self.weights) - set(LOSSES)
@@ -340,13 +339,7 @@ class Criterion:
         with torch.no_grad():
             matched = match(cosines(output.slots, phrases), mask, c.keep, c.best_per_slot)
         parts["matched"] = matched.sum((1, 2)).float().mean()
-        loss = seq_loss(output.slots, phrases, mask, matched, c.gamma, c.seq_average)
-        if c.read_seq:
-            # what the slots attend to must say the same as the slots: this teaches the frames, not only the slots
-            attention = (cosines(output.slots.detach(), output.frames) / c.smooth_gamma).softmax(-1)
-            read = attention.to(output.frames.dtype) @ output.frames
-            loss = loss + c.read_seq * seq_loss(read, phrases, mask, matched, c.gamma, c.seq_average)
-        return loss
+        return seq_loss(output.slots, phrases, mask, matched, c.gamma, c.seq_average)
 
     def _div(self, output: Slots) -> Tensor:
         if self.config.div_on == "slots":

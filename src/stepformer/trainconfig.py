@@ -26,6 +26,7 @@ class OptimConfig:
     weight_decay: float = 1e-4
     clip: float = 1.0  # norm of the gradient; 0 = off
     accumulate: int = 1  # batches a step
+    ema: float = 0.0  # decay of the running mean of the weights that is validated and saved; 0 = the weights themselves
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class TrainConfig:
 _OPTIM_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
-    "default": {"lr": 5e-4, "betas": (0.9, 0.98)},
+    "default": {"lr": 5e-4, "betas": (0.9, 0.98), "ema": 0.998},
 }
 _INFERENCE_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},

@@ -14,6 +14,7 @@ Needs torch and NumPy alone.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import signal
@@ -74,10 +75,14 @@ class Trainer:
         if world is None and config.data.world:
             world = load_world(config.data.world)
         self.world = world
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # similarities in TF32: far finer than the noise in them
         self.criterion = Criterion(config.loss)
         self.source = self._source()
         torch.manual_seed(config.seed)
         self.model = StepDecoder(config.model).to(self.device)
+        # what is validated and saved: the running mean of the weights, or the weights themselves
+        self.mean = copy.deepcopy(self.model).requires_grad_(False) if config.optim.ema else self.model
         fused = self.device.type == "cuda"
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=config.optim.lr, betas=config.optim.betas,
@@ -152,6 +157,11 @@ class Trainer:
             self._save_evidence(step, logged, batch)
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        if self.mean is not self.model:
+            # short memory at first, so that the mean does not remember the untrained weights
+            keep = min(config.optim.ema, (1 + step) / (10 + step))
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.mean.parameters()), list(self.model.parameters()), 1 - keep)
         return logged
 
     def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> None:
@@ -219,7 +229,7 @@ class Trainer:
         """Both tasks on the simulated dev videos, and the loss on held-out stored videos."""
         scores: dict[str, float] = {}
         if self.trial is not None:
-            scores |= score_slots(self.trial, model_slots(self.model), self.config.inference)
+            scores |= score_slots(self.trial, model_slots(self.mean), self.config.inference)
         held_out = getattr(self.source, "held_out_batches", None)
         if held_out is not None:
             scores["loss"] = self._held_out_loss(held_out(self.config.batch))
@@ -227,12 +237,12 @@ class Trainer:
 
     @torch.no_grad()
     def _held_out_loss(self, batches: Iterator[Any]) -> float:
-        self.model.eval()
+        self.mean.eval()
         total, count = 0.0, 0
         for number, batch in enumerate(batches):
             torch.manual_seed(number)
             parts = [t.to(self.device) for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)]
-            output = self.model(parts[0], parts[1], attention=self.criterion.needs_attention)
+            output = self.mean(parts[0], parts[1], attention=self.criterion.needs_attention)
             loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
             total, count = total + float(loss), count + 1
         return total / max(1, count)
@@ -258,7 +268,7 @@ class Trainer:
             batch = self.trial.batches[0]._replace(
                 **{name: getattr(self.trial.batches[0], name)[:1] for name in self.trial.batches[0]._fields}
             )
-            output = model_slots(self.model)(batch)
+            output = model_slots(self.mean)(batch)
             path = self.out / "alignment" / f"step-{self.step:06d}.png"
             draw_alignment(path, output, batch, self.config.inference, title=f"step {self.step}")
 
@@ -285,13 +295,15 @@ class Trainer:
         from dataclasses import asdict
 
         save_checkpoint(
-            self.out / name, self.model, self.config.encoder, self.provenance(scores), asdict(self.config.inference)
+            self.out / name, self.mean, self.config.encoder, self.provenance(scores), asdict(self.config.inference)
         )
 
     def save(self) -> None:
         """Last weights, and what an exact resume needs."""
         self._save_model("last.safetensors")
         tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        if self.mean is not self.model:
+            tensors |= {f"mean.{k}": v for k, v in self.mean.state_dict().items()}
         names = [name for name, _ in self.model.named_parameters()]
         for index, state in self.optimizer.state_dict()["state"].items():
             for key, value in state.items():
@@ -318,6 +330,8 @@ class Trainer:
             raise UsageError(f"{self.out} was started with another model, seed or batch size; resume needs the same")
         tensors = load_file(path, device=str(self.device))
         self.model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
+        if self.mean is not self.model:
+            self.mean.load_state_dict({k[5:]: v for k, v in tensors.items() if k.startswith("mean.")})
         names = [name for name, _ in self.model.named_parameters()]
         state = self.optimizer.state_dict()
         state["state"] = {
