@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     setting = f"{args.threads} thread{'s' * (args.threads > 1)}, {args.seeds} K-means seeds x {args.restarts} starts"
     print(f"Table 1 scoring in one process, {setting}, width {args.width}")
-    print(f"peak before: {idle_mib:.0f} MiB (interpreter, NumPy)")
+    print(f"peak before: {idle_mib:.0f} MiB (the interpreter alone)")
     titles = (
         ("segments", 9),
         ("frames", 11),
