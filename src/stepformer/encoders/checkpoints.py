@@ -1,0 +1,67 @@
+"""Published checkpoints from a user's disk: found by name, read without running code, kept as safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from stepformer import files
+from stepformer.errors import InputError, MissingError
+
+
+def find_checkpoint(folder: Path, names: Iterable[str], encoder: str, source: str) -> Path:
+    """The first of ``names`` that lies in ``folder``; the error says where to get it and how to give it."""
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    wanted = next(iter(names))
+    raise MissingError(
+        f"encoder {encoder!r} needs {wanted}, which is not in {folder}; get it from {source} and give its folder: "
+        f"--encoder {encoder}:FOLDER"
+    )
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file, or of a pickled torch checkpoint through the restricted reader.
+
+    A pickled one is converted once: its safetensors twin is written beside it where the folder allows that, and read
+    from then on.
+    """
+    from safetensors.torch import load_file, save_file
+
+    from stepformer.safe_pickle import load_restricted
+
+    twin = path.with_name(path.name + ".safetensors")
+    if path.suffix == ".safetensors" or (twin.is_file() and twin.stat().st_mtime >= path.stat().st_mtime):
+        source = path if path.suffix == ".safetensors" else twin
+        try:
+            loaded: dict[str, Tensor] = load_file(source)
+        except Exception as error:  # safetensors raises its own kind for a damaged header
+            raise InputError(f"{source} is not a readable safetensors file: {error}") from None
+        return loaded
+    state = load_restricted(path)
+    if isinstance(state, Mapping) and set(state) == {"state_dict"}:
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{path} is not a checkpoint: a dictionary of tensors was expected")
+    made = {str(key): value.detach().contiguous().clone() for key, value in state.items()}
+    with suppress(OSError), files.replacing(twin) as temporary:
+        save_file(made, temporary)
+        os.utime(temporary)
+    return made
+
+
+def fingerprint_of(name: str, version: str, state: Mapping[str, Tensor], *settings: object) -> str:
+    """``name-version-hash`` over every tensor and setting that the vectors depend on, whatever file they came from."""
+    digest = hashlib.sha256(repr(settings).encode())
+    for key in sorted(state):
+        value = state[key]
+        digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return f"{name}-{version}-{digest.hexdigest()[:16]}"

@@ -1,0 +1,112 @@
+"""MIL-NCE on HowTo100M (Miech et al. 2020): S3D for video and word vectors for text, one 512-d space.
+
+Needs the authors' files ``s3d_howto100m.pth`` and ``s3d_dict.npy`` (Apache-2.0, antoine77340/S3D_HowTo100M) in one
+folder: ``stepformer.encoders.load("milnce:FOLDER")``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stepformer.encoders import s3d
+from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
+from stepformer.errors import InputError, MissingError
+
+S3D_FILES = ("s3d_howto100m.safetensors", "s3d_howto100m.pth")
+SOURCE = "the repository antoine77340/S3D_HowTo100M"
+DICTIONARY = "s3d_dict.npy"
+_WORD = re.compile(r"[\w']+")
+_BATCH = 4  # clips through the network at once: 32 frames of 224 x 224 each take 19 MB as floats
+
+
+class MilNceEncoder:
+    """Clips of 32 frames at 10 a second, as it was trained, to (N, 512); texts to (L, 512) by their words."""
+
+    name = "milnce"
+    license = "Apache-2.0"
+    dim = s3d.JOINT_DIM
+    structure_dim = 0
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        rate_hz: float = 1.0,
+        frames: int = 32,
+        fps: float = 10.0,
+        pixels: int = 224,
+        device: str = "cpu",
+    ) -> None:
+        home = encoder_folder(folder, self.name)
+        path = find_checkpoint(home, S3D_FILES, self.name, SOURCE)
+        words = read_dictionary(home / DICTIONARY)
+        self._ids = {word: index + 1 for index, word in enumerate(words)}  # 0 is padding
+        state = read_checkpoint(path)
+        self._model = s3d.S3D().eval()
+        s3d.load_published(self._model, state, str(path))
+        self._model.to(device)
+        self._device = device
+        self.rate_hz = rate_hz
+        self.wants = FrameSpec((pixels, pixels), frames, fps)
+        said = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+        self.fingerprint = fingerprint_of("milnce", "1", self._model.state_dict(), self.wants, rate_hz, said)
+
+    @torch.inference_mode()
+    def encode_video(self, frames: Frames) -> Encoded:
+        """Clips (N, 32, 224, 224, 3) to vectors (N, 512), raw: their length carries meaning in this space."""
+        frames = check_frames(frames, self.wants, self.name)
+        parts = [
+            self._model(s3d.to_clips(frames[start : start + _BATCH]).to(self._device)).cpu()
+            for start in range(0, len(frames), _BATCH)
+        ]
+        return Encoded(torch.cat(parts).numpy())
+
+    @torch.inference_mode()
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to unit vectors (L, 512). A text of which no word is known becomes what padding alone gives."""
+        if not len(texts):
+            return np.zeros((0, self.dim), np.float32)
+        ids = torch.from_numpy(np.stack([self.word_ids(text) for text in texts])).to(self._device)
+        vectors = torch.nn.functional.normalize(self._model.text_module(ids), dim=-1)
+        return vectors.cpu().numpy()
+
+    def word_ids(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The ids of a text's known words, in lower case, at most 16, filled up with 0: (16,)."""
+        known = [self._ids[word] for word in _WORD.findall(text.lower()) if word in self._ids]
+        out = np.zeros(s3d.MAX_WORDS, np.int64)
+        out[: len(known[: s3d.MAX_WORDS])] = known[: s3d.MAX_WORDS]
+        return out
+
+
+def encoder_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
+    """Where an encoder's files are: the folder given, or its place in the cache."""
+    if folder is not None:
+        if not Path(folder).is_dir():
+            raise InputError(f"there is no folder {folder} with the files of encoder {name!r}")
+        return Path(folder)
+    from stepformer import weights
+
+    return weights.cache_folder() / name
+
+
+def read_dictionary(path: Path) -> list[str]:
+    """The words of ``s3d_dict.npy`` in the order of their ids, from 1 on."""
+    if not path.is_file():
+        raise MissingError(f"encoder 'milnce' needs {DICTIONARY} beside its checkpoint; get it from {SOURCE}")
+    try:
+        words = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not an array of words: {error}") from None
+    if words.ndim != 1 or words.dtype.kind not in "US" or len(words) >= s3d.VOCABULARY:
+        raise InputError(
+            f"{path} must hold fewer than {s3d.VOCABULARY} words, got {words.dtype} of shape {words.shape}"
+        )
+    return [word.decode() if isinstance(word, bytes) else str(word) for word in words.tolist()]

@@ -1,0 +1,208 @@
+"""S3D with gating, as trained on HowTo100M by MIL-NCE: the video network under ``milnce`` and ``univl``.
+
+Written in plain torch after the papers (Xie et al. 2018; Miech et al. 2020). Parameter names and sizes follow the
+published ``s3d_howto100m.pth``, so that it loads by its own key names; ``s3d_howto100m.json`` beside this file lists
+them, and a checkpoint that differs is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stepformer.errors import InputError
+
+POOLED_DIM = 1024
+JOINT_DIM = 512
+VOCABULARY = 66_250
+WORD_DIM = 300
+TEXT_HIDDEN = 2048
+MAX_WORDS = 16
+
+# channels of one Inception unit: branch 0; branch 1 in, out; branch 2 in, out; branch 3 (after pooling)
+_UNITS: dict[str, tuple[int, int, int, int, int, int]] = {
+    "mixed_3b": (64, 96, 128, 16, 32, 32),
+    "mixed_3c": (128, 128, 192, 32, 96, 64),
+    "mixed_4b": (192, 96, 208, 16, 48, 64),
+    "mixed_4c": (160, 112, 224, 24, 64, 64),
+    "mixed_4d": (128, 128, 256, 24, 64, 64),
+    "mixed_4e": (112, 144, 288, 32, 64, 64),
+    "mixed_4f": (256, 160, 320, 32, 128, 128),
+    "mixed_5b": (256, 160, 320, 32, 128, 128),
+    "mixed_5c": (384, 192, 384, 48, 128, 128),
+}
+
+
+class _Conv(nn.Module):
+    """Convolution, batch norm, ReLU; a cube kernel is split into a spatial and a temporal one."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: tuple[int, int, int], padding: tuple[int, int, int]) -> None:
+        super().__init__()
+        time, height, width = kernel
+        # the first layer's kernel has no three equal sides and stays whole
+        self.split = kernel == (3, 3, 3)
+        first = (1, height, width) if self.split else kernel
+        first_pad = (0, padding[1], padding[2]) if self.split else padding
+        self.conv1 = nn.Conv3d(inputs, outputs, first, padding=first_pad, bias=False)
+        self.bn1 = nn.BatchNorm3d(outputs)
+        if self.split:
+            self.conv2 = nn.Conv3d(outputs, outputs, (time, 1, 1), padding=(padding[0], 0, 0), bias=False)
+            self.bn2 = nn.BatchNorm3d(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, C, T, H, W)
+        x = torch.relu_(self.bn1(self.conv1(x)))
+        return torch.relu_(self.bn2(self.conv2(x))) if self.split else x
+
+
+class _Gate(nn.Module):
+    """Weighs channels by what the whole clip shows."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, C, T, H, W)
+        weights = torch.sigmoid(self.fc(x.mean((2, 3, 4))))
+        return x * weights[:, :, None, None, None]
+
+
+class _Inception(nn.Module):
+    def __init__(self, inputs: int, sizes: tuple[int, int, int, int, int, int]) -> None:
+        super().__init__()
+        b0, b1_in, b1, b2_in, b2, b3 = sizes
+        point, cube = ((1, 1, 1), (0, 0, 0)), ((3, 3, 3), (1, 1, 1))
+        self.conv_b0 = _Conv(inputs, b0, *point)
+        self.conv_b1_a = _Conv(inputs, b1_in, *point)
+        self.conv_b1_b = _Conv(b1_in, b1, *cube)
+        self.conv_b2_a = _Conv(inputs, b2_in, *point)
+        self.conv_b2_b = _Conv(b2_in, b2, *cube)
+        self.conv_b3_b = _Conv(inputs, b3, *point)
+        self.gating_b0, self.gating_b1 = _Gate(b0), _Gate(b1)
+        self.gating_b2, self.gating_b3 = _Gate(b2), _Gate(b3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled = nn.functional.max_pool3d(x, 3, stride=1, padding=1)
+        branches = (
+            self.gating_b0(self.conv_b0(x)),
+            self.gating_b1(self.conv_b1_b(self.conv_b1_a(x))),
+            self.gating_b2(self.conv_b2_b(self.conv_b2_a(x))),
+            self.gating_b3(self.conv_b3_b(pooled)),
+        )
+        return torch.cat(branches, dim=1)
+
+
+class _Words(nn.Module):
+    """The text side: word vectors, a hidden layer, the maximum over the words, a projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word_embd = nn.Embedding(VOCABULARY, WORD_DIM)
+        self.fc1 = nn.Linear(WORD_DIM, TEXT_HIDDEN)
+        self.fc2 = nn.Linear(TEXT_HIDDEN, JOINT_DIM)
+
+    def forward(self, ids: Tensor) -> Tensor:  # (L, MAX_WORDS) -> (L, 512)
+        # the padding word 0 takes part in the maximum: that is how it was trained
+        hidden = torch.relu(self.fc1(self.word_embd(ids)))
+        joint: Tensor = self.fc2(hidden.amax(1))
+        return joint
+
+
+class S3D(nn.Module):
+    """Clips (B, 3, T, H, W) with values in [0, 1]; T, H and W even, T at least 8. ``words=False``: no text side."""
+
+    def __init__(self, *, words: bool = True) -> None:
+        super().__init__()
+        # 2x2x2 cubes of pixels become channels first, so that the stride of two is in the data, not in the kernel
+        self.conv1 = _Conv(24, 64, (2, 4, 4), (1, 2, 2))
+        self.conv_2b = _Conv(64, 64, (1, 1, 1), (0, 0, 0))
+        self.conv_2c = _Conv(64, 192, (3, 3, 3), (1, 1, 1))
+        self.gating = _Gate(192)
+        channels = 192
+        for name, sizes in _UNITS.items():
+            setattr(self, name, _Inception(channels, sizes))
+            channels = sizes[0] + sizes[2] + sizes[4] + sizes[5]
+        self.fc = nn.Linear(channels, JOINT_DIM)
+        if words:
+            self.text_module = _Words()
+
+    def pooled(self, clips: Tensor) -> Tensor:
+        """The averaged last layer: (B, 3, T, H, W) -> (B, 1024)."""
+        x = self.conv1(_cubes_to_channels(clips))[:, :, 1:, 1:, 1:]  # as "same" padding with an even kernel
+        x = _pool(x, (1, 3, 3), (1, 2, 2))
+        x = self.gating(self.conv_2c(self.conv_2b(x)))
+        x = _pool(x, (1, 3, 3), (1, 2, 2))
+        for name in _UNITS:
+            if name == "mixed_4b":
+                x = _pool(x, (3, 3, 3), (2, 2, 2))
+            elif name == "mixed_5b":
+                x = _pool(x, (2, 2, 2), (2, 2, 2))
+            x = getattr(self, name)(x)
+        pooled: Tensor = x.mean((2, 3, 4))
+        return pooled
+
+    def forward(self, clips: Tensor) -> Tensor:
+        """Clips into the space shared with text: (B, 3, T, H, W) -> (B, 512)."""
+        joint: Tensor = self.fc(self.pooled(clips))
+        return joint
+
+
+def _cubes_to_channels(x: Tensor) -> Tensor:
+    """(B, C, T, H, W) -> (B, 8 C, T/2, H/2, W/2); the place inside a cube counts before the colour."""
+    batch, colours, time, height, width = x.shape
+    if time % 2 or height % 2 or width % 2:
+        raise InputError(f"S3D takes clips with an even number of frames, rows and columns, got {tuple(x.shape)}")
+    x = x.reshape(batch, colours, time // 2, 2, height // 2, 2, width // 2, 2)
+    return x.permute(0, 3, 5, 7, 1, 2, 4, 6).flatten(1, 4)
+
+
+def _pool(x: Tensor, kernel: tuple[int, int, int], stride: tuple[int, int, int]) -> Tensor:
+    """Max pooling with "same" padding; values are not negative here, so zeros are neutral."""
+    extra = [k - s for k, s in zip(kernel, stride, strict=True)]
+    padding = [side for e in reversed(extra) for side in (e // 2, e - e // 2)]
+    return nn.functional.max_pool3d(nn.functional.pad(x, padding), kernel, stride, ceil_mode=True)
+
+
+def published_layout(name: str = "s3d_howto100m") -> dict[str, tuple[int, ...]]:
+    """Key names and shapes of a published checkpoint that this product reads."""
+    text = resources.files("stepformer.encoders").joinpath(f"{name}.json").read_text("utf-8")
+    return {key: tuple(shape) for key, shape in json.loads(text).items()}
+
+
+def load_published(model: nn.Module, state: Mapping[str, Any], where: str) -> None:
+    """Loads a checkpoint by its own key names; every key and shape must be the published one.
+
+    Counters of batch norm, which only training uses, may be there or not. Keys of the text side are left alone in a
+    model that was built without it.
+    """
+    wanted = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
+    given = {key.removeprefix("module."): value for key, value in state.items()}
+    given = {key: value for key, value in given.items() if not key.endswith("num_batches_tracked")}
+    if not hasattr(model, "text_module"):
+        given = {key: value for key, value in given.items() if not key.startswith("text_module.")}
+    check_layout(given, {key: tuple(value.shape) for key, value in wanted.items()}, where)
+    model.load_state_dict(given, strict=False)
+
+
+def check_layout(given: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]], where: str) -> None:
+    """Raises unless ``given`` has exactly the keys and shapes ``wanted``; the message names the first that differs."""
+    missing, unknown = sorted(set(wanted) - set(given)), sorted(set(given) - set(wanted))
+    if missing or unknown:
+        parts = []
+        if missing:
+            parts.append(f"lacks {len(missing)} tensors, for instance {missing[0]}")
+        if unknown:
+            parts.append(f"has {len(unknown)} that do not belong, for instance {unknown[0]}")
+        raise InputError(f"{where} is not the published checkpoint: it {' and '.join(parts)}")
+    for key, shape in wanted.items():
+        if tuple(given[key].shape) != shape:
+            raise InputError(f"{where}: {key} has the shape {tuple(given[key].shape)}, not {shape}")
+
+
+def to_clips(frames: Any) -> Tensor:
+    """uint8 (N, T, H, W, 3) to float (N, 3, T, H, W) in [0, 1]."""
+    return torch.from_numpy(frames).permute(0, 4, 1, 2, 3).float().div_(255.0)

@@ -1,0 +1,209 @@
+"""UniVL (Luo et al. 2020), the paper's encoder: S3D clips through a video transformer, BERT for text, 768-d.
+
+Needs, in one folder, ``univl.pretrained.bin`` (MIT, microsoft/UniVL) and ``s3d_howto100m.pth`` (Apache-2.0,
+antoine77340/S3D_HowTo100M): ``stepformer.encoders.load("univl:FOLDER")``. BERT's ``vocab.txt`` is taken from
+there too, or from the MiniLM weights, whose vocabulary is the same. People who have S3D features already (HowTo100M's
+are one .npy a video, [seconds, 1024]) need no S3D: :meth:`UniVLEncoder.finish` takes them from there.
+
+UniVL compares the mean over a text's tokens with the mean over a clip's seconds. Here each second keeps its own
+output, in windows that overlap, because UniVL was trained on clips of at most 64 seconds; a second takes its vector
+from the window in which it lies nearest to the middle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stepformer.encoders import s3d
+from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
+from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
+from stepformer.encoders.milnce import S3D_FILES, encoder_folder
+from stepformer.encoders.milnce import SOURCE as S3D_SOURCE
+from stepformer.errors import InputError, UsageError
+
+FILES = ("univl.pretrained.safetensors", "univl.pretrained.bin")
+SOURCE = "the releases of the repository microsoft/UniVL"
+DIM = 768
+MAX_POSITIONS = 512
+MAX_TOKENS = 48  # of a text, as in training
+VISUAL_LAYERS = 6
+_UNUSED = ("cross.", "decoder.", "cls.", "cls_visual.", "similarity_dense.")  # parts for captions and re-ranking
+_BATCH = 4
+_TEXT_BATCH = 32
+
+
+class _Embeddings(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Linear(s3d.POOLED_DIM, DIM)
+        self.position_embeddings = nn.Embedding(MAX_POSITIONS, DIM)
+        self.LayerNorm = nn.LayerNorm(DIM, 1e-12)
+
+    def forward(self, seconds: Tensor) -> Tensor:  # (B, T, 1024) -> (B, T, 768)
+        positions = self.position_embeddings.weight[: seconds.shape[1]]
+        normed: Tensor = self.LayerNorm(self.word_embeddings(seconds) + positions)
+        return normed
+
+
+class _Visual(nn.Module):
+    """The video transformer: its layers are BERT's."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        like = Bert(BertConfig(vocab_size=1, num_hidden_layers=layers, max_position_embeddings=1))
+        self.embeddings = _Embeddings()
+        self.encoder, self.pooler = like.encoder, like.pooler
+
+    def forward(self, seconds: Tensor) -> Tensor:  # (B, T, 1024) -> (B, T, 768)
+        x: Tensor = self.embeddings(seconds)
+        for layer in self.encoder["layer"].children():
+            x = layer(x, None)
+        return x
+
+
+class _NormalizeVideo(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.visual_norm2d = nn.LayerNorm(s3d.POOLED_DIM, 1e-12)
+
+
+class UniVL(nn.Module):
+    """The two towers of UniVL, with the key names of the published checkpoint."""
+
+    def __init__(self, text_layers: int = 12, visual_layers: int = VISUAL_LAYERS) -> None:
+        super().__init__()
+        self.bert = Bert(BertConfig(num_hidden_layers=text_layers))
+        self.visual = _Visual(visual_layers)
+        self.normalize_video = _NormalizeVideo()
+
+    def load_published(self, state: Mapping[str, Tensor], where: str) -> None:
+        """Loads ``univl.pretrained.bin`` by its own key names; every tensor of the two towers must be there."""
+        given = {}
+        for key, value in state.items():
+            name = key.removeprefix("module.")
+            name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+            if not name.startswith(_UNUSED) and not name.endswith("position_ids"):
+                given[name] = value
+        s3d.check_layout(given, {key: tuple(value.shape) for key, value in self.state_dict().items()}, where)
+        self.load_state_dict(given)
+
+    def encode_seconds(self, seconds: Tensor) -> Tensor:
+        """S3D's pooled features of consecutive seconds (B, T, 1024) -> (B, T, 768), T at most 512."""
+        out: Tensor = self.visual(self.normalize_video.visual_norm2d(seconds))
+        return out
+
+    def encode_tokens(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Token ids and mask (B, T) -> the mean over the tokens but the first, [CLS]: (B, 768)."""
+        hidden = self.bert(ids, mask)
+        keep = mask.clone()
+        keep[:, 0] = False
+        weights = keep[:, :, None].to(hidden.dtype)
+        mean: Tensor = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return mean
+
+
+class UniVLEncoder:
+    """Clips of 16 frames, one a second, to (N, 768); texts to (L, 768).
+
+    ``encode_video`` gives S3D's 1024-d features of each clip; :meth:`finish` puts those of the whole video through
+    the transformer, ``window`` seconds at a time (1: each second by itself).
+    """
+
+    name = "univl"
+    license = "MIT (UniVL), Apache-2.0 (S3D)"
+    dim = DIM
+    structure_dim = 0
+    rate_hz = 1.0
+    wants = FrameSpec((224, 224), 16, 16.0)
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, window: int = 48, device: str = "cpu") -> None:
+        if not 1 <= window <= MAX_POSITIONS:
+            raise UsageError(f"UniVL's window has 1 to {MAX_POSITIONS} seconds, got {window}")
+        home = encoder_folder(folder, self.name)
+        path = find_checkpoint(home, FILES, self.name, SOURCE)
+        state = read_checkpoint(path)
+        self._model = UniVL(_layers(state, "bert"), _layers(state, "visual")).eval()
+        self._model.load_published(state, str(path))
+        s3d_path = find_checkpoint(home, S3D_FILES, self.name, S3D_SOURCE)
+        self._s3d = s3d.S3D(words=False).eval()
+        s3d.load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path))
+        self._words = WordPiece(_vocabulary(home))
+        self._model.to(device)
+        self._s3d.to(device)
+        self._device, self._window = device, window
+        both = {**self._model.state_dict(), **{f"s3d.{k}": v for k, v in self._s3d.state_dict().items()}}
+        self.fingerprint = fingerprint_of("univl", "1", both, self.wants, window)
+
+    @torch.inference_mode()
+    def encode_video(self, frames: Frames) -> Encoded:
+        """Clips (N, 16, 224, 224, 3) to S3D features (N, 1024), for :meth:`finish`."""
+        frames = check_frames(frames, self.wants, self.name)
+        parts = [
+            self._s3d.pooled(s3d.to_clips(frames[start : start + _BATCH]).to(self._device)).cpu()
+            for start in range(0, len(frames), _BATCH)
+        ]
+        return Encoded(torch.cat(parts).numpy())
+
+    @torch.inference_mode()
+    def finish(self, whole: Encoded) -> Encoded:
+        """S3D features of a whole video (N, 1024) to UniVL's vectors (N, 768)."""
+        if whole.vectors.shape[1] != s3d.POOLED_DIM:
+            raise InputError(f"UniVL takes S3D features of {s3d.POOLED_DIM} columns, got {whole.vectors.shape[1]}")
+        seconds = torch.from_numpy(np.ascontiguousarray(whole.vectors, np.float32)).to(self._device)
+        out = np.empty((len(seconds), DIM), np.float32)
+        for first, last, keep_first, keep_last in windows(len(seconds), self._window):
+            encoded = self._model.encode_seconds(seconds[None, first:last])[0].cpu().numpy()
+            out[keep_first:keep_last] = encoded[keep_first - first : keep_last - first]
+        return Encoded(out)
+
+    @torch.inference_mode()
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to unit vectors (L, 768)."""
+        out = np.zeros((len(texts), DIM), np.float32)
+        if not len(texts):
+            return out
+        tokens = self._words(texts, MAX_TOKENS)
+        for rows, ids, mask in length_batches(tokens, self._words.pad_id, _TEXT_BATCH):
+            vectors = self._model.encode_tokens(ids.to(self._device), mask.to(self._device))
+            out[rows] = nn.functional.normalize(vectors, dim=-1).cpu().numpy()
+        return out
+
+
+def windows(count: int, size: int) -> list[tuple[int, int, int, int]]:
+    """Windows over ``count`` seconds: (first, last, keep first, keep last), half open; the kept parts tile the video.
+
+    Windows of ``size`` overlap by half, the last is moved back to end with the video, and each second is kept from
+    the window in which it is nearest to the middle.
+    """
+    if count <= size:
+        return [(0, count, 0, count)] if count else []
+    step = max(1, size - size // 2)
+    starts = [*range(0, count - size, step), count - size]
+    edges = [0]
+    for before, after in itertools.pairwise(starts):
+        edges.append((after + before + size) // 2)  # half-way between the two windows' middles
+    edges.append(count)
+    return [(start, start + size, edges[i], edges[i + 1]) for i, start in enumerate(starts)]
+
+
+def _layers(state: Mapping[str, Tensor], tower: str) -> int:
+    """How many transformer layers a tower of the checkpoint has."""
+    prefix = f"{tower}.encoder.layer."
+    found = {int(key.split(prefix)[1].split(".")[0]) for key in state if prefix in key and "decoder" not in key}
+    return max(found, default=-1) + 1 or {"bert": 12, "visual": VISUAL_LAYERS}[tower]
+
+
+def _vocabulary(folder: Path) -> Path:
+    if (folder / "vocab.txt").is_file():
+        return folder / "vocab.txt"
+    from stepformer import weights
+
+    return weights.pull("minilm") / "vocab.txt"
