@@ -49,6 +49,16 @@ def test_unknown_format_and_option(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("name", "path"), [("plot", "a.vtt"), ("plot", "a"), ("sheet", "a.gif"), ("media", "a.avi")])
+def test_named_format_with_a_suffix_it_cannot_have(tmp_path, name, path):
+    from export_videos import make_video
+
+    video = make_video(tmp_path / "v.mp4", 1, sound=False)
+    with pytest.raises(UsageError, match=r"\.(png|mp4)"):
+        export.write(pancakes(), tmp_path / path, format=name, video=str(video))
+    assert [p.name for p in tmp_path.iterdir()] == ["v.mp4"]
+
+
 def test_every_format_has_its_functions():
     for entry in export.FORMATS.values():
         assert callable(export._function(entry.writer)), entry.name

@@ -539,3 +539,42 @@ def test_coin(timeline):
 def test_nasty_and_empty_in_every_text_format(name):
     assert export.render(nasty(), name, fps=25).text
     assert isinstance(export.render(Timeline("v.mp4", 0), name, fps=25).text, str)
+
+
+def test_our_own_reader_reads_coin(tmp_path):
+    from stepformer.corpus.coin import read_coin
+
+    export.write(nasty(), tmp_path / "COIN.coin.json", task="MakePancakes")
+    dataset = read_coin(tmp_path / "COIN.coin.json")
+    (video,) = dataset.videos
+    assert not dataset.problems
+    assert [(a.text, a.start_s, a.end_s) for a in video.annotations] == [
+        (n, s.start_s, s.end_s) for n, s in zip(step_names(nasty()), nasty(), strict=True)
+    ]
+
+
+def test_our_own_reader_reads_crosstask_rows():
+    from stepformer.corpus.crosstask import parse_annotation
+    from stepformer.corpus.records import Task
+
+    task = Task("1", "pancakes", ("whisk", "flip the pancake", "crack the eggs", "serve"))
+    text = export.render(pancakes(), "crosstask", task_steps=task.steps).text
+    problems: list[object] = []
+    rows = parse_annotation(text, "x.csv", task, problems.append)
+    assert [(r.start_s, r.end_s, r.text) for r in rows] == [
+        (s.start_s, s.end_s, s.label) for s in pancakes() if s.label is not None
+    ]
+    assert len(problems) == 1  # the step without a name is number 5, behind the task's four
+
+
+@pytest.mark.slow
+def test_label_studio_accepts_the_prediction():
+    reason = "label-studio-sdk is not installed (pip install label-studio-sdk)"
+    interface = pytest.importorskip("label_studio_sdk.label_interface", reason=reason)
+    rendered = export.render(nasty(), "labelstudio", fps=25)
+    checker = interface.LabelInterface(rendered.notes[-1].partition(": ")[2])
+    checker.validate()
+    prediction = json.loads(rendered.text)[0]["predictions"][0]
+    assert checker.validate_prediction(prediction, return_errors=True) == []
+    prediction["result"][0]["value"]["timelinelabels"] = ["a name that the configuration does not have"]
+    assert checker.validate_prediction(prediction, return_errors=True)

@@ -91,9 +91,8 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
         size = found.stat().st_size
         kind = mimetypes.guess_type(found.name)[0] or "video/mp4"
         text = f"data:{kind};base64,{base64.b64encode(found.read_bytes()).decode('ascii')}"
-        return text, [f"the page holds {size / 2**20:.0f} MiB of video; browsers open such slowly"] * (
-            size > _BIG_BYTES
-        )
+        told = f"the page holds {size / 2**20:.0f} MiB of video; browsers open such pages slowly"
+        return text, [told] if size > _BIG_BYTES else []
     folder = options.target.resolve().parent if options.target else Path.cwd()
     try:
         return _address(os.path.relpath(found.resolve(), folder)), []

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from stepformer.errors import UsageError
 from stepformer.export.names import is_guess, one_line, step_name
 from stepformer.export.options import Options, need_media_file
 from stepformer.export.provenance import stamp
@@ -20,6 +21,7 @@ from stepformer.timeline import Timeline
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+SUFFIXES = (".png", ".jpg", ".jpeg")
 _GROUND, _INK, _SOFT, _EMPTY = "#ffffff", "#1b1d22", "#6a7080", "#e8e6e0"
 _GAP, _MARGIN, _CAPTION, _TITLE = 18, 24, 46, 44  # pixels
 
@@ -28,6 +30,8 @@ def save(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
     """Writes the sheet; the format is that of the suffix."""
     from PIL.PngImagePlugin import PngInfo
 
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"a contact sheet is written as {', '.join(SUFFIXES)}, not as {path.suffix or 'no suffix'}")
     source = need_media_file(timeline, options, "a contact sheet")
     stamped = stamp(timeline)
     timeline, notes = within_video(timeline)
