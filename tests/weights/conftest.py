@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import tarfile
 import threading
 import zipfile
@@ -47,7 +48,7 @@ class Site:
         digest = hashlib.sha256(data).hexdigest()
         self.files[f"/files/{filename}"] = data
         if self.json_index:
-            page = '{"files": [{"filename": "%s", "url": "../../files/%s"}]}' % (filename, filename)
+            page = json.dumps({"files": [{"filename": filename, "url": f"../../files/{filename}"}]})
         else:
             page = f'<html><body><a href="../../files/{filename}#sha256={digest}">{filename}</a></body></html>'
         self.files[f"/simple/{project}/"] = page.encode()

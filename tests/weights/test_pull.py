@@ -36,7 +36,7 @@ def make(site, *, name="tiny", file_sha=None, archive_sha=None, hub=False, conve
         name=name, about="", license="MIT", trained_on="", upstream="", size=len(MODEL),
         hub_repo="org/tiny" if hub else "",
         containers=(Container("Some_Box", "some_box-1.0-py3-none-any.whl", archive_sha or digest, len(MODEL)),),
-        files=(File("model.bin", file_sha or sha(MODEL), (Piece(0, "box/model.bin"),), hub="model.bin" if hub else ""),),
+        files=(File("model.bin", file_sha or sha(MODEL), (Piece(0, "box/model.bin"),), "model.bin" if hub else ""),),
         main=main, convert=convert,
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_a_download_that_never_completes_is_an_error_and_keeps_its_part(site, mo
 @pytest.mark.parametrize("which", ["archive_sha", "file_sha"])
 def test_a_wrong_hash_is_an_error_and_leaves_nothing(site, which):
     spec = make(site, **{which: "0" * 64})
-    with pytest.raises(MissingError, match="SHA-256.*0000") as caught:
+    with pytest.raises(MissingError, match=r"SHA-256.*0000") as caught:
         weights.pull(spec, quiet=True)
     assert caught.value.exit_code == 4
     assert [name for name in leftovers() if not name.startswith(".downloads/")] == []
@@ -153,14 +153,14 @@ def test_no_network_says_what_to_do(site, monkeypatch):
 def test_a_file_that_the_index_does_not_list(site):
     spec = make(site)
     del site.files["/simple/some-box/"]
-    with pytest.raises(MissingError, match="some_box-1.0"):
+    with pytest.raises(MissingError, match=r"some_box-1.0"):
         weights.pull(spec, quiet=True)
 
 
 def test_too_little_room_is_said_before_anything_is_fetched(site, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(100, 99, 1))
-    with pytest.raises(StepFormerError, match="free.*STEPFORMER_CACHE"):
+    with pytest.raises(StepFormerError, match=r"free.*STEPFORMER_CACHE"):
         weights.pull(make(site), quiet=True)
     assert site.asked == []
     assert leftovers() == []
@@ -311,7 +311,7 @@ def test_a_changed_registration_is_pulled_again(site):
 def test_many_processes_download_once(site):
     spec = make(site)
     code = (
-        "import sys; from stepformer import weights; from stepformer.weights import Weights, Container, File, Piece, index;"
+        "from stepformer import weights; from stepformer.weights import Weights, Container, File, Piece, index;"
         "index._pip_settings = dict;"
         f"print(weights.pull({spec!r}, quiet=True).stat().st_size)"
     )
