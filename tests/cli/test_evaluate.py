@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stepformer.cli import main
+from stepformer.evaluation.predictions import read_prediction
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_a_missing_prediction_is_not_passed_over(folder, capsys):
     assert "count as all background" in capsys.readouterr().out
 
 
-def test_bench_measures_growth(capsys, monkeypatch):
+def test_bench_measures_growth(capsys, monkeypatch, tmp_path):
     from stepformer.bench import evaluate
 
     for library in ("OPENBLAS", "MKL", "OMP"):
@@ -89,6 +90,9 @@ def test_bench_measures_growth(capsys, monkeypatch):
     assert report["growth"]["videos"] == 4
     assert [row["videos"] for row in report["rows"]] == [6, 24]
     assert all(0 < row["f1"] < 1 for row in report["rows"])
-    assert main(["bench", "evaluate", "--seeds", "1", "--restarts", "1", "--width", "8"]) == 0
+    assert main(["bench", "evaluate", "--seeds", "1", "--restarts", "1", "--width", "8", "--save", str(tmp_path)]) == 0
     assert "growth: videos x4.0" in capsys.readouterr().out
+    written = sorted((tmp_path / "crosstask").iterdir())
+    assert len(written) == 6
+    assert read_prediction(written[0]).vectors.shape[1] == 8
     assert main(["bench", "evaluate", "--seeds", "0"]) == 2

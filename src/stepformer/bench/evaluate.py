@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepformer.errors import UsageError
@@ -31,6 +32,7 @@ what is not given is made up with the same number of videos, tasks and steps, an
 EXAMPLES = [
     "stepformer bench evaluate --crosstask crosstask_release.tar.gz --coin COIN.json",
     "stepformer bench evaluate --json > evaluate.json",
+    "stepformer bench evaluate --crosstask crosstask --save out   # then: evaluate crosstask --predictions out/crosstask",
 ]
 
 WIDTH = 512
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--coin", help="COIN's annotations")
     parser.add_argument("--seeds", type=int, default=5, help="K-means seeds (default: 5)")
     parser.add_argument("--restarts", type=int, default=10, help="K-means starts for each seed (default: 10)")
+    parser.add_argument("--save", help="folder to write the predictions to as .npz, a folder a dataset, for evaluate")
     parser.add_argument("--threads", type=int, default=1, help="threads of NumPy's matrix products (default: 1)")
     parser.add_argument("--width", type=int, default=WIDTH, help=f"width of the vectors (default: {WIDTH})")
 
@@ -84,7 +87,10 @@ def run(args: argparse.Namespace) -> int:
             dataset, source = read_dataset(given, name).select(subset, annotated=True), f"real annotations, {subset}"
         else:
             dataset, source = made_up(*_MADE_UP[name]), "made-up annotations"
-        rows.append(measure(name, source, dataset, args.seeds, args.restarts, args.width))
+        predictions = ready_predictions(dataset, args.width)
+        if args.save:
+            save(predictions, Path(args.save) / name)
+        rows.append(measure(name, source, dataset, predictions, args.seeds, args.restarts))
     small, large = rows
     growth = {
         "videos": large.videos / small.videos,
@@ -185,12 +191,25 @@ def ready_predictions(dataset: Dataset, width: int = WIDTH, seed: int = 0) -> di
     return out
 
 
-def measure(name: str, source: str, dataset: Dataset, seeds: int, restarts: int, width: int) -> Row:
+def save(predictions: dict[str, Prediction], folder: Path) -> None:
+    """Writes predictions as ``stepformer evaluate --predictions`` reads them."""
+    import numpy as np
+
+    from stepformer.files import replacing
+
+    for key, prediction in predictions.items():
+        with replacing(folder / f"{key}.npz") as path:
+            vectors = np.zeros((0, 1)) if prediction.vectors is None else prediction.vectors
+            np.savez(path, ids=np.asarray(prediction.ids), vectors=vectors, rate_hz=prediction.rate_hz)
+
+
+def measure(
+    name: str, source: str, dataset: Dataset, predictions: dict[str, Prediction], seeds: int, restarts: int
+) -> Row:
     """Scores one dataset and says what it took."""
     from stepformer.evaluation.protocols import prepare, score
     from stepformer.evaluation.table1 import Table1Options
 
-    predictions = ready_predictions(dataset, width)
     print(f"{name}: scoring {len(predictions)} videos", file=sys.stderr)
     started, started_cpu = time.perf_counter(), time.process_time()
     prepared = prepare(dataset, predictions, "segments")
