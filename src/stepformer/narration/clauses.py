@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepformer.narration.groundability import PHYSICAL_VERBS
 from stepformer.narration.lexicon import (
     LIGHT_VERBS,
     NON_OBJECTS,
@@ -18,6 +19,7 @@ from stepformer.narration.nouns import is_particle, joined
 from stepformer.narration.tree import Tree
 
 _NOT_CLAUSES = frozenset("aux auxpass amod compound nummod det prt case poss punct cc mark".split())
+_BRINGING = frozenset("get gets getting got have having want need keep leave make".split())
 _NOUNS = ("NN", "NNS", "NNP", "NNPS")
 _WH = ("WP", "WDT", "WRB", "WP$")
 
@@ -38,7 +40,7 @@ def is_verb(tree: Tree, i: int) -> bool:
     if tag.startswith("VB"):
         return True
     if tag in ("NN", "NNP", "JJ", "UH", "NNS", "RB", "IN", "FW"):
-        return any(child > i for child in tree.having(i, "dobj")) and tree.low[i].isalpha()
+        return tree.low[i] in PHYSICAL_VERBS and any(child > i for child in tree.having(i, "dobj"))
     return False
 
 
@@ -130,9 +132,18 @@ def is_passive(tree: Tree, i: int) -> bool:
     """Whether verb ``i`` is passive, or is conjoined with a passive and has no subject of its own."""
     if tree.having(i, "auxpass", "nsubjpass"):
         return True
+    if _made_so(tree, i):
+        return True
     if tree.tag[i] not in ("VBN", "VBD") or tree.dep[i] != "conj" or tree.having(i, "nsubj", "aux", "dobj"):
         return False
     return is_passive(tree, tree.head[i])
+
+
+def _made_so(tree: Tree, i: int) -> bool:
+    """ "mixed" of "get it mixed": a participle with a subject, below a verb that brings it about."""
+    if tree.tag[i] not in ("VBN", "VBD") or tree.dep[i] not in ("ccomp", "oprd", "xcomp") or tree.having(i, "aux", "dobj"):
+        return False
+    return bool(tree.having(i, "nsubj")) and tree.low[tree.head[i]] in _BRINGING
 
 
 def objects(tree: Tree, i: int) -> list[int]:
@@ -144,7 +155,7 @@ def objects(tree: Tree, i: int) -> list[int]:
     if not found:
         # "keep your back straight", "get it clean": the thing is the subject of a small clause
         for clause in tree.having(i, "ccomp", "oprd", "xcomp"):
-            if tree.tag[clause] in ("JJ", "VBN", "RB", "IN", "JJR") and not tree.having(
+            if tree.tag[clause] in ("JJ", "RB", "IN", "JJR") and not tree.having(
                 clause, "aux", "mark", "auxpass"
             ):
                 found += [thing for child in tree.having(clause, "nsubj") for thing in joined(tree, child)]
@@ -173,7 +184,7 @@ def _things(tree: Tree, found: list[int]) -> list[int]:
 
 def shared_objects(tree: Tree, i: int, lemma: dict[int, str]) -> list[int]:
     """Objects of a bare verb taken from its neighbour: "peel and slice the potatoes", "drain them and put in a bowl"."""
-    if tree.having(i, "dobj", "ccomp", "xcomp", "acomp", "attr", "nsubjpass", "auxpass"):
+    if tree.having(i, "dobj", "ccomp", "xcomp", "acomp", "attr", "nsubjpass", "auxpass") or lemma.get(i) in LIGHT_VERBS:
         return []
     chain = [child for child in tree.having(i, "conj") if is_verb(tree, child)]
     if chain and not tree.having(i, "prep", "prt"):

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from stepformer.narration.groundability import noun_score
 from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, PERSON_NOUNS, TIME_NOUNS
 from stepformer.narration.nouns import short_name
 from stepformer.narration.tree import Tree
@@ -98,9 +99,9 @@ class RuleResolver:
         if tree.dep[i] == "ROOT" and tree.having(i, "dobj"):
             return  # a verb that was tagged as a noun
         dep = tree.dep[i]
-        weight = _WEIGHT[dep]
-        if dep == "pobj" and tree.low[tree.head[i]] == "of":
-            return  # part of another thing's name
+        weight = _WEIGHT[dep] + noun_score(word) - 0.6
+        if dep == "pobj" and tree.low[tree.head[i]] in ("of", "with"):
+            return  # part of another thing's name; what was used is seldom what is acted on next
         container = word in CONTAINERS
         if container and dep == "pobj":
             weight -= 0.4

@@ -22,6 +22,7 @@ from stepformer.narration.nouns import is_particle, noun_text, noun_tokens, prep
 from stepformer.narration.phrases import Phrase
 from stepformer.narration.tree import Tree
 
+_HAVE = frozenset(("have", "'ve", "has", "ve"))
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
 
 
@@ -33,7 +34,13 @@ class Extractor:
     ) -> None:
         self.tree, self.resolved, self.need_object = tree, resolved, need_object
         self.verbs = [i for i in range(len(tree)) if is_verb(tree, i)]
-        self.lemma = {i: lemma_of(tree.low[i], tree.tag[i]) for i in self.verbs}
+        self.lemma = {i: self._base(i, lemma_of) for i in self.verbs}
+
+    def _base(self, i: int, lemma_of: Callable[[str, str], str]) -> str:
+        tree = self.tree
+        if tree.low[i] == "got" and (tree.tag[i] == "VBP" or any(tree.low[c] in _HAVE for c in tree.having(i, "aux"))):
+            return "have"  # "we've got our garlic"
+        return lemma_of(tree.low[i], tree.tag[i])
 
     def phrases(self) -> list[Phrase]:
         """Phrases in the order of their verbs."""
@@ -66,7 +73,9 @@ class Extractor:
             return []
         noun = tree.low[things[0]]
         if verb in GIVE_VERBS and noun in ACTION_NOUNS:
-            return self._action_noun(i, things[0], denied.no, sentence)
+            stirred = self._action_noun(i, things[0], denied.no, sentence)
+            if stirred is not None:
+                return stirred
         prep = self._prep(i, things)
         if not own and things[0] > i:
             # the prepositional phrase belongs to the verb that has the object
@@ -85,13 +94,13 @@ class Extractor:
         own = [s for s in tree.having(i, "nsubj") if tree.low[s] not in ("me", "us", "'s", "s", "you", "i")]
         return own or None
 
-    def _action_noun(self, i: int, noun: int, no: bool, sentence: str) -> list[Phrase]:
+    def _action_noun(self, i: int, noun: int, no: bool, sentence: str) -> list[Phrase] | None:
         """ "give it a stir" is "stir it"; "take a look" has nothing to act on."""
         tree = self.tree
         verb = ACTION_NOUNS[tree.low[noun]]
         things = [t for t in tree.having(i, "dative", "dobj", "iobj") if t != noun and t < noun]
         if not things:
-            return []
+            return None
         return [self._make(i, verb, [], things[:1], self._prep(i, [noun]), no, sentence)]
 
     def _without_object(self, i: int, verb: str, particles: list[int], no: bool, sentence: str) -> list[Phrase]:

@@ -77,7 +77,7 @@ TOGETHER = _words(
     "mix combine join connect blend whisk merge unite pair mingle tie beat cream alternate separate toss marry bind"
 )
 
-PERSONS = _words("i you we they he she who y'all ya people everyone everybody someone somebody guys chef")
+PERSONS = _words("'s us i you we they he she who y'all ya people everyone everybody someone somebody guys chef")
 PERSON_NOUNS = _words(
     "chef cook mom mum dad mother father wife husband friend guy guys girl boy man woman people person kids child children "
     "baker mechanic carpenter plumber teacher student doctor nurse lady gentleman owner team crew host worker farmer artist "
@@ -85,7 +85,7 @@ PERSON_NOUNS = _words(
 )
 NON_OBJECTS = _words(
     "you me us him her myself yourself yourselves ourselves himself herself themselves itself what who whom which that's "
-    "whatever whichever how why when where lot so there here one's"
+    "whatever whichever how why when where lot so there here one's 's s i we he she 're"
 )
 OBJECT_PRONOUNS = _words("it them they this these that those one ones some both all each half")
 

@@ -17,7 +17,7 @@ def joined(tree: Tree, i: int) -> list[int]:
     """``i`` and the nouns conjoined with it, in order."""
     found = [i]
     for node in found:
-        for child in tree.having(node, "conj", "appos"):
+        for child in tree.having(node, "conj"):
             # a verb that the parser took for a noun ("add the onions and stir") is no object
             if tree.tag[child] in _NAMES and not tree.having(child, "dobj", "nsubj"):
                 found.append(child)
@@ -34,6 +34,8 @@ def noun_tokens(tree: Tree, i: int, *, whole: bool = False) -> list[int]:
             tokens.append(child)
             for below in tree.having(child, "pobj"):
                 tokens += noun_tokens(tree, below, whole=True)
+        elif child == i + 1 and tree.dep[child] == "appos" and tree.tag[child] in ("NN", "NNS"):
+            tokens.append(child)  # "the power button" taken for two names of one thing
         elif child > i and tree.dep[child] == "case":  # "dog's"
             tokens.append(child)
         elif whole and child > i and tree.dep[child] == "conj" and tree.tag[child] in _NAMES:

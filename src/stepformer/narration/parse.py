@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +76,21 @@ class Parser:
         self._parser = self.nlp.get_pipe("parser")
         self._tagger_later = "tagger" in names[at:]
 
-    def tree(self, words: Sequence[Word], starts: Starts | None) -> Tree:
-        """The tree of a stretch of words. ``starts`` gets the tags of all tokens' words and sets sentence starts.
+    def tree(self, words: Sequence[Word], starts: Starts | None, shown: Mapping[int, str] | None = None) -> Tree:
+        """The tree of a stretch of words.
+
+        ``starts`` gets a tag for each word and says where sentences start; ``shown`` has what the parser sees in
+        place of some words.
 
         What spaCy allocates for new words is freed when the stretch is done, so that memory stays flat.
         """
         with self.nlp.memory_zone():
-            return self._tree(words, starts)
+            return self._tree(words, starts, shown or {})
 
-    def _tree(self, words: Sequence[Word], starts: Starts | None) -> Tree:
-        doc = self.nlp.make_doc(" ".join(word.text for word in words))
-        owner = _owners(doc, words)
+    def _tree(self, words: Sequence[Word], starts: Starts | None, shown: Mapping[int, str]) -> Tree:
+        texts = [shown.get(i, word.text) for i, word in enumerate(words)]
+        doc = self.nlp.make_doc(" ".join(texts))
+        owner = _owners(doc, texts)
         for component in self._before:
             doc = component(doc)
         if starts is not None:
@@ -94,7 +98,7 @@ class Parser:
         doc = self._parser(doc)
         if self._tagger_later:
             doc = self.nlp.get_pipe("tagger")(doc)
-        return _as_tree(doc, owner, words)
+        return _as_tree(doc, owner, words, shown)
 
     def _set_starts(self, doc: Any, owner: Sequence[int], count: int, starts: Starts) -> None:
         tags = [""] * count
@@ -114,27 +118,27 @@ class Parser:
                 token.is_sent_start = False
 
 
-def _owners(doc: Any, words: Sequence[Word]) -> list[int]:
+def _owners(doc: Any, texts: Sequence[str]) -> list[int]:
     """For each token, the number of the word it is (a part of)."""
     owner: list[int] = []
     at = 0
-    end = len(words[0].text) if words else 0
+    end = len(texts[0]) if texts else 0
     for token in doc:
-        while token.idx > end and at + 1 < len(words):
+        while token.idx > end and at + 1 < len(texts):
             at += 1
-            end += 1 + len(words[at].text)
+            end += 1 + len(texts[at])
         owner.append(at)
     return owner
 
 
-def _as_tree(doc: Any, owner: Sequence[int], words: Sequence[Word]) -> Tree:
+def _as_tree(doc: Any, owner: Sequence[int], words: Sequence[Word], shown: Mapping[int, str]) -> Tree:
     tokens = list(doc)
     sentence: list[int] = []
     number = -1
     for token in tokens:
         number += bool(token.is_sent_start)
         sentence.append(max(0, number))
-    text = [token.text for token in tokens]
+    text = [token.text if at not in shown else words[at].text for token, at in zip(tokens, owner, strict=True)]
     return Tree(
         text=text,
         low=[word.lower() for word in text],

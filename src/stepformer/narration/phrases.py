@@ -49,6 +49,7 @@ class PhraseOptions:
     coreference: str = "rules"  # "rules", "none", or an installed model: see resolvers.NAMES
     parser: str | None = None  # folder or package of a spaCy pipeline; None takes an installed one, else the pinned one
     disfluencies: bool = True  # take fillers and stammers out before parsing
+    steer: bool = True  # help the parser with imperatives that look like nouns
     negation: Negation = "keep"  # "don't stir it" -> "do not stir it", or nothing at all
     objects: bool = False  # ask for a direct object: the paper's pattern to the letter, without "tap on the icon"
     chatter: bool = True  # give chatter too, marked; False leaves it out

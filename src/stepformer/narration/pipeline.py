@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 from stepformer.narration.coref import Resolver, RuleResolver
@@ -11,6 +12,8 @@ from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import Parser, load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
 from stepformer.narration.segment import RuleSegmenter
+from stepformer.narration.steer import stand_ins
+from stepformer.narration.tree import Tree
 from stepformer.narration.sentences import Segmenter, ends_with_mark, marked_ends, pauses
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
@@ -106,6 +109,25 @@ def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         yield words[first:]
 
 
+def sentences_of(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[tuple[float, float, str]]:
+    """(start_s, end_s, text) of the sentences that the punctuation stage finds, fillers taken out."""
+    options = options or PhraseOptions()
+    parser = load_parser(options.parser)
+    segmenter = make_segmenter(options.punctuation)
+    found: list[tuple[float, float, str]] = []
+    for words in stretches(_spoken(cues, options)):
+        tree = _parsed(words, parser, segmenter, options)
+        for first, last in tree.sentences():
+            found.append((tree.start_s[first], tree.end_s[last - 1], tree.words(list(range(first, last)))))
+    return found
+
+
+def _parsed(words: Sequence[Word], parser: Parser, segmenter: Segmenter | None, options: PhraseOptions) -> Tree:
+    shown = stand_ins([word.text for word in words]) if options.steer else {}
+    starts = None if segmenter is None else functools.partial(_starts, words, segmenter)
+    return parser.tree(words, starts, shown)
+
+
 def _of_stretch(
     words: Sequence[Word],
     parser: Parser,
@@ -113,13 +135,13 @@ def _of_stretch(
     resolver: Resolver | None,
     options: PhraseOptions,
 ) -> list[Phrase]:
-    tree = parser.tree(words, None if segmenter is None else lambda tags: _starts(words, tags, segmenter))
+    tree = _parsed(words, parser, segmenter, options)
     resolved = resolver.resolve(tree) if resolver is not None else {}
     phrases = Extractor(tree, resolved, parser.lemma_of, need_object=options.objects).phrases()
     return sorted(phrases, key=lambda phrase: phrase.start_s)
 
 
-def _starts(words: Sequence[Word], tags: Sequence[str], segmenter: Segmenter) -> list[bool | None]:
+def _starts(words: Sequence[Word], segmenter: Segmenter, tags: Sequence[str]) -> list[bool | None]:
     """For each word, whether a sentence starts with it; None where the parser decides."""
     marked, settled = marked_ends(words)
     found = marked

@@ -30,6 +30,7 @@ _SUBORDINATORS = frozenset("if when once while after before as because until sin
 _BASE = frozenset(("VB", "VBP"))
 _OBJECT_START = frozenset("DT PRP PRP$ IN RP CD JJ NN NNS RB PDT NNP".split())
 _THRESHOLD = 1.0
+_LETTING = frozenset("let lets let's make help watch have".split())
 _LONGEST = 60  # words; beyond it a sentence is cut at its best place
 
 
@@ -160,7 +161,7 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
     elif word in ("what", "how") and closed and tag_before in ("NN", "NNS", "RB") and after in _SUBJECTS:
         score += 0.6
     elif tag in _BASE and closed and before not in _ADVERBS and not before.endswith("ly"):
-        score += _imperative(tag_before, before, tag, tag_after, after)
+        score += _imperative(low, i, tag_before, tag, tag_after)
     elif (
         tag == "RB"
         and (word in _ADVERBS or word.endswith("ly"))
@@ -172,9 +173,17 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
     return score
 
 
-def _imperative(tag_before: str, before: str, tag: str, tag_after: str, after: str) -> float:
+def _under_let(low: Sequence[str], i: int) -> bool:
+    """Whether "let", "make", "watch" or "help" stands up to four words before the verb behind word ``i``."""
+    return any(word in _LETTING for word in low[max(0, i - 3) : i + 1])
+
+
+def _imperative(low: Sequence[str], i: int, tag_before: str, tag: str, tag_after: str) -> float:
+    before = low[i]
     if tag == "VBP" and (tag_before in ("NNS", "PRP", "NNP", "RB") and before not in ("it", "them", "this", "that")):
         return 0.1  # a verb with its subject
+    if _under_let(low, i):
+        return -0.5  # "let the dough rise"
     if tag_before in ("VB", "VBP", "VBD", "VBZ", "VBG", "JJR", "TO", "MD"):
         return 0.2  # "help stir", "go get", "let simmer"
     if tag_before == "IN" and before not in (

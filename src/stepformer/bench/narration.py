@@ -1,0 +1,167 @@
+"""``stepformer bench narration``: words a second of the narration pipeline, as a share of the bare parser's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stepformer.errors import UsageError
+from stepformer.narration.cues import Cue
+from stepformer.narration.phrases import PhraseOptions
+
+HELP = """Times the narration pipeline (cleaning, sentence ends, references, parse, phrases; all but neural co-reference)
+against the bare spaCy parser on the same text in the same run: tok2vec and parser alone, no tagger, in batches.
+Both take turns, and the best of the rounds counts (other work on the machine only ever adds to a time).
+With --memory WORDS it extracts that many words as one narration instead, and prints the memory in use on the way."""
+EXAMPLES = [
+    "stepformer bench narration",
+    "stepformer bench narration --text talk.txt --words 50000",
+    "stepformer bench narration --memory 1000000",
+]
+
+_WORDS_A_SECOND = 2.5  # of speech
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("--text", type=Path, help="plain text to time on (default: the gold utterances, shuffled)")
+    parser.add_argument("--words", type=int, default=20_000, help="words of a round (default: 20000)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: 3)")
+    parser.add_argument("--memory", type=int, metavar="WORDS", help="show memory over this many words instead")
+    parser.add_argument("--parser", help="folder or package of a spaCy pipeline")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints."""
+    if args.words < 100 or args.rounds < 1:
+        raise UsageError("--words is at least 100, --rounds at least 1")
+    return _memory(args) if args.memory else _speed(args)
+
+
+def _videos(args: argparse.Namespace, words: int, seed: int = 0) -> list[list[str]]:
+    """Words of narration in videos of about 1,500 words, without punctuation."""
+    if args.text is not None:
+        said = args.text.read_text(encoding="utf-8", errors="replace").split()
+    else:
+        from stepformer.narration.gold import load_gold
+
+        utterances = [" ".join(u.sentences) for split in ("dev", "test") for u in load_gold(split)]
+        shuffle = random.Random(seed)
+        said = []
+        while len(said) < words:
+            shuffle.shuffle(utterances)
+            said += " ".join(utterances).split()
+    if not said:
+        raise UsageError(f"{args.text}: has no words")
+    while len(said) < words:
+        said += said
+    said = said[:words]
+    return [said[i : i + 1500] for i in range(0, len(said), 1500)]
+
+
+def _cues(words: list[str], start_s: float = 0.0) -> list[Cue]:
+    """Lines of eight words at the pace of speech, as captions have them."""
+    return [
+        Cue(start_s + i / _WORDS_A_SECOND, start_s + (i + 8) / _WORDS_A_SECOND, " ".join(words[i : i + 8]))
+        for i in range(0, len(words), 8)
+    ]
+
+
+def _speed(args: argparse.Namespace) -> int:
+    from stepformer.narration.parse import load_parser
+    from stepformer.narration.pipeline import STRETCH, extract_phrases
+
+    parser = load_parser(args.parser)
+    nlp: Any = parser.nlp
+    videos = _videos(args, args.words)
+    count = sum(len(words) for words in videos)
+    narrations = [_cues(words) for words in videos]
+    texts = [" ".join(words[i : i + STRETCH]) for words in videos for i in range(0, len(words), STRETCH)]
+    options = PhraseOptions(parser=args.parser)
+    bare_names = [name for name in nlp.pipe_names if name in ("tok2vec", "transformer", "parser")]
+    stages = {"everything": options, "without co-reference": PhraseOptions(parser=args.parser, coreference="none"),
+              "without punctuation": PhraseOptions(parser=args.parser, punctuation="none")}  # fmt: skip
+    best: dict[str, float] = {}
+    phrases = 0
+
+    def timed(name: str, seconds: float) -> None:
+        best[name] = min(best.get(name, float("inf")), seconds)
+
+    extract_phrases(narrations[0], options)  # warm up
+    for _ in range(args.rounds):
+        with nlp.select_pipes(enable=bare_names), nlp.memory_zone():
+            began = time.perf_counter()
+            for _doc in nlp.pipe(texts, batch_size=16):
+                pass
+            timed("bare parser", time.perf_counter() - began)
+        for name, stage in stages.items():
+            began = time.perf_counter()
+            found = sum(len(extract_phrases(cues, stage)) for cues in narrations)
+            timed(name, time.perf_counter() - began)
+            phrases = found if name == "everything" else phrases
+    rates = {name: count / seconds for name, seconds in best.items()}
+    share = rates["everything"] / rates["bare parser"]
+    if args.json:
+        print(json.dumps({"words": count, "phrases": phrases, "words_per_s": rates, "share": share, "pipeline": parser.source}))
+        return 0
+    print(f"{count} words, {phrases} phrases, one process, best of {args.rounds} rounds; pipeline {Path(parser.source).name}")
+    for name, rate in rates.items():
+        print(f"{name:<24} {rate:>8.0f} words/s   {rate / rates['bare parser']:.2f} of the bare parser")
+    print(f"share with everything on: {share:.2f} (at least 0.60 is wanted)")
+    return 0
+
+
+def _memory(args: argparse.Namespace) -> int:
+    from stepformer.narration.pipeline import extract_phrases
+
+    options = PhraseOptions(parser=args.parser)
+    shuffle = random.Random(1)
+    rows: list[dict[str, float]] = []
+    done = 0
+    next_row = 0
+    for words in _endless(args, shuffle):
+        extract_phrases(_cues(words), options)
+        done += len(words)
+        if done >= next_row or done >= args.memory:
+            rows.append({"words": done, "megabytes": _resident_mb()})
+            if not args.json:
+                print(f"{done:>10} words  {rows[-1]['megabytes']:>8.0f} MB", flush=True)
+            next_row += max(1, args.memory // 10)
+        if done >= args.memory:
+            break
+    half = [row["megabytes"] for row in rows if row["words"] >= args.memory / 2]
+    growth = max(half) - min(half) if half else 0.0
+    if args.json:
+        print(json.dumps({"rows": rows, "growth_second_half_mb": growth}))
+    else:
+        print(f"grown by {growth:.0f} MB over the second half")
+    return 0
+
+
+def _endless(args: argparse.Namespace, shuffle: random.Random) -> Iterator[list[str]]:
+    """Videos for ever; every twentieth word is one never seen before, which is what makes vocabularies grow."""
+    seed = 0
+    while True:
+        seed += 1
+        for words in _videos(args, 15_000, seed):
+            yield [
+                "".join(shuffle.choices("abcdefghijklmnopqrstuvwxyz", k=9)) if shuffle.random() < 0.05 else word
+                for word in words
+            ]
+
+
+def _resident_mb() -> float:
+    """Memory in use now, in megabytes; the peak where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * resource.getpagesize() / 1e6
+    except (OSError, IndexError, ValueError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (1e6 if sys.platform == "darwin" else 1e3)

@@ -1,0 +1,61 @@
+"""``stepformer prepare phrases SRC DST``: many videos' subtitles to one table of phrases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from stepformer.errors import UsageError
+from stepformer.narration.options import add_options, options_from
+
+HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
+(Parquet or JSON lines, one row a phrase). A run that was stopped goes on where it was. A file that cannot be
+read is listed, and the exit code is then 5; the next run tries it again."""
+EXAMPLES = [
+    "stepformer prepare phrases subtitles/ phrases.parquet",
+    "stepformer prepare phrases caption.json phrases.parquet --jobs 16 --no-chatter",
+    "stepformer prepare phrases subtitles/ phrases.jsonl --drop-repeats --max-words 15 --max-letters 100",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("src", type=Path, help="folder of subtitles, or a HowTo100M caption.json or raw_caption.json")
+    parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument("--overwrite", action="store_true", help="do it again although DST is there")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does it, lists what failed."""
+    from stepformer.narration.prepare import Report, prepare
+    from stepformer.progress import Progress
+
+    if args.jobs < 1:
+        raise UsageError(f"--jobs is {args.jobs}; expected at least 1")
+    options = options_from(args)
+    begun = args.dst.with_name(args.dst.name + ".parts")
+    if args.dst.exists() and not args.overwrite and not begun.exists():
+        print(f"{args.dst}: is there already; --overwrite does it again", file=sys.stderr)
+        return 0
+    with Progress("phrases", None, "words", quiet=args.quiet) as progress:
+
+        def advance(words: int, report: Report) -> None:
+            progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)
+
+        report = prepare(args.src, args.dst, options, args.jobs, advance)
+    if args.json:
+        print(json.dumps({
+            "dst": str(args.dst), "videos": report.videos, "phrases": report.phrases, "resumed": report.resumed,
+            "failed": [{"source": name, "error": error} for name, error in report.failed],
+        }, ensure_ascii=False))  # fmt: skip
+    else:
+        print(f"{args.dst}: {report.phrases} phrases of {report.videos} videos" + (f", {report.resumed} done before" if report.resumed else ""))
+    for name, error in report.failed:
+        print(f"failed: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+    return 5 if report.failed else 0

@@ -1,0 +1,61 @@
+"""Helping the parser with imperatives that look like nouns: "butter the pan", "pour in the batter", "dice one onion".
+
+Parsers learn from news and web text, where "butter" is food. Where a word that names hand work stands as a verb
+would (a clause may start there, and something to act on follows), the parser is shown a verb that is nothing but
+a verb in its place. The word itself comes back in the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepformer.narration.groundability import PHYSICAL_VERBS
+
+STAND_IN = "bring"
+
+_OBJECT_STARTS = frozenset(
+    "the a an your my our his her their its this that these those it them some any one two three four five six eight ten "
+    "each every both all another half 'em".split()
+)
+_PARTICLES = frozenset("in out up down on off over away back together apart aside through around under".split())
+# a clause may start behind these
+_STRONG = frozenset(
+    "and then or just now next please first also so okay ok it them to i you we they and/or but let's lets well finally "
+    "again gonna wanna 'll i'll you'll we'll don't dont never always can should could would must will".split()
+)
+# a noun must follow these
+_BLOCK = frozenset(
+    "the a an your my our his her their its this that these those some any each every of in on with into onto from at by "
+    "for is are was were be been very more most as like than no another what which 's than about over under".split()
+)
+_TAKEN_FOR_NOUNS = frozenset(word for word in PHYSICAL_VERBS if len(word) > 2) - {"rest", "light", "take", "get", "use", "bring", "leave", "stand"}
+# of these a clause must have begun for sure: "olive oil the pan" is no oiling
+_NOUNS_FIRST = frozenset(
+    "top rest light water oil salt ice color step dress string test cream butter flour juice wax frost dust bread bone core "
+    "steam brew plant tile wire iron lace bow stitch glaze layer file stew roast patch plaster nail gloss print fan".split()
+)
+
+
+def stand_ins(words: Sequence[str]) -> dict[int, str]:
+    """Number of a word -> what the parser is shown in its place."""
+    low = [word.lower().strip(".,;:!?\"") for word in words]
+    count = len(low)
+    found: dict[int, str] = {}
+    for i, word in enumerate(low):
+        if word not in _TAKEN_FOR_NOUNS or not _object_follows(low, i, count):
+            continue
+        before = low[i - 1] if i else ""
+        clause = not before or before in _STRONG or words[i - 1][-1:] in ".,;:!?" or before.endswith("ly")
+        if clause or (before not in _BLOCK and word not in _NOUNS_FIRST and before not in PHYSICAL_VERBS):
+            found[i] = STAND_IN
+    return found
+
+
+def _object_follows(low: Sequence[str], i: int, count: int) -> bool:
+    after = low[i + 1] if i + 1 < count else ""
+    if after in _OBJECT_STARTS:
+        return True
+    third = low[i + 2] if i + 2 < count else ""
+    if after in _PARTICLES and third in _OBJECT_STARTS:
+        return True
+    return after in ("and", "or") and third in PHYSICAL_VERBS and i + 3 < count and low[i + 3] in _OBJECT_STARTS
