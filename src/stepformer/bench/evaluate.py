@@ -32,7 +32,7 @@ what is not given is made up with the same number of videos, tasks and steps, an
 EXAMPLES = [
     "stepformer bench evaluate --crosstask crosstask_release.tar.gz --coin COIN.json",
     "stepformer bench evaluate --json > evaluate.json",
-    "stepformer bench evaluate --crosstask crosstask --save out   # then: evaluate crosstask --predictions out/crosstask",
+    "stepformer bench evaluate --crosstask crosstask --save out  # for evaluate crosstask --predictions out/crosstask",
 ]
 
 WIDTH = 512
