@@ -19,6 +19,7 @@ from stepformer.palette import rgb, step_colors
 from stepformer.timeline import Step, Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+_MIN_NAME = 8  # cells a name has even where the terminal is too narrow for it
 _GROUND = "·"
 _GROUND_COLOR = "#808080"
 _TICK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -135,7 +136,10 @@ def _list(timeline: Timeline, colors: Sequence[str], width: int, color: bool, un
         mark = f"{_fore(colors[i])}{'█' if unicode else '#'}{_RESET}" if color else block
         guess = _guess(step)
         head = f"{i + 1:>{number_width}}  {when:>{time_width}}  "
-        name = _fit(_safe(step_name(step, i)), max(8, width - 2 - len(head) - len(guess)), unicode)
+        room = width - 2 - len(head)
+        if guess and room - len(guess) < _MIN_NAME:
+            guess = " ?"
+        name = _fit(_safe(step_name(step, i)), max(_MIN_NAME, room - len(guess)), unicode)
         if color and guess:
             guess = f"\x1b[2m{guess}{_RESET}"
         lines.append(f"{mark} {head}{name}{guess}")

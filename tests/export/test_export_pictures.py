@@ -22,7 +22,7 @@ from stepformer.plot import save_plot
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(timelines(), st.integers(24, 160), st.booleans(), st.booleans())
 def test_never_wider_than_the_terminal(timeline, width, color, unicode):
     text = draw(timeline, width, color, unicode)
