@@ -15,9 +15,14 @@ WORDS = ["the", "egg", "whisk", "pan", "don't", "pour"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def state():
+    return filled(s3d.published_layout())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, state):
     path = tmp_path_factory.mktemp("milnce")
-    torch.save(filled(s3d.published_layout()), path / "s3d_howto100m.pth")
+    torch.save(state, path / "s3d_howto100m.pth")
     np.save(path / "s3d_dict.npy", np.array(WORDS))
     return path
 
@@ -55,14 +60,14 @@ def test_text_vectors(encoder):
     assert encoder.encode_text([]).shape == (0, 512)
 
 
-def test_video_vectors_do_not_depend_on_the_batch(encoder):
-    frames = np.random.default_rng(0).integers(0, 256, (6, 8, 64, 64, 3), np.uint8)
+def test_video_vectors_do_not_depend_on_the_batch(encoder, state):
+    frames = np.random.default_rng(0).integers(0, 256, (5, 8, 64, 64, 3), np.uint8)
     whole = encoder.encode_video(frames).vectors
-    assert whole.shape == (6, 512)
-    parts = encode_clips(encoder, [frames[:1], frames[1:5], frames[5:]]).vectors
+    assert whole.shape == (5, 512)
+    parts = encode_clips(encoder, [frames[:1], frames[1:]]).vectors
     np.testing.assert_allclose(whole, parts, rtol=1e-3, atol=1e-3)
     model = s3d.S3D().eval()
-    s3d.load_published(model, filled(s3d.published_layout()), "x")
+    s3d.load_published(model, state, "x")
     with torch.inference_mode():
         direct = model(torch.from_numpy(frames[:1]).permute(0, 4, 1, 2, 3) / 255.0).numpy()
     np.testing.assert_allclose(whole[:1], direct, rtol=1e-3, atol=1e-3)
@@ -79,7 +84,7 @@ def test_pickle_and_its_safetensors_twin_are_the_same_encoder(folder, encoder):
 
 def test_fingerprint_changes_with_whatever_changes_the_vectors(folder, encoder, tmp_path):
     assert MilNceEncoder(folder, frames=16, fps=8.0, pixels=64).fingerprint != encoder.fingerprint
-    torch.save(filled(s3d.published_layout()), tmp_path / "s3d_howto100m.pth")
+    (tmp_path / "s3d_howto100m.safetensors").symlink_to(folder / "s3d_howto100m.pth.safetensors")
     np.save(tmp_path / "s3d_dict.npy", np.array([*WORDS[::-1]]))
     assert MilNceEncoder(tmp_path, frames=8, fps=8.0, pixels=64).fingerprint != encoder.fingerprint
 

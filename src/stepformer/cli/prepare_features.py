@@ -1,0 +1,137 @@
+"""``stepformer prepare features SRC DST --encoder NAME``: videos, or features you have, to a feature store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stepformer.errors import UsageError
+from stepformer.narration.options import add_options, options_from
+
+HELP = """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
+their features, phrases and phrase vectors into a feature store: what training, evaluation and search read.
+
+A run that was stopped, even killed, goes on where it was; a video whose file has changed since is done again. A file
+that cannot be read is listed, and the exit code is then 5; the next run tries it again. A store holds the features
+of one encoder; another one's are refused.
+
+--from released reads the released StepFormer's tars (through a reader that runs none of their code); --from arrays
+reads a folder of .npy, .npz or safetensors files, one a video, as features of the encoder named, with phrases
+from a HowTo100M caption file (--captions)."""
+EXAMPLES = [
+    "stepformer prepare features videos/ store/",
+    "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",
+    "stepformer prepare features list.txt store/ --encoder univl:weights/",
+    "stepformer prepare features howto100m_s3d/ store/ --from arrays --encoder univl:weights/ --captions caption.json",
+    "stepformer prepare features train-000.tar store/ --from released",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("src", type=Path, help="folder of videos, list of videos (one a line), or one video")
+    parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
+    parser.add_argument("--encoder", help="a registered encoder, NAME or NAME:VALUE (default: concepts)")
+    parser.add_argument("--from", dest="kind", choices=("videos", "released", "arrays"), default="videos")
+    parser.add_argument("--captions", type=Path, help="HowTo100M caption.json with the text of --from arrays")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument("--no-text", action="store_true", help="leave subtitles alone")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fills the store, lists what failed."""
+    from stepformer.corpus.features import Summary
+
+    if args.jobs < 1:
+        raise UsageError(f"--jobs is {args.jobs}; expected at least 1")
+    if args.captions is not None and args.kind != "arrays":
+        raise UsageError("--captions goes with --from arrays; subtitles of videos are found beside them")
+    summary: Summary = _videos(args) if args.kind == "videos" else _imported(args)
+    report = {"store": str(args.dst), **summary.to_dict()}
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        print(_text(report))
+    for name, error in summary.failed:
+        print(f"failed: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+    return 5 if summary.failed else 0
+
+
+def _videos(args: argparse.Namespace) -> Any:
+    from stepformer import encoders
+    from stepformer.corpus.features import Settings, Summary, find_sources, prepare_features
+    from stepformer.progress import Progress
+
+    sources = find_sources(args.src)
+    jobs = min(args.jobs, len(sources))
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    options = None if args.no_text else options_from(args)
+    settings = Settings(str(args.dst), args.encoder or encoders.DEFAULT, threads, not args.no_text, options)
+    summary = Summary()
+    with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:
+        for summary, name in prepare_features(sources, settings, jobs):
+            if not progress.done and summary.skipped:
+                progress.advance(summary.skipped)
+            if name:
+                progress.advance(1, f"{summary.seconds / max(summary.wall_s, 1e-9):.1f} x real time, {name}")
+    return summary
+
+
+def _imported(args: argparse.Namespace) -> Any:
+    import time
+
+    from stepformer.corpus.features import Done, Summary, store_info
+    from stepformer.corpus.store_import import RELEASED, array_samples, find_tars, released_samples
+    from stepformer.corpus.store_writer import StoreWriter
+    from stepformer.errors import StepFormerError
+    from stepformer.progress import Progress
+
+    if args.kind == "released":
+        if args.encoder is not None:
+            raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
+        tars = find_tars(args.src)
+        info = RELEASED
+        samples: Iterator[Any] = (sample for tar in tars for sample in released_samples(tar))
+    else:
+        from stepformer import encoders
+
+        if args.encoder is None:
+            raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
+        encoder = encoders.load(args.encoder)
+        info = store_info(encoder, args.encoder)
+        samples = array_samples(args.src, encoder, None if args.no_text else args.captions, options_from(args))
+    summary = Summary()
+    started = time.monotonic()
+    with Progress("videos", None, "videos", quiet=args.quiet) as progress, StoreWriter(args.dst, info) as writer:
+        for name, sample in samples:
+            if isinstance(sample, StepFormerError):
+                summary.failed.append((name, str(sample)))
+            elif name in writer and writer.meta(name).get("source") == sample.meta.get("source"):
+                summary.skipped += 1
+            else:
+                writer.append(sample, replace=True)
+                summary.done.append(Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
+            progress.advance(1)
+    summary.wall_s = time.monotonic() - started
+    return summary
+
+
+def _text(report: dict[str, Any]) -> str:
+    lines = [
+        f"{report['store']}: {report['videos']} videos encoded, {report['skipped']} were there, "
+        f"{len(report['failed'])} failed",
+        f"{report['seconds']:.0f} s of video and {report['phrases']} phrases in {report['wall_s']:.1f} s"
+        + (f", {report['x_real_time']:.1f} x real time" if report["x_real_time"] else ""),
+    ]
+    spent = {name: report[f"{name}_s"] for name in ("decode", "encode", "text")}
+    if total := sum(spent.values()):
+        lines.append("time: " + ", ".join(f"{name} {value / total:.0%}" for name, value in spent.items()))
+    lines += [f"warning: {entry['problem']}" for entry in report["problems"]]
+    return "\n".join(lines)
