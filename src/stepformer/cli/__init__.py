@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models info": ("stepformer.cli.models_info", "source, hashes, licence and training data of weights"),
     "models verify": ("stepformer.cli.models_verify", "hash the pulled weights again"),
     "bench encoders": ("stepformer.bench.encoders", "how good encoders' vectors are for steps, on marked clips"),
+    "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
 }
