@@ -10,7 +10,6 @@ Only torch and NumPy are needed here; evaluation, training and the product's `di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,8 +22,10 @@ from stepformer.model import Slots
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
-    """How slots become steps. A fixed ``line`` wins over ``keep``.
+    """How slots become steps: where the drop line is, and what is compared with the frames.
 
+    The line is a fixed similarity (``line``), or else the one that divides the video's frames best into two kinds
+    (``auto``, see :func:`otsu_line`), or else the one that a share of similarities reaches (the paper's percentile).
     keep: share of slot-frame similarities that reach the drop line when discovering; locate_keep: likewise when
     localising given texts. ordered: Drop-DTW; otherwise each frame goes to its most similar slot (paper's ablation).
     read: instead of the slot itself, this share of what the slot reads in the video (softmax over its similarities to
@@ -34,6 +35,7 @@ class InferenceConfig:
     keep: float = 0.1
     locate_keep: float = 0.1
     line: float | None = None
+    auto: bool = False
     ordered: bool = True
     read: float = 0.0
     read_gamma: float = 0.03
@@ -57,26 +59,60 @@ def slot_similarity(output: Slots, mask: Tensor, config: InferenceConfig) -> Ten
     return similarity
 
 
+def otsu_line(values: Tensor, mask: Tensor) -> Tensor:
+    """The value (B,) that divides each row's values (B, N) best into a low and a high kind.
+
+    Otsu's criterion: of all divisions of the sorted values, the one with the largest variance between the two means.
+    A video is steps and background; how much of each differs from video to video, so no fixed share serves them all.
+    Rows with fewer than two values, or all equal, give their smallest value: everything is kept.
+    """
+    number = mask.sum(1)  # (B,)
+    ordered = values.double().masked_fill(~mask, torch.inf).sort(1).values
+    finite = torch.where(ordered < torch.inf, ordered, 0.0)
+    total = finite.sum(1, keepdim=True)
+    low = finite.cumsum(1)[:, :-1]  # sums of the i + 1 smallest
+    count = torch.arange(1, values.shape[1], device=values.device)
+    rest = number[:, None] - count
+    between = count * rest * (low / count - (total - low) / rest.clamp(min=1)).square()
+    between = torch.where(rest > 0, between, -1.0)
+    if between.shape[1] == 0:
+        return finite[:, 0].to(values.dtype)
+    best = between.argmax(1, keepdim=True)
+    line = (finite.gather(1, best) + finite.gather(1, best + 1)).squeeze(1) / 2
+    flat = between.amax(1) <= 1e-12
+    return torch.where(flat, finite[:, 0], line).to(values.dtype)
+
+
+def drop_cost(
+    similarity: Tensor, mask: Tensor, keep: float, config: InferenceConfig, row_lengths: Tensor | None = None
+) -> Tensor:
+    """What dropping a frame costs in each video (B,): minus the line that the config asks for."""
+    if config.line is not None:
+        return similarity.new_full((len(similarity),), -config.line)
+    if config.auto:
+        rows = similarity
+        if row_lengths is not None:
+            inside = torch.arange(similarity.shape[1], device=similarity.device) < row_lengths[:, None]
+            rows = similarity.masked_fill(~inside[..., None], -torch.inf)
+        return -otsu_line(rows.amax(1), mask)
+    drop: Tensor = percentile_drop(similarity, keep, lengths=mask.sum(1), row_lengths=row_lengths)
+    return drop
+
+
 def align_to_frames(
     similarity: Tensor,
     mask: Tensor,
-    keep: float,
-    line: float | None = None,
+    drop: Tensor,
     ordered: bool = True,
     drop_rows: bool = True,
     row_lengths: Tensor | None = None,
 ) -> Tensor:
     """Row of each frame (B, N), -1 where it is dropped: similarity (B, K, N) of slots or texts with frames.
 
-    The line is the similarity that ``keep`` of the video's pairs reach, or ``line`` where it is given. Rows that may
-    not be dropped (``drop_rows=False``) each take at least one frame.
+    drop: (B,) cost of dropping a frame, from :func:`drop_cost`. Rows that may not be dropped (``drop_rows=False``)
+    each take at least one frame.
     """
     lengths = mask.sum(1)
-    drop = (
-        percentile_drop(similarity, keep, lengths=lengths, row_lengths=row_lengths)
-        if line is None
-        else similarity.new_full((len(similarity),), -line)
-    )
     if not ordered:
         matched = order_agnostic_batch(-similarity, drop[:, None], lengths, row_lengths=row_lengths, check=False)
         return columns_of(matched)
@@ -91,7 +127,7 @@ def align_to_frames(
 def discover(output: Slots, mask: Tensor, config: InferenceConfig) -> Tensor:
     """Slot of each frame (B, N), -1 background."""
     similarity = slot_similarity(output, mask, config)
-    return align_to_frames(similarity, mask, config.keep, config.line, config.ordered)
+    return align_to_frames(similarity, mask, drop_cost(similarity, mask, config.keep, config), config.ordered)
 
 
 def slots_of_texts(similarity: Tensor, text_lengths: Tensor, slot_lengths: Tensor | None = None) -> Tensor:
@@ -119,16 +155,15 @@ def locate(
     direct = cosines(texts, output.frames)
     mixed = (1 - config.text) * kept + config.text * direct
     similarity = torch.where((taken >= 0)[..., None], mixed, direct)  # a text without a slot speaks for itself
-    return align_to_frames(
-        similarity, mask, config.locate_keep, config.line, config.ordered, drop_rows=False, row_lengths=text_lengths
-    )
+    drop = drop_cost(similarity, mask, config.locate_keep, config, text_lengths)
+    return align_to_frames(similarity, mask, drop, config.ordered, drop_rows=False, row_lengths=text_lengths)
 
 
-def locate_texts(
-    frames: Tensor, mask: Tensor, texts: Tensor, text_lengths: Tensor, keep: float, line: float | None = None
-) -> Tensor:
+def locate_texts(frames: Tensor, mask: Tensor, texts: Tensor, text_lengths: Tensor, config: InferenceConfig) -> Tensor:
     """The same with the texts alone (the paper's "GT text features"): (B, N) step of each frame."""
-    return align_to_frames(cosines(texts, frames), mask, keep, line, drop_rows=False, row_lengths=text_lengths)
+    similarity = cosines(texts, frames)
+    drop = drop_cost(similarity, mask, config.locate_keep, config, text_lengths)
+    return align_to_frames(similarity, mask, drop, drop_rows=False, row_lengths=text_lengths)
 
 
 def pooled_slots(video: Tensor, mask: Tensor, count: int = 32) -> Slots:
@@ -152,6 +187,3 @@ def random_slots(video: Tensor, mask: Tensor, count: int = 32, generator: torch.
     shape = (len(video), count, video.shape[-1])
     slots = torch.randn(shape, device=video.device, generator=generator)
     return Slots(torch.nn.functional.normalize(slots, dim=-1), video, None)
-
-
-Control = Literal["pooled32", "random"]

@@ -206,16 +206,13 @@ class ReadOut(nn.Module):
     """What each slot reads in the video: attention by content around a moment that the slot chooses.
 
     Slot k looks at time ``c_k`` with width ``w_k`` (shares of the video), both moved by its decoder state from
-    ``(k + 0.5) / K`` and ``1 / (2K)``, by at most ``REACH`` slots' places and to between a quarter and four times the
-    width: unbounded, narrow windows far away made gradients explode. Content similarity is added to that. At the start
-    nothing is moved.
+    ``(k + 0.5) / K`` and ``1 / (2K)``; content similarity is added to that. At the start nothing is moved.
     """
-
-    REACH = 6.0
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.register_buffer("centres", (torch.arange(config.slots) + 0.5) / config.slots, persistent=False)
+        centres = (torch.arange(config.slots) + 0.5) / config.slots
+        self.register_buffer("centres", torch.logit(centres), persistent=False)
         self.half_width = 0.5 / config.slots
         self.window = nn.Linear(config.dim, 2)  # moves of centre and width
         self.query, self.key = nn.Linear(config.dim, config.dim), nn.Linear(config.dim, config.dim)
@@ -226,8 +223,8 @@ class ReadOut(nn.Module):
     def forward(self, x: Tensor, context: Tensor, mask: Tensor) -> Tensor:
         """x (B, K, dim), context (B, N, dim), mask (B, N) -> attention (B, K, N) in float32."""
         shift, widen = self.window(x).float().unbind(-1)  # (B, K) each
-        centre = self.centres + torch.tanh(shift) * (2 * self.half_width * self.REACH)
-        width = self.half_width * torch.exp(0.69 + 1.39 * torch.tanh(widen)) / 2  # 1/4 to 4 half-widths, 1 at the start
+        centre = torch.sigmoid(self.centres + shift)
+        width = self.half_width * torch.exp(widen.clamp(-2, 3))  # narrower windows only make gradients explode
         times = frame_times(mask, relative=True) / _RELATIVE_SPAN  # (B, N)
         prior = -0.5 * ((times[:, None, :] - centre[..., None]) / width[..., None]).square()
         content = F.normalize(self.query(x).float(), dim=-1) @ F.normalize(self.key(context).float(), dim=-1).mT

@@ -9,9 +9,8 @@ labels are one a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +18,9 @@ import torch
 from torch import Tensor
 
 from stepformer.corpus.simulator import Batch, EncoderModel, Simulator
-from stepformer.evaluation.metrics import score_task, score_video
-from stepformer.inference import InferenceConfig, align_to_frames, discover, locate, locate_texts
-from stepformer.kmeans import kmeans
+from stepformer.evaluation.metrics import score_video
+from stepformer.evaluation.table1 import Table1Options, TaskInput, score_table1
+from stepformer.inference import InferenceConfig, discover, locate, locate_texts
 from stepformer.model import Slots, StepDecoder
 
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +28,9 @@ SlotMaker = Callable[[Batch], Slots]
 
 ZERO_SHOT = ("iou", "precision", "recall", "mof")
 UNSUPERVISED = ("f1", "precision", "recall", "mof")
-KEPT_SHARE = 0.6
+QUICK = Table1Options(unit_norm=True, restarts=4, seeds=(0,))
+"""K-means as it is run during training: one seed, few restarts. Tables use :data:`FULL`."""
+FULL = Table1Options(unit_norm=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,52 +88,29 @@ def zero_shot(trial: Trial, predictions: Iterable[IntArray]) -> dict[str, float]
     return {name: float(np.mean([getattr(s, name) for s in scores])) for name in ZERO_SHOT}
 
 
-def unsupervised(trial: Trial, predictions: list[IntArray]) -> dict[str, float]:
-    """Mean over tasks of F1, precision, recall and MoF of cluster ids."""
-    labels = trial.task_labels()
-    scores = []
-    for task in np.unique(trial.tasks):
-        members = np.flatnonzero(trial.tasks == task)
-        scores.append(score_task([predictions[i] for i in members], [labels[i] for i in members]))
-    return {name: float(np.mean([getattr(s, name) for s in scores])) for name in UNSUPERVISED}
+def unsupervised(
+    trial: Trial,
+    segments: list[IntArray],
+    vectors: list[npt.NDArray[np.float32]] | None = None,
+    options: Table1Options = QUICK,
+) -> dict[str, float]:
+    """Mean over tasks (and K-means seeds) of F1, precision, recall and MoF: the Table 1 protocol at one frame a second.
 
-
-def cluster_segments(
-    trial: Trial, assignments: list[IntArray], vectors: list[npt.NDArray[np.float32]], seed: int
-) -> list[IntArray]:
-    """Slot ids per frame to cluster ids per frame that mean the same in all videos of a task.
-
-    assignments: per video (N,) slot of each frame or -1; vectors: per video (K, D) what each slot is clustered by.
+    segments: per video (N,) which of its vectors (K, D) a frame belongs to, -1 none; without vectors they are cluster
+    ids that mean the same in all videos of a task.
     """
-    out = [np.full_like(a, -1) for a in assignments]
     labels = trial.task_labels()
+    tasks = {}
     for task in np.unique(trial.tasks):
         members = np.flatnonzero(trial.tasks == task)
-        used = [np.unique(assignments[i][assignments[i] >= 0]) for i in members]
-        owners = np.concatenate([np.full(len(u), i) for i, u in zip(members, used, strict=True)])
-        if len(owners) == 0:
-            continue
-        slots = np.concatenate(used)
-        points = np.concatenate([vectors[i][u] for i, u in zip(members, used, strict=True)])
-        points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
-        number = len(np.unique(np.concatenate([labels[i][labels[i] >= 0] for i in members])))
-        result = kmeans(points, max(number, 1), seed=seed, restarts=4)
-        distance = np.linalg.norm(points - result.centers[result.labels], axis=1)
-        clusters = keep_nearest(result.labels, distance)
-        for owner, slot, cluster in zip(owners, slots, clusters, strict=True):
-            out[owner][assignments[owner] == slot] = cluster
-    return out
-
-
-def keep_nearest(labels: IntArray, distances: npt.NDArray[Any], share: float = KEPT_SHARE) -> IntArray:
-    """Cluster labels with the farthest members of each cluster made background; at least one member stays."""
-    out = np.full_like(labels, -1)
-    for cluster in np.unique(labels):
-        members = np.flatnonzero(labels == cluster)
-        kept = max(1, int(np.floor(share * len(members) + 1e-9)))
-        nearest = members[np.argsort(distances[members], kind="stable")[:kept]]
-        out[nearest] = cluster
-    return out
+        tasks[str(task)] = TaskInput(
+            [segments[i] for i in members],
+            [labels[i] for i in members],
+            int(trial.kinds[members].max()) + 1,
+            None if vectors is None else [vectors[i] for i in members],
+        )
+    result = score_table1(tasks, options)
+    return {name: result.mean[name] for name in UNSUPERVISED}
 
 
 def segment_vectors(output: Slots, assignment: Tensor, by: str) -> list[npt.NDArray[np.float32]]:
@@ -148,27 +126,22 @@ def segment_vectors(output: Slots, assignment: Tensor, by: str) -> list[npt.NDAr
 
 @torch.inference_mode()
 def score_slots(
-    trial: Trial,
-    make: SlotMaker,
-    config: InferenceConfig,
-    kmeans_seeds: Iterable[int] = (0,),
-    cluster_by: str = "slots",
+    trial: Trial, make: SlotMaker, config: InferenceConfig, options: Table1Options = QUICK, cluster_by: str = "slots"
 ) -> dict[str, float]:
-    """Both tasks: ``zs_iou ... zs_mof`` and ``un_f1 ... un_mof`` (mean over K-means seeds)."""
+    """Both tasks: ``zs_iou ... zs_mof`` and ``un_f1 ... un_mof``, and how many slots a video kept (``un_slots``)."""
     located: list[IntArray] = []
-    assignments: list[IntArray] = []
+    segments: list[IntArray] = []
     vectors: list[npt.NDArray[np.float32]] = []
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         output = make(batch)
         lengths = (batch.steps >= 0).sum(1)
         located += _rows(locate(output, batch.video_mask, texts, lengths, config), batch.video_mask)
         found = discover(output, batch.video_mask, config)
-        assignments += _rows(found, batch.video_mask)
+        segments += _rows(found, batch.video_mask)
         vectors += segment_vectors(output, found, cluster_by)
     scores = {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
-    runs = [unsupervised(trial, cluster_segments(trial, assignments, vectors, seed)) for seed in kmeans_seeds]
-    scores |= {f"un_{k}": float(np.mean([run[k] for run in runs])) for k in UNSUPERVISED}
-    scores["un_slots"] = float(np.mean([len(np.unique(a[a >= 0])) for a in assignments]))
+    scores |= {f"un_{k}": v for k, v in unsupervised(trial, segments, vectors, options).items()}
+    scores["un_slots"] = float(np.mean([len(np.unique(a[a >= 0])) for a in segments]))
     return scores
 
 
@@ -177,25 +150,22 @@ def score_slots(
 
 def uniform_scores(trial: Trial) -> dict[str, float]:
     """A split into equal parts: as many as the video has steps (zero-shot), or its task (unsupervised)."""
-    labels, task_labels = trial.labels(), trial.task_labels()
+    labels = trial.labels()
     counts = [int((kinds >= 0).sum()) for kinds in trial.kinds]
     located = [np.arange(len(y)) * n // len(y) for y, n in zip(labels, counts, strict=True)]
-    steps: Mapping[int, int] = {
-        int(task): 1 + max(int(task_labels[i].max(initial=0)) for i in np.flatnonzero(trial.tasks == task))
-        for task in np.unique(trial.tasks)
-    }
+    steps = {int(task): int(trial.kinds[trial.tasks == task].max()) + 1 for task in np.unique(trial.tasks)}
     parts = [np.arange(len(y)) * steps[int(t)] // len(y) for y, t in zip(labels, trial.tasks, strict=True)]
     return {f"zs_{k}": v for k, v in zero_shot(trial, located).items()} | {
         f"un_{k}": v for k, v in unsupervised(trial, parts).items()
     }
 
 
-def text_scores(trial: Trial, keep: float, smooth_frames: int = 1) -> dict[str, float]:
+def text_scores(trial: Trial, config: InferenceConfig, smooth_frames: int = 1) -> dict[str, float]:
     """Ground-truth texts aligned to the video; ``smooth_frames`` first averages the video over a window."""
     located: list[IntArray] = []
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         frames = smoothed(batch.video, batch.video_mask, smooth_frames)
-        found = locate_texts(frames, batch.video_mask, texts, (batch.steps >= 0).sum(1), keep)
+        found = locate_texts(frames, batch.video_mask, texts, (batch.steps >= 0).sum(1), config)
         located += _rows(found, batch.video_mask)
     return {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
 
@@ -211,30 +181,18 @@ def smoothed(video: Tensor, mask: Tensor, window: int) -> Tensor:
     return total[..., :-1] / total[..., -1:].clamp(min=1e-9)
 
 
-def frame_kmeans_scores(trial: Trial, seeds: Iterable[int] = (0,)) -> dict[str, float]:
-    """K-means over the frames of a task's videos, 60% of each cluster kept."""
+def frame_kmeans_scores(trial: Trial, options: Table1Options = QUICK) -> dict[str, float]:
+    """K-means over the frames of a task's videos, 60% of each cluster kept: each frame is a segment of its own."""
     frames = [
         v[:n].float().cpu().numpy()
         for batch in trial.batches
         for v, n in zip(batch.video, batch.video_mask.sum(1).tolist(), strict=True)
     ]
-    labels = trial.task_labels()
-    runs = []
-    for seed in seeds:
-        out = [np.full(len(y), -1) for y in labels]
-        for task in np.unique(trial.tasks):
-            members = np.flatnonzero(trial.tasks == task)
-            points = np.concatenate([frames[i] for i in members])
-            number = len(np.unique(np.concatenate([labels[i][labels[i] >= 0] for i in members])))
-            result = kmeans(points, max(number, 1), seed=seed, restarts=2, max_iterations=30)
-            kept = keep_nearest(result.labels, np.linalg.norm(points - result.centers[result.labels], axis=1))
-            for i, part in zip(members, np.split(kept, np.cumsum([len(labels[i]) for i in members])[:-1]), strict=True):
-                out[i] = part
-        runs.append(unsupervised(trial, out))
-    return {f"un_{k}": float(np.mean([run[k] for run in runs])) for k in UNSUPERVISED}
+    scores = unsupervised(trial, [np.arange(len(v)) for v in frames], frames, options)
+    return {f"un_{k}": v for k, v in scores.items()}
 
 
 __all__ = [
-    "SlotMaker", "Trial", "align_to_frames", "frame_kmeans_scores", "make_trial", "model_slots", "score_slots",
+    "SlotMaker", "Trial", "frame_kmeans_scores", "make_trial", "model_slots", "score_slots",
     "text_scores", "uniform_scores",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ def calibrate(
     keep: float = 0.1,
 ) -> list[dict[str, Any]]:
     """Rows of {encoder, strength, zs_iou, ...} around each encoder's strength, and the paper's row last."""
+    from stepformer.inference import InferenceConfig
     from stepformer.validation import make_trial, text_scores
 
     simulator = Simulator(world, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -32,6 +33,6 @@ def calibrate(
     for name, encoder in ENCODERS.items():
         for factor in factors:
             tried = replace(encoder, strength=encoder.strength * factor)
-            scores = text_scores(make_trial(simulator, "test", tried, seed=1), keep)
+            scores = text_scores(make_trial(simulator, "test", tried, seed=1), InferenceConfig(locate_keep=keep))
             rows.append({"encoder": name, "strength": tried.strength, **scores})
     return [*rows, {"encoder": "paper (UniVL)", "strength": float("nan"), **PAPER_TEXT_ROW}]
