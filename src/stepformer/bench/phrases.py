@@ -13,10 +13,10 @@ from stepformer.errors import UsageError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import PhraseOptions
 
-HELP = """Without --youcook2 and --procel: precision, recall and F1 on the gold set in the package, with each stage switched
-off in turn. "Exact" asks for the same verb and the same content words; "loose" for the same verb and half of the words.
-"one by one" gives the pipeline one utterance at a time; "as one stream" all of them as one narration without a pause,
-as automatic captions are, and takes each phrase to the utterance it was said in.
+HELP = """Without --youcook2 and --procel: precision, recall and F1 on the gold set in the package, with each stage
+switched off in turn. "Exact" asks for the same verb and the same content words; "loose" for the same verb and half of
+the words. "One by one" gives the pipeline one utterance at a time; "as one stream" all of them as one narration
+without a pause, as automatic captions are, and takes each phrase to the utterance it was said in.
 With --youcook2 or --procel: for what is said during a human step, how often it is closer to that step's text than to
 the other steps of the video (AUC; top-1), by the sentence encoder and by plain word overlap."""
 EXAMPLES = [
@@ -30,7 +30,9 @@ Piece = tuple[float, float, str]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--split", choices=("dev", "test"), default="test", help="gold split, or half of the videos (default: test)")
+    parser.add_argument(
+        "--split", choices=("dev", "test"), default="test", help="gold split, or half of the videos (default: test)"
+    )
     parser.add_argument("--errors", action="store_true", help="show the gold utterances that went wrong")
     parser.add_argument("--youcook2", type=Path, help="YouCook2 narration with human steps (JSON)")
     parser.add_argument("--procel", type=Path, help="one ProceL task (JSON)")
@@ -68,7 +70,10 @@ def _gold(args: argparse.Namespace) -> int:
     gold = load_gold(args.split)
     rows: list[dict[str, Any]] = []
     for name, (options, marks) in gold_rows(args.parser).items():
-        for how, found in (("one by one", one_by_one(gold, options, marks)), ("as one stream", as_stream(gold, options, marks))):
+        for how, found in (
+            ("one by one", one_by_one(gold, options, marks)),
+            ("as one stream", as_stream(gold, options, marks)),
+        ):
             rows.append({"stages": name, "how": how, **_scores(gold, found)})
             if args.errors and name == "everything" and how == "one by one":
                 _show_errors(gold, found)
@@ -81,8 +86,13 @@ def _gold(args: argparse.Namespace) -> int:
         print(f"{how:<26} {'exact: P':>9} {'R':>6} {'F1':>6}   {'loose: P':>9} {'R':>6} {'F1':>6}")
         for row in rows:
             if row["how"] == how:
-                numbers = [f"{row[kind][key]:.3f}" for kind in ("exact", "loose") for key in ("precision", "recall", "f1")]
-                print(f"{row['stages']:<26} {numbers[0]:>9} {numbers[1]:>6} {numbers[2]:>6}   {numbers[3]:>9} {numbers[4]:>6} {numbers[5]:>6}")
+                numbers = [
+                    f"{row[kind][key]:.3f}" for kind in ("exact", "loose") for key in ("precision", "recall", "f1")
+                ]
+                print(
+                    f"{row['stages']:<26} {numbers[0]:>9} {numbers[1]:>6} {numbers[2]:>6}   "
+                    f"{numbers[3]:>9} {numbers[4]:>6} {numbers[5]:>6}"
+                )
         print()
     return 0
 
@@ -140,7 +150,10 @@ def _show_errors(gold: Sequence[Any], found: Sequence[Sequence[str]]) -> None:
 
     for utterance, phrases in zip(gold, found, strict=True):
         if match(phrases, utterance.phrases) < max(len(phrases), len(utterance.phrases)):
-            print(f"{' | '.join(utterance.sentences)}\n  found:  {'; '.join(phrases)}\n  wanted: {'; '.join(utterance.phrases)}")
+            print(
+                f"{' | '.join(utterance.sentences)}\n  found:  {'; '.join(phrases)}\n"
+                f"  wanted: {'; '.join(utterance.phrases)}"
+            )
 
 
 def _real(args: argparse.Namespace) -> int:
@@ -177,7 +190,10 @@ def _score_rows(name: str, videos: Sequence[Any], args: argparse.Namespace) -> l
 
     half = "all videos" if args.all else f"{args.split} half"
     if not args.json:
-        print(f"{name}, {half}: {len(videos)} videos, {sum(len(v.steps) for v in videos)} human steps, encoder {encoder.name}")
+        print(
+            f"{name}, {half}: {len(videos)} videos, {sum(len(v.steps) for v in videos)} human steps, "
+            f"encoder {encoder.name}"
+        )
         print(f"{'':<44} {'AUC':>6} {'top-1':>6} {'pieces':>7} {'covered':>8} {'overlap AUC':>12}")
     rows = []
     for stage, pieces in real_stages(PhraseOptions(parser=args.parser)).items():
@@ -186,7 +202,11 @@ def _score_rows(name: str, videos: Sequence[Any], args: argparse.Namespace) -> l
         rows.append({"data": name, "half": half, "stage": stage, "auc": match.auc, "top1": match.top1,
                      "pieces": match.pieces, "covered": match.covered, "overlap_auc": plain.auc})  # fmt: skip
         if not args.json:
-            print(f"{stage:<44} {match.auc:>6.3f} {match.top1:>6.3f} {match.pieces:>7} {match.covered:>8.3f} {plain.auc:>12.3f}", flush=True)
+            print(
+                f"{stage:<44} {match.auc:>6.3f} {match.top1:>6.3f} {match.pieces:>7} {match.covered:>8.3f} "
+                f"{plain.auc:>12.3f}",
+                flush=True,
+            )
     if not args.json:
         print()
     return rows

@@ -24,6 +24,7 @@ from stepformer.version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("stepformer.cli.export", "a timeline as chapters, subtitles, tables, pictures, clips, a page"),
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
+    "prepare phrases": ("stepformer.cli.prepare_phrases", "subtitles of many videos to one table of phrases"),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
     "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),
@@ -33,6 +34,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models verify": ("stepformer.cli.models_verify", "hash the pulled weights again"),
     "bench encoders": ("stepformer.bench.encoders", "how good encoders' vectors are for steps, on marked clips"),
     "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
+    "bench encode": ("stepformer.bench.encode", "decoding and encoding against real time, and where time goes"),
+    "bench narration": ("stepformer.bench.narration", "words a second, against the bare parser; memory"),
+    "bench phrases": ("stepformer.bench.phrases", "phrases against the gold set and against human steps"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
 }

@@ -14,8 +14,8 @@ from stepformer.narration.options import add_options, options_from
 from stepformer.narration.phrases import Phrase
 from stepformer.progress import clock
 
-HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text) and shows the verb
-phrases said in them, with their times. Chatter ("subscribe to my channel") is shown in brackets."""
+HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text) and shows the
+verb phrases said in them, with their times. Chatter ("subscribe to my channel") is shown in brackets."""
 EXAMPLES = [
     "stepformer phrases talk.vtt",
     "stepformer phrases talk.vtt --json > phrases.json",
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     print(side_by_side(cues, phrases, width))
     steps = sum(not phrase.chatter for phrase in phrases)
     print(
-        f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, {len(phrases) - steps} in brackets are chatter"
+        f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, "
+        f"{len(phrases) - steps} in brackets are chatter"
     )
     return 0
 

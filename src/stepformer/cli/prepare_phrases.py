@@ -55,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
             "failed": [{"source": name, "error": error} for name, error in report.failed],
         }, ensure_ascii=False))  # fmt: skip
     else:
-        print(f"{args.dst}: {report.phrases} phrases of {report.videos} videos" + (f", {report.resumed} done before" if report.resumed else ""))
+        print(
+            f"{args.dst}: {report.phrases} phrases of {report.videos} videos"
+            + (f", {report.resumed} done before" if report.resumed else "")
+        )
     for name, error in report.failed:
         print(f"failed: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
     return 5 if report.failed else 0

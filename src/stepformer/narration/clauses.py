@@ -14,12 +14,14 @@ from stepformer.narration.lexicon import (
     PERSONS,
     STOPPING,
     TRANSITIVE,
+    word_set,
 )
 from stepformer.narration.nouns import is_particle, joined
 from stepformer.narration.tree import Tree
 
-_NOT_CLAUSES = frozenset("aux auxpass amod compound nummod det prt case poss punct cc mark".split())
-_BRINGING = frozenset("get gets getting got have having want need keep leave make".split())
+_NOT_CLAUSES = word_set("aux auxpass amod compound nummod det prt case poss punct cc mark")
+_SHARING = word_set("gon going want wants need needs start starts begin begins seem seems tend tends help helps")
+_BRINGING = word_set("get gets getting got have having want need keep leave make")
 _NOUNS = ("NN", "NNS", "NNP", "NNPS")
 _WH = ("WP", "WDT", "WRB", "WP$")
 
@@ -33,7 +35,7 @@ class Negation:
 
 
 def is_verb(tree: Tree, i: int) -> bool:
-    """Whether token ``i`` heads a clause: by its tag, or because the parser gave a noun an object ("butter the pan")."""
+    """Whether token ``i`` heads a clause: by its tag, or as a noun that has an object ("butter the pan")."""
     tag = tree.tag[i]
     if tree.dep[i] in _NOT_CLAUSES:
         return False
@@ -61,13 +63,17 @@ def subject(tree: Tree, i: int) -> int | None:
     return None
 
 
+def _led(tree: Tree, i: int) -> bool:
+    """Whether verb ``i`` shares the doer of the verb it hangs on: "it is going to burn the pan"."""
+    return tree.dep[i] == "xcomp" and tree.low[tree.head[i]] in _SHARING
+
+
 def by_person(tree: Tree, i: int) -> bool:
     """Whether a person does what verb ``i`` says; an imperative has no subject and is for a person."""
     own = tree.having(i, "nsubj", "nsubjpass", "expl")
-    if not own and (tree.dep[i] in ("advcl", "ROOT") or tree.tag[i] == "VB"):
-        # an imperative beside another clause ("once it is hot add the oil") and "it is time to add" have a doer of their own
-        if tree.dep[i] != "conj" or tree.tag[i] == "VB":
-            return True
+    if not own and (tree.dep[i] in ("advcl", "ROOT") or tree.tag[i] == "VB") and not _led(tree, i):
+        # "once it is hot add the oil", "it is best to add it": for a person, whatever the clause beside it is about
+        return True
     at = subject(tree, i)
     if at is None or at > i:
         return True
@@ -119,7 +125,7 @@ def negation(tree: Tree, i: int, lemma: dict[int, str]) -> Negation:
 
 
 def _denials(tree: Tree, i: int) -> list[int]:
-    found = tree.having(i, "neg")
+    found = [c for c in tree.having(i, "neg") if tree.low[c] != "no"]
     found += [c for c in tree.having(i, "advmod", "aux", "preconj") if tree.low[c] in ("never", "not", "n't", "dont")]
     return found
 
@@ -141,7 +147,11 @@ def is_passive(tree: Tree, i: int) -> bool:
 
 def _made_so(tree: Tree, i: int) -> bool:
     """ "mixed" of "get it mixed": a participle with a subject, below a verb that brings it about."""
-    if tree.tag[i] not in ("VBN", "VBD") or tree.dep[i] not in ("ccomp", "oprd", "xcomp") or tree.having(i, "aux", "dobj"):
+    if (
+        tree.tag[i] not in ("VBN", "VBD")
+        or tree.dep[i] not in ("ccomp", "oprd", "xcomp")
+        or tree.having(i, "aux", "dobj")
+    ):
         return False
     return bool(tree.having(i, "nsubj")) and tree.low[tree.head[i]] in _BRINGING
 
@@ -155,14 +165,12 @@ def objects(tree: Tree, i: int) -> list[int]:
     if not found:
         # "keep your back straight", "get it clean": the thing is the subject of a small clause
         for clause in tree.having(i, "ccomp", "oprd", "xcomp"):
-            if tree.tag[clause] in ("JJ", "RB", "IN", "JJR") and not tree.having(
-                clause, "aux", "mark", "auxpass"
-            ):
+            if tree.tag[clause] in ("JJ", "RB", "IN", "JJR") and not tree.having(clause, "aux", "mark", "auxpass"):
                 found += [thing for child in tree.having(clause, "nsubj") for thing in joined(tree, child)]
     if not found and tree.dep[i] == "relcl":
         found = [tree.head[i]] if _object_is_relative(tree, i) else []
     elif found and all(
-        tree.tag[thing] in _WH or tree.low[thing] == "that" and tree.dep[i] == "relcl" for thing in found
+        tree.tag[thing] in _WH or (tree.low[thing] == "that" and tree.dep[i] == "relcl") for thing in found
     ):
         found = [tree.head[i]] if tree.dep[i] == "relcl" else []
     return _things(tree, found)
@@ -183,7 +191,7 @@ def _things(tree: Tree, found: list[int]) -> list[int]:
 
 
 def shared_objects(tree: Tree, i: int, lemma: dict[int, str]) -> list[int]:
-    """Objects of a bare verb taken from its neighbour: "peel and slice the potatoes", "drain them and put in a bowl"."""
+    """Objects of a bare verb taken from its neighbour: "peel and slice the potatoes", "drain them and put in a pan"."""
     if tree.having(i, "dobj", "ccomp", "xcomp", "acomp", "attr", "nsubjpass", "auxpass") or lemma.get(i) in LIGHT_VERBS:
         return []
     chain = [child for child in tree.having(i, "conj") if is_verb(tree, child)]

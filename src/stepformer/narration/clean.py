@@ -21,7 +21,8 @@ _ROUND = re.compile(rf"\((?:[^()\n]{{0,40}}\b(?:{_SOUND})[^()\n]{{0,40}}|[A-Z][A
 # ">> JOHN:", "SPEAKER 2:", "- ", ">>>"; a speaker's name is in capitals, so that "Note: stir" stays
 _SPEAKER = re.compile(
     r"(?:>>+|&gt;&gt;+|»)\s*(?:[A-Z][A-Za-z.'-]{0,20}(?: [A-Z][A-Za-z.'-]{0,20}){0,2}:(?=\s|$))?"
-    r"|(?:^|(?<=\n)|(?<=[.!?] ))(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
+    r"|(?:^|(?<=\n)|(?<=[.!?] ))"
+    r"(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
     r"|(?:^|(?<=\n))\s*[-–—‐]\s+"
 )
 _ODD_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\t\f\v\x1b\x00-\x08\x0e-\x1f\x7f-\x9f]")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration.groundability import noun_score
-from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, PERSON_NOUNS, TIME_NOUNS
+from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, PERSON_NOUNS, TIME_NOUNS, word_set
 from stepformer.narration.nouns import short_name
 from stepformer.narration.tree import Tree
 
@@ -29,14 +29,17 @@ _WEIGHT = {
     "conj": 2.5,
     "appos": 1.5,
 }
-_PUT = frozenset("in into on onto inside to over under with from at by for between".split())
+_PUT = word_set("in into on onto inside to over under with from at by for between")
 
 
 @runtime_checkable
 class Resolver(Protocol):
     """Says what pronouns stand for. Called with the stretches of one video in order; may remember between calls."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What options and messages call it."""
+        ...
 
     def resolve(self, tree: Tree) -> dict[int, str]:
         """Token of a pronoun -> the words it stands for, such as "the eggs". Unresolved pronouns are left out."""
@@ -108,29 +111,26 @@ class RuleResolver:
         if tree.tag[i] == "NNP" and tree.text[i][:1].isupper() and dep == "nsubj":
             weight -= 1.0  # a name
         others = [c for c in tree.having(i, "conj") if tree.tag[c].startswith("NN")]
-        name = short_name(tree, i)
-        common = dict(time_s=tree.start_s[i], verb=self._verb(tree, i))
-        self._things.append(
-            _Thing(name, tree.tag[i] in ("NNS", "NNPS"), weight, self._offset + i, container=container, **common)  # type: ignore[arg-type]
-        )
+        self._remember(tree, [i], weight, container)
         if others and dep != "conj":
-            group = [i, *others]
             grouped.update(others)
             for other in others:
-                self._things.append(
-                    _Thing(
-                        short_name(tree, other),
-                        tree.tag[other] in ("NNS", "NNPS"),
-                        weight - 0.5,
-                        self._offset + other,
-                        container=False,
-                        **common,
-                    )  # type: ignore[arg-type]
-                )
-            names = [short_name(tree, member) for member in group]
-            self._things.append(
-                _Thing(" and ".join(names), True, weight + 0.2, self._offset + others[-1], container=False, **common)  # type: ignore[arg-type]
+                self._remember(tree, [other], weight - 0.5, False)
+            self._remember(tree, [i, *others], weight + 0.2, False)
+
+    def _remember(self, tree: Tree, nouns: list[int], weight: float, container: bool) -> None:
+        """Nouns that are taken up as one thing: one, or all that are joined by "and"."""
+        self._things.append(
+            _Thing(
+                name=" and ".join(short_name(tree, noun) for noun in nouns),
+                plural=len(nouns) > 1 or tree.tag[nouns[0]] in ("NNS", "NNPS"),
+                weight=weight,
+                at=self._offset + nouns[-1],
+                time_s=tree.start_s[nouns[0]],
+                verb=self._verb(tree, nouns[0]),
+                container=container,
             )
+        )
 
     def _verb(self, tree: Tree, i: int) -> int:
         """Running number of the verb that token ``i`` is an argument of."""

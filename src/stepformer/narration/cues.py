@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from stepformer.errors import InputError
 
+_SLOWEST_S = 0.75  # a word in slow speech
+
 
 def _check(kind: str, start_s: float, end_s: float, text: str) -> None:
     if not isinstance(text, str):
@@ -76,12 +78,15 @@ def clip_overlaps(cues: Sequence[Cue]) -> list[Cue]:
 
 
 def spread_words(cue: Cue) -> list[Word]:
-    """The words of a cue with times: its own, or its span shared out by the number of letters."""
+    """The words of a cue with times: its own, or its span shared out by the number of letters.
+
+    A cue that stays longer than slow speech takes is taken to end in silence.
+    """
     if cue.words:
         return list(cue.words)
     texts = cue.text.split()
     total = sum(len(text) + 1 for text in texts)
-    span_s = cue.end_s - cue.start_s
+    span_s = min(cue.end_s - cue.start_s, _SLOWEST_S * len(texts))
     words: list[Word] = []
     said = 0
     for text in texts:

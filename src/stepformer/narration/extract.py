@@ -27,7 +27,7 @@ _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
 
 
 class Extractor:
-    """Phrases of one parsed stretch. ``resolved`` says what pronouns stand for; ``lemma_of`` gives a verb's base form."""
+    """Phrases of one parsed stretch. ``resolved`` says what pronouns stand for; ``lemma_of`` gives base forms."""
 
     def __init__(
         self, tree: Tree, resolved: Mapping[int, str], lemma_of: Callable[[str, str], str], *, need_object: bool = False
@@ -107,10 +107,9 @@ class Extractor:
         tree = self.tree
         if is_passive(tree, i) or (verb in LIGHT_VERBS and verb not in ("get",)) or tree.dep[i] in ("relcl", "acl"):
             return []
-        if not tree.tag[i].startswith("VB") or tree.tag[i] == "VBN":
-            # "put on the cap" comes as a participle from parsers that expect a subject
-            if not (verb in TRANSITIVE and tree.low[i] == verb):
-                return []
+        finite = tree.tag[i].startswith("VB") and tree.tag[i] != "VBN"
+        if not finite and not (verb in TRANSITIVE and tree.low[i] == verb):
+            return []  # but "put on the cap" comes as a participle from parsers that expect a subject
         for prep in tree.having(i, "prep"):
             word = tree.low[prep]
             _, nouns = prep_objects(tree, prep)
@@ -221,4 +220,6 @@ def _with_conjuncts(tree: Tree, noun: int) -> list[int]:
 
 def _head_word(text: str) -> str:
     """The head noun of a short name: "the cloves of garlic" -> "cloves"."""
-    return text.split(" of ")[0].split(" and ")[-1].split()[-1] if text.strip() else ""
+    return (
+        text.split(" of ", maxsplit=1)[0].rsplit(" and ", maxsplit=1)[-1].rsplit(maxsplit=1)[-1] if text.strip() else ""
+    )

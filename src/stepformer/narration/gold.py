@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from stepformer.errors import InputError
+from stepformer.narration.lexicon import word_set
 
-_LEFT_OUT = frozenset("a an the my your our their his her its this that these those some".split())
+_LEFT_OUT = word_set("a an the my your our their his her its this that these those some")
 
 
 @dataclass(frozen=True, slots=True)

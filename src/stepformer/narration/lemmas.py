@@ -9,13 +9,14 @@ _IRREGULAR = {
     "has": "have", "was": "be", "were": "be", "been": "be", "is": "be", "are": "be", "am": "be", "took": "take",
     "taken": "take", "made": "make", "got": "get", "gotten": "get", "gave": "give", "given": "give", "came": "come",
     "saw": "see", "seen": "see", "said": "say", "told": "tell", "knew": "know", "thought": "think", "left": "leave",
-    "kept": "keep", "held": "hold", "brought": "bring", "bought": "buy", "found": "find", "threw": "throw", "thrown": "throw",
+    "kept": "keep", "held": "hold", "brought": "bring", "bought": "buy", "found": "find", "threw": "throw",
     "ground": "grind", "beaten": "beat", "broke": "break", "broken": "break", "froze": "freeze", "frozen": "freeze",
     "tore": "tear", "torn": "tear", "wound": "wind", "hung": "hang", "laid": "lay", "fed": "feed", "bent": "bend",
-    "slid": "slide", "stuck": "stick", "spun": "spin", "swept": "sweep", "drew": "draw", "drawn": "draw", "drove": "drive",
-    "driven": "drive", "ran": "run", "sewn": "sew", "shook": "shake", "shaken": "shake", "built": "build", "bound": "bind",
+    "slid": "slide", "stuck": "stick", "spun": "spin", "swept": "sweep", "drew": "draw", "drove": "drive",
+    "driven": "drive", "ran": "run", "sewn": "sew", "shook": "shake", "shaken": "shake", "built": "build",
     "dug": "dig", "wove": "weave", "woven": "weave", "wrung": "wring", "rose": "rise", "risen": "rise", "fell": "fall",
     "fallen": "fall", "sat": "sit", "stood": "stand", "ate": "eat", "eaten": "eat", "wore": "wear", "worn": "wear",
+    "thrown": "throw", "drawn": "draw", "bound": "bind",
 }  # fmt: skip
 _PAST = ("VBD", "VBN")
 
@@ -36,6 +37,7 @@ class VerbLemmas:
                 self._rules = lookups.get_table("lemma_rules").get("verb", ())
 
     def __call__(self, word: str, tag: str) -> str:
+        """The base form of ``word``, which has this tag."""
         key = (word, tag)
         found = self._seen.get(key)
         if found is None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stepformer.narration.lexicon import EMPTY_PREP_OBJECTS, EMPTY_PREPS, FILLERS, PARTICLES, SOFTENERS
+from stepformer.narration.lexicon import EMPTY_PREP_OBJECTS, EMPTY_PREPS, FILLERS, PARTICLES, SOFTENERS, word_set
 from stepformer.narration.tree import Tree
 
-_LEFT = frozenset("det amod compound nummod poss quantmod nmod predet advmod neg case".split())
-_LEFT_PLAIN = frozenset("compound nmod".split())
+_LEFT = word_set("det amod compound nummod poss quantmod nmod predet advmod neg case")
+_LEFT_PLAIN = frozenset(["compound", "nmod"])
 _MAX_LEFT = 7  # tokens before the noun; more is a misparse
 _NAMES = frozenset(("NN", "NNS", "NNP", "NNPS", "PRP", "DT", "CD", "VBG", "JJ", "FW"))
 
@@ -66,7 +66,7 @@ def short_name(tree: Tree, i: int) -> str:
     text = tree.words(sorted(set(tokens)))
     return (
         text
-        if owned or tree.tag[i] == "NNP" and not tree.having(i, "det") and tree.text[i][:1].isupper()
+        if owned or (tree.tag[i] == "NNP" and not tree.having(i, "det") and tree.text[i][:1].isupper())
         else f"the {text}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from stepformer.narration.tree import Tree
 INSTALLED = ("en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm")
 PINNED = "spacy-en-md"
 _NEEDED = ("tagger", "parser")
+_ZONE_WORDS = 100_000
 _UNUSED = ("ner", "attribute_ruler", "entity_linker", "senter", "textcat")
 
 # for each token of a stretch: True where a sentence starts, None where the parser may decide
@@ -53,6 +55,7 @@ class Parser:
 
     def __init__(self, source: str) -> None:
         import spacy
+        from spacy.tokens import Doc
 
         self.source = source
         try:
@@ -64,89 +67,122 @@ class Parser:
         missing = [name for name in _NEEDED if name not in self.nlp.pipe_names]
         if missing:
             raise InputError(
-                f"{source}: the pipeline has no {' and no '.join(missing)}; expected an English one such as en_core_web_md"
+                f"{source}: the pipeline has no {' and no '.join(missing)}; expected one such as en_core_web_md"
             )
         # its tables are read below; as a component it costs as much as the parser
         self.lemma_of = VerbLemmas(self.nlp)
         if "lemmatizer" in self.nlp.pipe_names:
             self.nlp.disable_pipe("lemmatizer")
-        names = self.nlp.pipe_names
-        at = names.index("parser")
+        at = self.nlp.pipe_names.index("parser")
         self._before = [component for _, component in self.nlp.pipeline[:at]]
         self._parser = self.nlp.get_pipe("parser")
-        self._tagger_later = "tagger" in names[at:]
+        self._after = [component for name, component in self.nlp.pipeline[at + 1 :] if name == "tagger"]
+        self._doc = Doc
+        self._splits: dict[str, list[str]] = {}
+        self._names: dict[int, str] = {}
+        self._zone = ExitStack()
+        self._zone_words = 0
 
     def tree(self, words: Sequence[Word], starts: Starts | None, shown: Mapping[int, str] | None = None) -> Tree:
         """The tree of a stretch of words.
 
         ``starts`` gets a tag for each word and says where sentences start; ``shown`` has what the parser sees in
         place of some words.
-
-        What spaCy allocates for new words is freed when the stretch is done, so that memory stays flat.
         """
-        with self.nlp.memory_zone():
-            return self._tree(words, starts, shown or {})
-
-    def _tree(self, words: Sequence[Word], starts: Starts | None, shown: Mapping[int, str]) -> Tree:
-        texts = [shown.get(i, word.text) for i, word in enumerate(words)]
-        doc = self.nlp.make_doc(" ".join(texts))
-        owner = _owners(doc, texts)
+        shown = shown or {}
+        tokens: list[str] = []
+        spaces: list[bool] = []
+        owner: list[int] = []  # of each token, the number of the word it is (a part of)
+        self._renew_zone(len(words))
+        for at, word in enumerate(words):
+            parts = self._split(shown.get(at, word.text))
+            tokens += parts
+            spaces += [False] * (len(parts) - 1)
+            spaces.append(True)
+            owner += [at] * len(parts)
+        doc = self._doc(self.nlp.vocab, words=tokens, spaces=spaces)
         for component in self._before:
             doc = component(doc)
         if starts is not None:
             self._set_starts(doc, owner, len(words), starts)
         doc = self._parser(doc)
-        if self._tagger_later:
-            doc = self.nlp.get_pipe("tagger")(doc)
-        return _as_tree(doc, owner, words, shown)
+        for component in self._after:
+            doc = component(doc)
+        return self._as_tree(doc, tokens, spaces, owner, words, shown)
+
+    def _renew_zone(self, count: int) -> None:
+        """Frees what spaCy allocated for words it did not know, once every ``_ZONE_WORDS``, so that memory stays flat.
+
+        A zone for every stretch would learn the common words anew each time.
+        """
+        if self._zone_words == 0 or self._zone_words > _ZONE_WORDS:
+            self._zone.close()
+            self._zone = ExitStack()
+            self._zone.enter_context(self.nlp.memory_zone())
+            self._zone_words = 0
+        self._zone_words += max(1, count)
+
+    def _split(self, text: str) -> list[str]:
+        """A word as the parser's tokens ("don't" is two), remembered: within a zone spaCy does not."""
+        parts = self._splits.get(text)
+        if parts is None:
+            if len(self._splits) > 50_000:
+                self._splits.clear()
+            parts = [token.text for token in self.nlp.tokenizer(text)] or [text]
+            if "".join(parts) != text:
+                parts = [text]
+            self._splits[text] = parts
+        return parts
+
+    def _name(self, key: int) -> str:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = str(self.nlp.vocab.strings[key]) if key else ""
+        return name
 
     def _set_starts(self, doc: Any, owner: Sequence[int], count: int, starts: Starts) -> None:
         tags = [""] * count
-        for token, at in zip(doc, owner, strict=True):
-            if not tags[at]:
-                tags[at] = token.tag_
+        for at, key in zip(reversed(owner), reversed(doc.to_array("TAG").tolist()), strict=True):
+            tags[at] = self._name(key)  # of a word's tokens the first one counts
         begins = starts(tags)
         seen = -1
-        for token, at in zip(doc, owner, strict=True):
-            if at != seen:
-                if begins[at]:
-                    token.is_sent_start = True
-                elif begins[at] is False:
-                    token.is_sent_start = False
-                seen = at
-            else:
-                token.is_sent_start = False
+        for i, at in enumerate(owner):
+            if at == seen:
+                doc[i].is_sent_start = False
+            elif begins[at] is not None:
+                doc[i].is_sent_start = begins[at]
+            seen = at
 
-
-def _owners(doc: Any, texts: Sequence[str]) -> list[int]:
-    """For each token, the number of the word it is (a part of)."""
-    owner: list[int] = []
-    at = 0
-    end = len(texts[0]) if texts else 0
-    for token in doc:
-        while token.idx > end and at + 1 < len(texts):
-            at += 1
-            end += 1 + len(texts[at])
-        owner.append(at)
-    return owner
-
-
-def _as_tree(doc: Any, owner: Sequence[int], words: Sequence[Word], shown: Mapping[int, str]) -> Tree:
-    tokens = list(doc)
-    sentence: list[int] = []
-    number = -1
-    for token in tokens:
-        number += bool(token.is_sent_start)
-        sentence.append(max(0, number))
-    text = [token.text if at not in shown else words[at].text for token, at in zip(tokens, owner, strict=True)]
-    return Tree(
-        text=text,
-        low=[word.lower() for word in text],
-        tag=[token.tag_ for token in tokens],
-        dep=[token.dep_ for token in tokens],
-        head=[token.head.i for token in tokens],
-        sentence=sentence,
-        start_s=[words[at].start_s for at in owner],
-        end_s=[words[at].end_s for at in owner],
-        glued=[i > 0 and not tokens[i - 1].whitespace_ for i in range(len(tokens))],
-    )
+    def _as_tree(
+        self,
+        doc: Any,
+        tokens: list[str],
+        spaces: Sequence[bool],
+        owner: Sequence[int],
+        words: Sequence[Word],
+        shown: Mapping[int, str],
+    ) -> Tree:
+        table = doc.to_array(["TAG", "DEP", "HEAD", "SENT_START"])  # (T, 4); heads are relative
+        tags, deps, heads, first = (table[:, k].tolist() for k in range(4))
+        text = (
+            [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
+            if shown
+            else tokens
+        )
+        sentence: list[int] = []
+        number = -1
+        for start in first:
+            number += start == 1
+            sentence.append(max(0, number))
+        half = 1 << 63
+        return Tree(
+            text=text,
+            low=[token.lower() for token in text],
+            tag=[self._name(key) for key in tags],
+            dep=[self._name(key) for key in deps],
+            head=[i + (head if head < half else head - 2 * half) for i, head in enumerate(heads)],
+            sentence=sentence,
+            start_s=[words[at].start_s for at in owner],
+            end_s=[words[at].end_s for at in owner],
+            glued=[False, *(not space for space in spaces[:-1])],
+        )

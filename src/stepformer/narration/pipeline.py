@@ -12,9 +12,9 @@ from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import Parser, load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
 from stepformer.narration.segment import RuleSegmenter
+from stepformer.narration.sentences import Segmenter, ends_with_mark, marked_ends, pauses
 from stepformer.narration.steer import stand_ins
 from stepformer.narration.tree import Tree
-from stepformer.narration.sentences import Segmenter, ends_with_mark, marked_ends, pauses
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
 _SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
@@ -84,14 +84,14 @@ def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
     now = 0.0
     for cue in clip_overlaps(in_order(cues)):
         for word in spread_words(cue):
-            text = word.text
-            if not text.isascii():
-                # half of a surrogate pair is not text for a parser
-                text = text.encode("utf-8", "replace").decode("utf-8")
-            start_s = max(now, word.start_s)
-            for part in text.split():
-                words.append(Word(start_s, max(start_s, word.end_s), part))
-            now = start_s
+            if word.start_s >= now and word.text.isascii() and word.text.isprintable() and " " not in word.text:
+                words.append(word)
+                now = word.start_s
+                continue
+            # half of a surrogate pair is not text for a parser, and times never run backwards
+            text = word.text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+            now = max(now, word.start_s)
+            words.extend(Word(now, max(now, word.end_s), part) for part in text.split())
     return smooth(words) if options.disfluencies else words
 
 

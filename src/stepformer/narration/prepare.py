@@ -24,7 +24,20 @@ _PART_VIDEOS = 200
 _PART_PHRASES = 20_000
 _LANGUAGE = re.compile(r"\.(?:[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*|auto|asr)$")
 
-COLUMNS = ("video", "start_s", "end_s", "text", "chatter", "groundability", "verb", "particle", "object", "preposition", "negated", "sentence")
+COLUMNS = (
+    "video",
+    "start_s",
+    "end_s",
+    "text",
+    "chatter",
+    "groundability",
+    "verb",
+    "particle",
+    "object",
+    "preposition",
+    "negated",
+    "sentence",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +188,9 @@ class _Parts:
         note = folder / "settings.json"
         if note.is_file():
             if json.loads(note.read_text(encoding="utf-8")) != json.loads(json.dumps(settings)):
-                raise UsageError(f"{folder}: was begun from another source or with other options; remove the folder to start anew")
+                raise UsageError(
+                    f"{folder}: was begun from another source or with other options; remove the folder to start anew"
+                )
             for part in sorted(folder.glob("part-*.jsonl")):
                 self._index(part)
         else:
@@ -261,7 +276,13 @@ class _ParquetRows:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        kinds = {"start_s": pa.float64(), "end_s": pa.float64(), "groundability": pa.float32(), "chatter": pa.bool_(), "negated": pa.bool_()}
+        kinds = {
+            "start_s": pa.float64(),
+            "end_s": pa.float64(),
+            "groundability": pa.float32(),
+            "chatter": pa.bool_(),
+            "negated": pa.bool_(),
+        }
         self._pa = pa
         self._schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
         self._writer = pq.ParquetWriter(str(path), self._schema, compression="zstd")

@@ -82,7 +82,9 @@ def _load_sat(model: str) -> Segmenter:
     try:
         sat: Any = SaT(model or "sat-3l-sm")
     except Exception as error:  # the package raises whatever its download does
-        raise MissingError(f"wtpsplit cannot load {model or 'sat-3l-sm'!r} ({error}); give a model's folder: sat:/folder") from error
+        raise MissingError(
+            f"wtpsplit cannot load {model or 'sat-3l-sm'!r} ({error}); give a model's folder: sat:/folder"
+        ) from error
     return TextSegmenter("sat", lambda text: list(sat.split(text)))
 
 
@@ -94,7 +96,9 @@ def _load_sherpa(model: str) -> Segmenter:
     folder = Path(model) if model else Path("sherpa-onnx-online-punct-en-2024-08-06")
     network, vocabulary = folder / "model.onnx", folder / "bpe.vocab"
     if not network.is_file() or not vocabulary.is_file():
-        raise MissingError(f"{folder}: has no model.onnx and bpe.vocab; get a punctuation model of sherpa-onnx and give its folder: sherpa:FOLDER")
+        raise MissingError(
+            f"{folder}: has no model.onnx and bpe.vocab; give a sherpa-onnx punctuation model: sherpa:FOLDER"
+        )
     try:
         config = sherpa_onnx.OnlinePunctuationConfig(
             model=sherpa_onnx.OnlinePunctuationModelConfig(cnn_bilstm=str(network), bpe_vocab=str(vocabulary))

@@ -28,7 +28,7 @@ class ClusterResolver:
     clusters: Callable[[list[list[str]]], Sequence[Sequence[Span]]]
 
     def resolve(self, tree: Tree) -> dict[int, str]:
-        """Token of a pronoun -> the short name of the nearest noun before it in its cluster, else the nearest behind."""
+        """Token of a pronoun -> the short name of the nearest noun before it in its cluster, else behind it."""
         if not len(tree):
             return {}
         asked = set(pronouns(tree))
@@ -67,7 +67,10 @@ def _load_stanza(model: str) -> Resolver:
             "en", processors="tokenize,coref", tokenize_pretokenized=True, verbose=False, download_method=None, **folder
         )
     except Exception as error:  # the package raises whatever its files do
-        raise MissingError(f"stanza cannot load its English co-reference model ({error}); get it with: python -c \"import stanza; stanza.download('en', processors='tokenize,coref')\"") from error
+        raise MissingError(
+            f"stanza cannot load its English co-reference model ({error}); get it in Python with: "
+            "stanza.download('en', processors='tokenize,coref')"
+        ) from error
 
     def clusters(sentences: list[list[str]]) -> list[list[Span]]:
         offsets = [0]
@@ -89,7 +92,9 @@ def _load_maverick(model: str) -> Resolver:
     try:
         engine: Any = Maverick(**({"hf_name_or_path": model} if model else {}), device="cpu")
     except Exception as error:
-        raise MissingError(f"maverick-coref cannot load its model ({error}); give a model's folder: maverick:/folder") from error
+        raise MissingError(
+            f"maverick-coref cannot load its model ({error}); give a model's folder: maverick:/folder"
+        ) from error
 
     def clusters(sentences: list[list[str]]) -> list[list[Span]]:
         found = engine.predict(sentences)["clusters_token_offsets"] or ()

@@ -6,31 +6,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepformer.narration.cues import Word
+from stepformer.narration.lexicon import word_set
 from stepformer.narration.sentences import pauses
 
-_SUBJECTS = frozenset("i you we he she they it this that there these those".split())
-_ONLY_SUBJECTS = frozenset("i we he she they".split())
-_FINITE = frozenset("VBP VBZ VBD MD".split())
-_CONTRACTED = frozenset("'m 're 's 'll 've 'd".split())
+_SUBJECTS = word_set("i you we he she they it this that there these those")
+_ONLY_SUBJECTS = word_set("i we he she they")
+_ALSO_OBJECTS = word_set("it you this that these those")
+_OPEN_ENDINGS = ("n't", "'ll", "'re", "'ve", "'m")
+_FINITE = word_set("VBP VBZ VBD MD")
+_CONTRACTED = word_set("'m 're 's 'll 've 'd")
 # behind these a clause goes on
-_OPEN_TAGS = frozenset("DT PRP$ TO MD CC WDT WP WRB PDT POS WP$ EX".split())
-_OPEN_WORDS = frozenset(
-    "and or but because if when once while until till before after since as so that than of with without into from at by "
-    "for to the a an i we he she they is are was were be been am 're 'm 'll 've gonna wanna not n't very really too just "
-    "then now how what which who whom where why let lets let's think know hope guess sure see show tell say said means mean "
-    "make makes sure believe remember feel suppose every each my your our their his its like".split()
+_OPEN_TAGS = word_set("DT PRP$ TO MD CC WDT WP WRB PDT POS WP$ EX")
+_OPEN_WORDS = word_set(
+    "and or but because if when once while until till before after since as so that than of with without into "
+    "from at by for to the a an i we he she they is are was were be been am 're 'm 'll 've gonna wanna not n't "
+    "very really too just then now how what which who whom where why let lets let's think know hope guess sure "
+    "see show tell say said means mean make makes sure believe remember feel suppose every each my your our their "
+    "his its like"
 )
-_OPENERS = frozenset(
-    "okay ok alright anyway hey hi hello well please thanks first firstly second secondly third finally lastly next meanwhile remember".split()
+_OPENERS = word_set(
+    "okay ok alright anyway hey hi hello well please thanks first firstly second secondly third finally lastly "
+    "next meanwhile remember"
 )
-_ADVERBS = frozenset(
-    "just then now also first always never simply carefully slowly gently quickly next finally again lightly".split()
+_ADVERBS = word_set(
+    "just then now also first always never simply carefully slowly gently quickly next finally again lightly"
 )
-_SUBORDINATORS = frozenset("if when once while after before as because until since".split())
+_SUBORDINATORS = word_set("if when once while after before as because until since")
 _BASE = frozenset(("VB", "VBP"))
-_OBJECT_START = frozenset("DT PRP PRP$ IN RP CD JJ NN NNS RB PDT NNP".split())
+_OBJECT_START = word_set("DT PRP PRP$ IN RP CD JJ NN NNS RB PDT NNP")
 _THRESHOLD = 1.0
-_LETTING = frozenset("let lets let's make help watch have".split())
+_LETTING = word_set("let lets let's make help watch have")
 _LONGEST = 60  # words; beyond it a sentence is cut at its best place
 
 
@@ -87,7 +92,7 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
     after, tag_after = (low[i + 2], tags[i + 2]) if i + 2 < len(low) else ("", "")
     if tag_before in _OPEN_TAGS or before in _ONLY_SUBJECTS:
         return -2.0
-    closed = before not in _OPEN_WORDS
+    closed = before not in _OPEN_WORDS and not before.endswith(_OPEN_ENDINGS)
     score = 0.0
     subject = word.split("'")[0] if "'" in word else word
 
@@ -151,7 +156,8 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
             ):
                 score -= 0.25  # "the recipe i use"
             if tag_before in ("VB", "VBP", "VBD", "VBZ", "VBG"):
-                score -= 0.7  # "i think it is"
+                # "i think it is"; "turn it around"
+                score -= 1.3 if subject in _ALSO_OBJECTS else 0.7
             if tag_before == "IN":
                 score -= 0.6
         elif tag_after == "RB":

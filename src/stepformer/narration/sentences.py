@@ -7,27 +7,37 @@ costs no second pass.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration.cues import Word
+from stepformer.narration.lexicon import word_set
 
 
 @runtime_checkable
 class Segmenter(Protocol):
-    """Finds sentence ends. ``needs_tags`` says whether ``ends`` wants part-of-speech tags, a word each."""
+    """Finds sentence ends in words."""
 
-    name: str
-    needs_tags: bool
+    @property
+    def name(self) -> str:
+        """What options and messages call it."""
+        ...
+
+    @property
+    def needs_tags(self) -> bool:
+        """Whether ``ends`` wants tags."""
+        ...
 
     def ends(self, words: Sequence[Word], tags: Sequence[str]) -> Sequence[bool]:
         """For each word, whether a sentence ends behind it; ``tags`` is empty unless ``needs_tags``."""
         ...
 
 
-_ABBREVIATIONS = frozenset(
-    "mr. mrs. ms. dr. st. vs. etc. e.g. i.e. approx. tbsp. tsp. tbs. oz. lb. lbs. ml. kg. cm. mm. min. sec. no. inc. ft. in. deg. temp.".split()
+_ABBREVIATIONS = word_set(
+    "mr. mrs. ms. dr. st. vs. etc. e.g. i.e. approx. tbsp. tsp. tbs. oz. lb. lbs. ml. kg. cm. mm. min. sec. no. "
+    "inc. ft. in. deg. temp."
 )
 _LONG = 40  # words between two marks beyond which the marks are not to be trusted
 _SPARSE = 60  # words a mark beyond which a text counts as not punctuated
@@ -65,7 +75,7 @@ def pauses(words: Sequence[Word]) -> list[float]:
     Captions give a word the time until the next one starts, so the length that saying it takes is taken off.
     """
     gaps: list[float] = []
-    for word, after in zip(words, words[1:], strict=False):
+    for word, after in itertools.pairwise(words):
         saying_s = 0.2 + 0.06 * len(word.text)
         gap = after.start_s - max(word.start_s + saying_s, min(word.end_s, word.start_s + 2 * saying_s))
         gaps.append(max(0.0, gap))

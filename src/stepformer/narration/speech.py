@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,11 @@ def transcript_path(video: str | os.PathLike[str]) -> Path:
 
 
 def transcribe(
-    video: str | os.PathLike[str], model: str | os.PathLike[str] = "whisper-base", *, language: str | None = "en", keep: bool = True
+    video: str | os.PathLike[str],
+    model: str | os.PathLike[str] = "whisper-base",
+    *,
+    language: str | None = "en",
+    keep: bool = True,
 ) -> list[Cue]:
     """Cues with word times of a video's speech. A transcript made before from the same file and model is read.
 
@@ -50,11 +54,13 @@ def transcribe(
         try:
             files.write_text(kept, text + "\n")
         except OSError as error:
-            raise InputError(f"{kept}: the transcript cannot be written ({error.strerror or error}); use keep=False") from error
+            raise InputError(
+                f"{kept}: the transcript cannot be written ({error.strerror or error}); use keep=False"
+            ) from error
     return parse_subtitles(text, str(kept), "whisperx") if segments else []
 
 
-def _kept(path: Path, made_from: dict[str, object]) -> list[Cue] | None:
+def _kept(path: Path, made_from: Mapping[str, object]) -> list[Cue] | None:
     """Cues of a transcript that was made from just this; None if there is none that can be used."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -75,7 +81,9 @@ def _load(folder: str) -> Any:
     try:
         return WhisperModel(folder, device="auto", compute_type="default", local_files_only=True)
     except Exception as error:
-        raise MissingError(f"{folder}: faster-whisper cannot load these weights ({error}); see: stepformer models list") from error
+        raise MissingError(
+            f"{folder}: faster-whisper cannot load these weights ({error}); see: stepformer models list"
+        ) from error
 
 
 def _folder(model: str) -> str:
@@ -110,4 +118,9 @@ def _plain(segments: Iterable[Any]) -> Iterable[dict[str, Any]]:
             for word in segment.words or ()
             if math.isfinite(word.start) and math.isfinite(word.end)
         ]
-        yield {"start": round(segment.start, 3), "end": round(segment.end, 3), "text": segment.text.strip(), "words": words}
+        yield {
+            "start": round(segment.start, 3),
+            "end": round(segment.end, 3),
+            "text": segment.text.strip(),
+            "words": words,
+        }

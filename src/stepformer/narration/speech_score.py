@@ -22,6 +22,7 @@ import numpy as np
 
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, cue_at
+from stepformer.narration.lexicon import word_set
 
 Embed = Callable[[Sequence[str]], Any]  # texts -> (L, D) unit vectors
 
@@ -36,7 +37,7 @@ class Spoken:
 
     @property
     def half(self) -> str:
-        """"dev" or "test", by the hash of the name: rules were looked at on "dev" only."""
+        """ "dev" or "test", by the hash of the name: rules were looked at on "dev" only."""
         return "test" if hashlib.sha256(self.video.encode()).digest()[0] % 2 else "dev"
 
 
@@ -95,7 +96,9 @@ def _load(path: str | os.PathLike[str]) -> Any:
 
 def score(videos: Sequence[Spoken], pieces: Sequence[Sequence[tuple[float, float, str]]], embed: Embed) -> Match:
     """Scores the pieces (start_s, end_s, text) of each video."""
-    texts = sorted({text for spoken in pieces for *_, text in spoken} | {step[2] for video in videos for step in video.steps})
+    texts = sorted(
+        {text for spoken in pieces for *_, text in spoken} | {step[2] for video in videos for step in video.steps}
+    )
     vectors = np.asarray(embed(texts), dtype=np.float32)  # (L, D)
     row = {text: i for i, text in enumerate(texts)}
     aucs: list[float] = []
@@ -124,7 +127,9 @@ def score(videos: Sequence[Spoken], pieces: Sequence[Sequence[tuple[float, float
     return Match(float(np.mean(aucs)), float(np.mean(firsts)), len(aucs), covered / total)
 
 
-_STOP = frozenset("the a an and or to of in on it is with for you i we that this so then now just your my our be are at into".split())
+_STOP = word_set(
+    "the a an and or to of in on it is with for you i we that this so then now just your my our be are at into"
+)
 
 
 def word_overlap(texts: Sequence[str]) -> Any:

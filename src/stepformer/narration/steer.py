@@ -10,35 +10,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepformer.narration.groundability import PHYSICAL_VERBS
+from stepformer.narration.lexicon import word_set
 
 STAND_IN = "bring"
 
-_OBJECT_STARTS = frozenset(
-    "the a an your my our his her their its this that these those it them some any one two three four five six eight ten "
-    "each every both all another half 'em".split()
+_OBJECT_STARTS = word_set(
+    "the a an your my our his her their its this that these those it them some any one two three four five six "
+    "eight ten each every both all another half 'em"
 )
-_PARTICLES = frozenset("in out up down on off over away back together apart aside through around under".split())
+_PARTICLES = word_set("in out up down on off over away back together apart aside through around under")
 # a clause may start behind these
-_STRONG = frozenset(
-    "and then or just now next please first also so okay ok it them to i you we they and/or but let's lets well finally "
-    "again gonna wanna 'll i'll you'll we'll don't dont never always can should could would must will".split()
+_STRONG = word_set(
+    "and then or just now next please first also so okay ok it them to i you we they and/or but let's lets well "
+    "finally again gonna wanna 'll i'll you'll we'll don't dont never always can should could would must will"
 )
 # a noun must follow these
-_BLOCK = frozenset(
-    "the a an your my our his her their its this that these those some any each every of in on with into onto from at by "
-    "for is are was were be been very more most as like than no another what which 's than about over under".split()
+_BLOCK = word_set(
+    "the a an your my our his her their its this that these those some any each every of in on with into onto "
+    "from at by for is are was were be been very more most as like than no another what which 's than about over "
+    "under"
 )
-_TAKEN_FOR_NOUNS = frozenset(word for word in PHYSICAL_VERBS if len(word) > 2) - {"rest", "light", "take", "get", "use", "bring", "leave", "stand"}
+_TAKEN_FOR_NOUNS = frozenset(word for word in PHYSICAL_VERBS if len(word) > 2) - {
+    "rest",
+    "light",
+    "take",
+    "get",
+    "use",
+    "bring",
+    "leave",
+    "stand",
+}
 # of these a clause must have begun for sure: "olive oil the pan" is no oiling
-_NOUNS_FIRST = frozenset(
-    "top rest light water oil salt ice color step dress string test cream butter flour juice wax frost dust bread bone core "
-    "steam brew plant tile wire iron lace bow stitch glaze layer file stew roast patch plaster nail gloss print fan".split()
+_NOUNS_FIRST = word_set(
+    "top rest light water oil salt ice color step dress string test cream butter flour juice wax frost dust bread "
+    "bone core steam brew plant tile wire iron lace bow stitch glaze layer file stew roast patch plaster nail "
+    "gloss print fan"
 )
 
 
 def stand_ins(words: Sequence[str]) -> dict[int, str]:
     """Number of a word -> what the parser is shown in its place."""
-    low = [word.lower().strip(".,;:!?\"") for word in words]
+    low = [word.lower().strip('.,;:!?"') for word in words]
     count = len(low)
     found: dict[int, str] = {}
     for i, word in enumerate(low):

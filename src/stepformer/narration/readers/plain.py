@@ -1,4 +1,4 @@
-"""Plain text with times: ``0:05 crack the eggs``, ``[00:01:02] …``, ``12.5<tab>15.0<tab>…``, times on lines of their own."""
+"""Plain text with times: ``0:05 crack the eggs``, ``[00:01:02] …``, ``12.5<tab>15.0<tab>…``, times on own lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINES = (
     re.compile(
         rf"^\s*[\[(]?(-?\d{{1,7}}\.\d{{1,9}})s?\s*(?:{_TO}\s*(-?\d{{1,7}}\.\d{{1,9}})s?)?[\])]?\s*:?\s+(.*)$", re.ASCII
     ),
-    re.compile(rf"^\s*(-?\d{{1,7}}\.\d{{1,9}})\s+(-?\d{{1,7}}\.\d{{1,9}})\s+(.*)$", re.ASCII),
+    re.compile(r"^\s*(-?\d{1,7}\.\d{1,9})\s+(-?\d{1,7}\.\d{1,9})\s+(.*)$", re.ASCII),
     re.compile(rf"^\s*[\[(]\s*({_NUMBER})\s*s?\s*(?:{_TO}({_NUMBER})\s*s?\s*)?[\])]\s*:?\s*(.*)$", re.ASCII),
 )
 _HEADER = re.compile(r"^\s*(?:start|begin|time|from)\b[\w\s,;\t|]*\btext\b\s*$", re.IGNORECASE)
@@ -75,8 +75,9 @@ def parse(text: str, name: str) -> list[Cue]:
     later = [*sorted(set(starts)), float("inf")]
     following = {at: later[i + 1] for i, at in enumerate(later[:-1])}
     cues: list[Cue] = []
-    for start_s, end_s, said_lines in zip(starts, ends, texts, strict=True):
+    for start_s, given_s, said_lines in zip(starts, ends, texts, strict=True):
         said = "\n".join(said_lines)
+        end_s = given_s
         if end_s is None:
             end_s = following[start_s] if following[start_s] != float("inf") else start_s + _LAST_S
         cues.append(cue_at(start_s, end_s, said))

@@ -1,4 +1,4 @@
-"""SubRip (SRT), as loosely as it is found: no numbers, dots for commas, missing blank lines; also SBV's one-line times."""
+"""SubRip (SRT), as loosely as it is found: no numbers, dots for commas, no blank lines; also SBV's one-line times."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def parse(text: str, name: str) -> list[Cue]:
         raise InputError(f"{name}: line 1: XML that cannot be read ({error}); expected {_EXPECTED}") from error
     reader = _Reader(root, name)
     cues = list(reader.cues())
-    if not cues and not _tag(root) in ("tt", "transcript", "timedtext"):
+    if not cues and _tag(root) not in ("tt", "transcript", "timedtext"):
         raise InputError(f"{name}: line 1: found <{_tag(root)[:40]}>; expected {_EXPECTED}")
     return cues
 
