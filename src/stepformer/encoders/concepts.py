@@ -11,7 +11,7 @@ video is "washing hands", the names cannot tell its steps apart, and the feature
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer import weights
-from stepformer.encoders import efficientnet, i3d
+from stepformer.encoders import efficientnet, i3d, i3d_int8
 from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 from stepformer.errors import UsageError
@@ -41,11 +41,12 @@ class Effort:
     frames: int
     action_pixels: int
     object_pixels: int
+    integers: bool  # the action network in 8-bit integers, where the processor has the kernels
 
 
 EFFORTS = {
-    "full": Effort(16, 224, 224),
-    "fast": Effort(8, 160, 224),
+    "fast": Effort(16, 224, 224, integers=True),
+    "full": Effort(16, 224, 224, integers=False),
 }
 
 
@@ -58,7 +59,9 @@ def class_names(kind: str) -> list[str]:
 class ConceptsEncoder:
     """Clips to (N, 384) vectors in MiniLM's space and (N, 2304) structure vectors, one of each a second.
 
-    ``effort`` is "fast" (the default) or "full", the slow version it is measured against.
+    ``effort`` is "fast" (the default) or "full", the float arithmetic it is measured against. Their vectors are close
+    enough (cosine .99 and more) to go by one fingerprint, so that features made on a machine with integer kernels and
+    on one without can be used together.
     """
 
     license = "Apache-2.0 (weights); trained on Kinetics-400 and ImageNet, whose own terms may bind you"
@@ -75,9 +78,7 @@ class ConceptsEncoder:
         self.dim = self._sentences.dim
         side = max(self.effort.action_pixels, self.effort.object_pixels)
         self.wants = FrameSpec(size=(side, side), frames=self.effort.frames, fps=float(self.effort.frames))
-        self._i3d = i3d.I3D()
-        self._i3d.load_published(_state("i3d-kinetics400", quiet))
-        _laid_out(self._i3d, device, torch.channels_last_3d)
+        self._actions = _action_network(_state("i3d-kinetics400", quiet), device, self.effort.integers)
         self._efficientnet = efficientnet.EfficientNetLite()
         self._efficientnet.load_published(_state("efficientnet-lite2", quiet))
         _laid_out(self._efficientnet, device, torch.channels_last)
@@ -145,13 +146,12 @@ class ConceptsEncoder:
     def _look_some(self, clips: Frames) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         n, t = clips.shape[:2]
         pixels = torch.from_numpy(np.ascontiguousarray(clips)).to(self._device)  # (n, T, H, W, 3)
-        pictures = pixels[:, t // 2].permute(0, 3, 1, 2).float()  # (n, 3, H, W)
-        pictures = (_resized(pictures, self.effort.object_pixels) - 127.0) / 128.0
+        pictures = pixels[:, t // 2].permute(0, 3, 1, 2)  # (n, 3, H, W)
+        pictures = (_resized(pictures, self.effort.object_pixels).float() - 127.0) / 128.0
         objects, object_features = self._efficientnet(pictures.contiguous(memory_format=torch.channels_last))
-        flat = pixels.flatten(0, 1).permute(0, 3, 1, 2).float()  # (n T, 3, H, W)
-        small = _resized(flat, self.effort.action_pixels) / 127.5 - 1.0
-        moving = small.unflatten(0, (n, t)).transpose(1, 2)  # type: ignore[no-untyped-call]  # (n, 3, T, h, w)
-        actions, action_features = self._i3d(moving.contiguous(memory_format=torch.channels_last_3d))
+        flat = pixels.flatten(0, 1).permute(0, 3, 1, 2)  # (n T, 3, H, W)
+        small = _resized(flat, self.effort.action_pixels)
+        actions, action_features = self._actions(small.reshape(n, t, *small.shape[1:]).transpose(1, 2))
         return actions, action_features, objects, object_features
 
 
@@ -161,10 +161,28 @@ def _laid_out(network: torch.nn.Module, device: str, layout: torch.memory_format
     network.to(memory_format=layout)  # type: ignore[call-overload]
 
 
+def _action_network(state: dict[str, Tensor], device: str, integers: bool) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """uint8 clips (n, 3, T, h, w) to action scores (n, 400) and features (n, 1024)."""
+    if integers and device == "cpu" and i3d_int8.available():
+        return i3d_int8.I3DInt8(state)
+    network = i3d.I3D()
+    network.load_published(state)
+    _laid_out(network, device, torch.channels_last_3d)
+
+    def run(clips: Tensor) -> tuple[Tensor, Tensor]:
+        values = clips.float() / 127.5 - 1.0
+        scores: tuple[Tensor, Tensor] = network(values.contiguous(memory_format=torch.channels_last_3d))
+        return scores
+
+    return run
+
+
 def _resized(pictures: Tensor, side: int) -> Tensor:
+    """uint8 pictures (n, 3, H, W) at another size, uint8 again."""
     if pictures.shape[-1] == side:
         return pictures
-    return torch.nn.functional.interpolate(pictures, (side, side), mode="bilinear", antialias=True)
+    smaller = torch.nn.functional.interpolate(pictures.float(), (side, side), mode="bilinear", antialias=True)
+    return smaller.round().to(torch.uint8)
 
 
 def _unit(x: Tensor) -> Tensor:

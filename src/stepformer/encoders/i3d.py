@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from stepformer.errors import InputError
 
-_NORM_EPS = 1e-3
+NORM_EPS = 1e-3
 FEATURE_DIM = 1024
 NUM_CLASSES = 400
 
 # widths of the six convolutions of each Inception block
-_MIXED: dict[str, tuple[int, int, int, int, int, int]] = {
+MIXED: dict[str, tuple[int, int, int, int, int, int]] = {
     "Mixed_3b": (64, 96, 128, 16, 32, 32),
     "Mixed_3c": (128, 128, 192, 32, 96, 64),
     "Mixed_4b": (192, 96, 208, 16, 48, 64),
@@ -104,7 +104,7 @@ class I3D(nn.Module):
         self.Conv3d_2b_1x1 = _Unit(64, 64)
         self.Conv3d_2c_3x3 = _Unit(64, 192, 3)
         width = 192
-        for name, widths in _MIXED.items():
+        for name, widths in MIXED.items():
             block = _Mixed(width, widths)
             self.add_module(name, block)
             width = block.size_out
@@ -116,7 +116,7 @@ class I3D(nn.Module):
         x = _pool(x, (1, 3, 3), (1, 2, 2))
         x = self.Conv3d_2c_3x3(self.Conv3d_2b_1x1(x))
         x = _pool(x, (1, 3, 3), (1, 2, 2))
-        for name in _MIXED:
+        for name in MIXED:
             if name == "Mixed_4b":
                 x = _pool(x, (3, 3, 3), (2, 2, 2))
             elif name == "Mixed_5b":
@@ -136,7 +136,7 @@ class I3D(nn.Module):
             try:
                 weight = state[f"{module}.conv.weight"].float()
                 if f"{module}.norm.running_var" in state:
-                    scale = (state[f"{module}.norm.running_var"].float() + _NORM_EPS).rsqrt()
+                    scale = (state[f"{module}.norm.running_var"].float() + NORM_EPS).rsqrt()
                     bias = state[f"{module}.norm.bias"] - state[f"{module}.norm.running_mean"] * scale
                     weight = weight * scale.view(-1, 1, 1, 1, 1)
                 else:
