@@ -1,0 +1,296 @@
+"""``stepformer bench encode``: decoding and encoding videos against real time, and where the time goes.
+
+Decoding is timed with every frame decoded and with only what is wanted, in one run on the same file; the pictures must
+be the same, or the command fails. Encoders whose weights are not here are timed with the same network untrained where
+that can be built, and left out with the reason where not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepformer.errors import MissingError, StepFormerError, UsageError
+
+if TYPE_CHECKING:
+    from stepformer.video import VideoInfo
+
+HELP = """Times decoding and encoding on a video (default: the demo video if it has been pulled, and a generated one of
+three minutes). Decode times are the best of the repeats: other work on the machine only ever adds to a time."""
+EXAMPLES = [
+    "stepformer bench encode",
+    "stepformer bench encode talk.mp4 --encoders concepts,openclip --seconds 30",
+    "stepformer bench encode --encoders '' --json      # decoding alone",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRow:
+    """One way of decoding one file; ``ratio`` is its speed against decoding every frame for the same pictures."""
+
+    video: str
+    wanted: str
+    way: str
+    seconds: float  # of video
+    wall_s: float
+    x_real_time: float
+    pictures_decoded: int
+    seeks: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeRow:
+    """One encoder on one file; times are for a second of video. ``note`` says what stands in for missing weights."""
+
+    encoder: str
+    seconds: float
+    decode_s: float
+    encode_s: float
+    x_real_time: float
+    note: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("video", nargs="?", type=Path, help="a video file")
+    parser.add_argument("--encoders", help="comma-separated names (default: every registered one that reads video)")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of video for each encoder (default: 8)")
+    parser.add_argument("--repeats", type=int, default=3, help="decode each way so often, keep the best (default: 3)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads (default: one a core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints."""
+    if args.repeats < 1 or args.threads < 1 or not args.seconds > 0:
+        raise UsageError("--repeats, --threads and --seconds must be positive")
+    import torch
+
+    torch.set_num_threads(args.threads)
+    with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as scratch:
+        videos = [args.video] if args.video is not None else list(_default_videos(Path(scratch)))
+        decode = [row for video in videos for row in decode_rows(video, args.repeats, args.threads)]
+        names = _encoder_names(args.encoders)
+        encode = [row for name in names for row in encode_rows(name, videos[0], args.seconds, args.threads)]
+    where = {
+        "threads": args.threads,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+    }
+    if args.json:
+        rows = {"decode": [asdict(row) for row in decode], "encode": [asdict(row) for row in encode], **where}
+        print(json.dumps(rows, indent=2))
+    else:
+        print(_text(decode, encode, args.seconds))
+        print(", ".join(f"{name} {value}" for name, value in where.items()))
+    return 0
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def decode_rows(path: Path, repeats: int = 3, threads: int = 0) -> list[DecodeRow]:
+    """Every way of decoding one file. Raises when two ways disagree on what is on screen."""
+    from stepformer.video import probe
+    from stepformer.video.decode import SEEK_GAP_S
+
+    info = probe(path)
+    rows = []
+    for wanted, times_s, covered_s in _cases(info.duration_s):
+        ways = [("every frame", False, 0.0), ("what is needed, read on", True, float("inf"))]
+        if wanted == "1 in 60 s":
+            ways.append(("what is needed, seek", True, SEEK_GAP_S))
+        base, reference = 0.0, None
+        for way, sparse, gap in ways:
+            wall, decoder, stamps = _best(partial(_decode, path, info, times_s, sparse, gap, threads), repeats)
+            if reference is None:
+                base, reference = wall, stamps
+            elif stamps != reference:
+                raise StepFormerError(f"{path}: {way} shows other pictures than {ways[0][0]}; please report this")
+            counts = decoder.decoded, decoder.seeks
+            rows.append(DecodeRow(path.name, wanted, way, covered_s, wall, covered_s / wall, *counts, base / wall))
+    return rows
+
+
+def _cases(duration_s: float) -> Iterator[tuple[str, list[float], float]]:
+    """(what is wanted, its seconds, how much of the video they cover); dense cases take the start of the video."""
+    first = min(duration_s, 10.0)
+    yield "16 a second", [(i + 0.5) / 16 for i in range(max(1, int(first * 16)))], first
+    first = min(duration_s, 60.0)
+    yield "1 a second", [i + 0.5 for i in range(max(1, int(first)))], first
+    if duration_s > 10:
+        yield "1 in 10 s", [10 * i + 5.0 for i in range(int((duration_s - 5) / 10) + 1)], duration_s
+    if duration_s > 120:
+        yield "1 in 60 s", [60 * i + 30.0 for i in range(int((duration_s - 30) / 60) + 1)], duration_s
+
+
+def _decode(
+    path: Path, info: VideoInfo, times_s: list[float], sparse: bool, gap: float, threads: int
+) -> tuple[Any, list[float]]:
+    """Pictures of 224 x 224, as an encoder would get them; what comes back is when each came on screen."""
+    from stepformer.video.container import Problems
+    from stepformer.video.decode import FrameDecoder
+    from stepformer.video.picture import Painter
+
+    decoder = FrameDecoder(path, info, Problems(path), sparse=sparse, seek_gap_s=gap, threads=threads)
+    painter = Painter((224, 224))
+    stamps = []
+    for _, shown_s, frame in decoder.frames(times_s):
+        painter(frame, decoder.pixel_aspect)
+        stamps.append(round(shown_s, 4))
+    return decoder, stamps
+
+
+def _best(call: Callable[[], tuple[Any, list[float]]], repeats: int) -> tuple[float, Any, list[float]]:
+    best = float("inf")
+    for _ in range(repeats):
+        began = time.perf_counter()
+        decoder, stamps = call()
+        best = min(best, time.perf_counter() - began)
+    return best, decoder, stamps
+
+
+def _default_videos(scratch: Path) -> Iterator[Path]:
+    from stepformer import weights
+    from stepformer.video.timecode import write_clip
+
+    demo = weights.find("demo-video")
+    if demo is not None:
+        yield demo
+    path = scratch / "generated.mp4"
+    write_clip(path, (i / 25 for i in range(25 * 180)), size=(180, 320), options={"preset": "veryfast"})
+    yield path
+
+
+# -- encoding ---------------------------------------------------------------------------------------------------------
+
+
+def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[EncodeRow]:
+    """One encoder on the first ``seconds`` of a video; no row for one that reads no video."""
+    from stepformer import encoders
+
+    note = ""
+    try:
+        encoder = encoders.load(name)
+        if getattr(encoder, "wants", None) is None:
+            return []
+    except TypeError:  # captions and precomputed need a file to read from
+        return []
+    except (MissingError, UsageError) as error:
+        untrained = _UNTRAINED.get(name.partition(":")[0])
+        if untrained is None:
+            return [EncodeRow(name, 0.0, 0.0, 0.0, 0.0, f"not measured: {error}")]
+        encoder, note = untrained(), "weights not here: the same network, untrained"
+    from stepformer.encoders.base import encode_clips
+    from stepformer.video import VideoReader
+
+    count = max(1, round(seconds * encoder.rate_hz))
+    reader = VideoReader(video, threads=threads)
+    began = time.perf_counter()
+    batches, have = [], 0
+    for batch in reader.clips(encoder.wants, encoder.rate_hz, batch=4):
+        batches.append(batch[: count - have])
+        have += len(batches[-1])
+        if have >= count:
+            break
+    decode_s = time.perf_counter() - began
+    encode_clips(encoder, batches[:1])  # warms up
+    began = time.perf_counter()
+    encode_clips(encoder, batches)
+    encode_s = time.perf_counter() - began
+    covered = have / encoder.rate_hz
+    return [EncodeRow(name, covered, decode_s / covered, encode_s / covered, covered / (decode_s + encode_s), note)]
+
+
+def _encoder_names(wanted: str | None) -> list[str]:
+    from stepformer.encoders import ENCODERS
+
+    if wanted is None:
+        return [name for name in ENCODERS if name not in ("sentence", "captions", "precomputed")]
+    return [name.strip() for name in wanted.split(",") if name.strip()]
+
+
+class _UntrainedS3D:
+    """MIL-NCE's video side with random weights: as fast as the trained one."""
+
+    rate_hz = 1.0
+
+    def __init__(self, frames: int, fps: float) -> None:
+        from stepformer.encoders.base import FrameSpec
+        from stepformer.encoders.s3d import S3D
+
+        self.wants = FrameSpec((224, 224), frames, fps)
+        self._model = S3D(words=False).eval()
+
+    def encode_video(self, frames: Any) -> Any:
+        """Clips to vectors."""
+        import torch
+
+        from stepformer.encoders.base import Encoded
+        from stepformer.encoders.s3d import to_clips
+
+        with torch.inference_mode():
+            return Encoded(self._model.pooled(to_clips(frames)).numpy())
+
+
+class _UntrainedUniVL(_UntrainedS3D):
+    """UniVL's video side with random weights."""
+
+    def __init__(self) -> None:
+        from stepformer.encoders.univl import UniVL
+
+        super().__init__(16, 16.0)
+        self._univl = UniVL(text_layers=1).eval()
+
+    def finish(self, whole: Any) -> Any:
+        """The video transformer over all clips."""
+        import torch
+
+        from stepformer.encoders.base import Encoded
+
+        with torch.inference_mode():
+            return Encoded(self._univl.encode_seconds(torch.from_numpy(whole.vectors)[None, :48])[0].numpy())
+
+
+_UNTRAINED: dict[str, Callable[[], Any]] = {"milnce": lambda: _UntrainedS3D(32, 10.0), "univl": _UntrainedUniVL}
+
+
+def _text(decode: list[DecodeRow], encode: list[EncodeRow], seconds: float) -> str:
+    lines = []
+    for video in dict.fromkeys(row.video for row in decode):
+        rows = [row for row in decode if row.video == video]
+        lines.append(f"decoding {video} to pictures of 224 x 224")
+        lines.append(
+            f"  {'wanted':<12} {'of s':>6}  {'decoded':<24} {'pictures':>9} {'seeks':>6} {'wall s':>8} "
+            f"{'x real time':>12} {'ratio':>6}"
+        )
+        for row in rows:
+            lines.append(
+                f"  {row.wanted:<12} {row.seconds:>6.1f}  {row.way:<24} {row.pictures_decoded:>9} {row.seeks:>6} "
+                f"{row.wall_s:>8.2f} {row.x_real_time:>12.1f} {row.ratio:>5.2f}x"
+            )
+        lines.append("")
+    if encode:
+        lines.append(f"encoding {seconds:g} s of {decode[0].video}; seconds spent on a second of video")
+        lines.append(f"  {'encoder':<12} {'decode':>8} {'encode':>8} {'decode share':>13} {'x real time':>12}")
+        for line in encode:
+            if not line.seconds:
+                lines.append(f"  {line.encoder:<12} {line.note}")
+                continue
+            share = line.decode_s / (line.decode_s + line.encode_s)
+            lines.append(
+                f"  {line.encoder:<12} {line.decode_s:>8.3f} {line.encode_s:>8.3f} {share:>12.0%} "
+                f"{line.x_real_time:>12.2f}  {line.note}".rstrip()
+            )
+        lines.append("")
+    return "\n".join(lines)
