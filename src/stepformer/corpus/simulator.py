@@ -143,7 +143,7 @@ class Simulator:
     def _phrase_pools(self) -> tuple[Tensor, Tensor]:
         """What may be said beside the steps, and what may be seen beside them: ids of the chosen sources only."""
         world = self.world
-        names = [name for name, _ in self.config.sources] or list(world.sources)
+        names = [name for name, share in self.config.sources if share > 0] or list(world.sources)
         allowed = torch.tensor(world.source_index(names), device=self.device)
         steps = torch.cat([self.train.steps[members].flatten() for members, _ in self.pools])
         steps = torch.unique(steps[steps >= 0])
@@ -183,7 +183,9 @@ class Simulator:
         cut = first > 0  # a cut-out excerpt starts shortly before its first step
         shift = torch.where(cut, (starts[:, 0] - 5.0).clamp(min=0), 0.0).nan_to_num()
         last = ends.nan_to_num(nan=-1.0).amax(1)
-        duration = torch.where(spare > 0, last + 5.0, videos.durations) - shift
+        # a procedure without times stays without: its excerpt gets times of its own
+        excerpt = (spare > 0) & ~videos.durations.isnan()
+        duration = torch.where(excerpt, last + 5.0, videos.durations) - shift
         return replace(
             videos,
             steps=take(videos.steps, -1),
