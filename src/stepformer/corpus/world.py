@@ -3,14 +3,15 @@
 A world is one safetensors file, made once by :mod:`stepformer.corpus.worldbuilder` with the sentence encoder and
 read anywhere with torch alone (training runs on bare GPU machines). It holds three splits of *videos*, each a step
 list with times: ``train`` (procedures to learn from), ``dev`` (held-out tasks, for choosing options) and ``test``
-(real CrossTask validation timelines, texts unseen in training).
+(real CrossTask validation timelines, texts unseen in training). A world may have further held-out splits, such
+as ``procel``, in ``extra``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ FORMAT = "stepformer-world-1"
 NEIGHBOURS = 8
 """Nearest other sentences kept for each text: what a step may look like or be said like instead."""
 PARAPHRASES = 3
+SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class World:
     texts: tuple[str, ...]
     sources: tuple[str, ...]  # names, e.g. "grammar", "youcook2"
     meta: dict[str, Any]
+    extra: Mapping[str, Videos] = field(default_factory=dict)  # further held-out splits by name
 
     @property
     def dim(self) -> int:
@@ -83,11 +86,16 @@ class World:
         return [self.sources.index(name) for name in names]
 
     def split(self, name: str) -> Videos:
-        """``train``, ``dev`` or ``test``."""
-        if name not in ("train", "dev", "test"):
-            raise InputError(f"a world has the splits train, dev and test, not {name!r}")
-        videos: Videos = getattr(self, name)
+        """``train``, ``dev``, ``test`` or one of ``extra``."""
+        if name not in self.splits:
+            raise InputError(f"the world has the splits {', '.join(self.splits)}, not {name!r}")
+        videos: Videos = self.extra[name] if name in self.extra else getattr(self, name)
         return videos
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of all splits."""
+        return (*SPLITS, *self.extra)
 
     def save(self, path: str | Path) -> None:
         """Writes the world as one safetensors file."""
@@ -100,12 +108,12 @@ class World:
             "fillers": self.fillers.int(),
             "filler_sources": self.filler_sources.int(),
         }
-        for split in ("train", "dev", "test"):
+        for split in self.splits:
             videos = self.split(split)
             for f in fields(videos):
                 value = getattr(videos, f.name)
                 tensors[f"{split}.{f.name}"] = value.int() if value.dtype == torch.int64 else value
-        info = {"texts": self.texts, "sources": self.sources, **self.meta}
+        info = {"texts": self.texts, "sources": self.sources, "extra": list(self.extra), **self.meta}
         with replacing(path) as temporary:
             save_file(
                 {k: v.contiguous() for k, v in tensors.items()},
@@ -146,5 +154,6 @@ def load_world(path: str | Path) -> World:
         test=videos("test"),
         texts=tuple(info.pop("texts")),
         sources=tuple(info.pop("sources")),
+        extra={name: videos(name) for name in info.pop("extra", ())},
         meta=info,
     )

@@ -4,6 +4,7 @@ What may be learned from and what is kept for testing:
 
 - ``test``: CrossTask's 360 validation videos (18 primary tasks). Their step texts, and every training text closer
   to one of them than ``NEAR`` (cosine), are removed from training, whatever source they come from.
+- ``procel``: the videos of ProceL tasks that are there, likewise held out with their texts.
 - ``dev``: COIN videos of held-out tasks, for choosing options; their texts are removed from training likewise.
 - ``train``: the rest. Each source keeps its licence; ``open`` sources may be used by anyone, the others are
   non-commercial (see :data:`SOURCES`). Neighbours of an open text are open texts, so that a model trained on open
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.corpus import read_coin, read_crosstask
+from stepformer.corpus import read_coin, read_crosstask, read_procel
 from stepformer.corpus.grammar import load_grammar
 from stepformer.corpus.records import Dataset
 from stepformer.corpus.world import NEIGHBOURS, PARAPHRASES, Videos, World
@@ -136,6 +137,7 @@ class _Builder:
         self.train: list[_Video] = []
         self.dev: list[_Video] = []
         self.test: list[_Video] = []
+        self.procel: list[_Video] = []
         self.fillers: list[tuple[int, int]] = []
         self.tasks: dict[str, int] = {}
 
@@ -240,7 +242,7 @@ def build_world(
 ) -> World:
     """Gathers texts, embeds them with ``encode`` (list of str -> unit (L, D)) and removes what must stay unseen.
 
-    data: a folder laid out as ``crosstask/``, ``coin/``, ``youcook2/``, ``wikihow/`` (any of them may be missing).
+    data: a folder laid out as ``crosstask/``, ``coin/``, ``youcook2/``, ``wikihow/``, ``procel/``; any may be missing.
     """
     builder = _Builder()
     root = Path(data) if data is not None else None
@@ -277,6 +279,9 @@ def build_world(
             return builder.train
 
         builder.from_records(read_coin(coin), "coin", split)
+    procel = sorted((root / "procel").glob("*.json")) if root is not None else []
+    for path in procel:
+        builder.from_records(read_procel(path), "", lambda _task, _subset: builder.procel)
     return _finish(builder, encode, concepts, seed)
 
 
@@ -284,7 +289,7 @@ def _finish(builder: _Builder, encode: Encode, concepts: Sequence[str], seed: in
     draft = builder.draft
     vectors = torch.from_numpy(np.ascontiguousarray(encode(draft.texts)))
     vectors = torch.nn.functional.normalize(vectors.float(), dim=-1)
-    held_out = sorted({step for video in (*builder.dev, *builder.test) for step in video.steps})
+    held_out = sorted({step for video in (*builder.dev, *builder.test, *builder.procel) for step in video.steps})
     closeness = torch.cat([(part @ vectors[held_out].T).amax(1) for part in torch.split(vectors, 4096)])
     banned = closeness > NEAR
     banned[held_out] = True
@@ -320,6 +325,7 @@ def _finish(builder: _Builder, encode: Encode, concepts: Sequence[str], seed: in
         train=_arrays(kept),
         dev=_arrays(builder.dev),
         test=_arrays(builder.test),
+        extra={"procel": _arrays(builder.procel)} if builder.procel else {},
         texts=tuple(draft.texts),
         sources=tuple(builder.names),
         meta={
@@ -327,6 +333,11 @@ def _finish(builder: _Builder, encode: Encode, concepts: Sequence[str], seed: in
             "licences": {name: licence for name, (licence, _) in SOURCES.items()},
             "removed_step_instances": removed,
             "task_names": [names[i] for i in range(len(names))],
-            "videos": {s: len(v) for s, v in (("train", kept), ("dev", builder.dev), ("test", builder.test))},
+            "videos": {
+                "train": len(kept),
+                "dev": len(builder.dev),
+                "test": len(builder.test),
+                "procel": len(builder.procel),
+            },
         },
     )
