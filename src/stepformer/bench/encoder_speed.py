@@ -59,7 +59,7 @@ def _clocked(encoder: Any, spent: dict[str, float]) -> Iterator[None]:
         label = name.strip("_")
         if isinstance(value, torch.nn.Module):
             restored[value] = value.forward
-            value.forward = wrap(label, value.forward)  # type: ignore[method-assign]
+            value.forward = wrap(label, value.forward)
         else:
             setattr(encoder, name, wrap(label, value))
     try:
@@ -67,7 +67,7 @@ def _clocked(encoder: Any, spent: dict[str, float]) -> Iterator[None]:
     finally:
         for name, value in held.items():
             if isinstance(value, torch.nn.Module):
-                value.forward = restored[value]  # type: ignore[method-assign]
+                value.forward = restored[value]
             else:
                 setattr(encoder, name, value)
 
