@@ -269,6 +269,7 @@ LOSS_PRESETS: dict[str, dict[str, Any]] = {
         "smooth": "released",
     },
     "default": {
+        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02},
         "keep": 0.5,
         "best_per_slot": 12,
         "seq_average": "matched",

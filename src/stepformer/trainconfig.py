@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from stepformer.corpus.simulator import SimConfig
 from stepformer.errors import InputError, UsageError
@@ -91,41 +92,76 @@ class TrainConfig:
 _OPTIM_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
-    "default": {"lr": 5e-4, "betas": (0.9, 0.98), "ema": 0.998},
+    "default": {"lr": 3e-4, "betas": (0.9, 0.98), "ema": 0.998},
 }
 _INFERENCE_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "released": {},
-    "default": {},
+    "default": {"auto": True, "read": 1.0, "text": 0.6},
 }
 
 
-def _section(base: Any, values: Mapping[str, Any], name: str) -> Any:
-    """A dataclass with some fields replaced; an unknown field is named."""
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+    str: ((str,), "a text"),
+    NoneType: ((NoneType,), "nothing"),
+}
+
+
+def _check_kind(where: str, value: Any, hint: Any) -> None:
+    """A wrong kind of value is named where it stands, not where it is first used."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise UsageError(f"{where} is one of {', '.join(map(str, get_args(hint)))}, not {value!r}")
+    elif all(option in _KINDS for option in options):
+        kinds = [_KINDS[option] for option in options]
+        fits = any(isinstance(value, types) and (bool in types or not isinstance(value, bool)) for types, _ in kinds)
+        if not fits:
+            raise UsageError(f"{where} is {' or '.join(text for _, text in kinds)}, not {value!r}")
+
+
+def _section(base: Any, values: Any, name: str) -> Any:
+    """A dataclass with some fields replaced; an unknown field, or a value of the wrong kind, is named."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"[{name}] is a section with fields, not {values!r}")
     known = {f.name for f in fields(base)}
     unknown = set(values) - known
     if unknown:
         raise UsageError(f"[{name}] has no field {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
     values = dict(values)
+    hints = get_type_hints(type(base))
+    for key, value in values.items():
+        _check_kind(f"{name}.{key}" if name != "run" else key, value, hints[key])
     if isinstance(base, DataConfig) and "simulator" in values:
         values["simulator"] = _simulator(base.simulator, values["simulator"])
-    if isinstance(base, LossConfig) and "weights" in values:
-        values["weights"] = {**base.weights, **values["weights"]}
     try:
+        if isinstance(base, LossConfig) and "weights" in values:
+            values["weights"] = {**base.weights, **{k: float(v) for k, v in values["weights"].items()}}
         return replace(base, **values)
-    except TypeError as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"[{name}]: {error}") from None
 
 
 def _simulator(base: SimConfig, values: Any) -> SimConfig:
     if isinstance(values, SimConfig):
         return values
+    if not isinstance(values, Mapping):
+        raise UsageError(f"[data.simulator] is a section with fields, not {values!r}")
     values = dict(values)
     if "encoders" in values:
-        values["encoders"] = tuple(values["encoders"])
+        given = values["encoders"]
+        values["encoders"] = (given,) if isinstance(given, str) else tuple(given)
     if "sources" in values:
         pairs = values["sources"].items() if isinstance(values["sources"], Mapping) else values["sources"]
-        values["sources"] = tuple((str(name), float(share)) for name, share in pairs)
+        try:
+            values["sources"] = tuple((str(name), float(share)) for name, share in pairs)
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"data.simulator.sources gives each source a share, e.g. {{grammar = 1.0}}, not {values['sources']!r}"
+            ) from None
     made: SimConfig = _section(base, values, "data.simulator")
     return made
 
@@ -159,6 +195,8 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         values = tomllib.loads(Path(path).read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no config file {path}") from None
+    except OSError as error:
+        raise InputError(f"cannot read the config file {path}: {error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     return make_config(merged(values, overrides or {}))

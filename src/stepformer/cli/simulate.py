@@ -48,9 +48,10 @@ def run(args: argparse.Namespace) -> int:
         from stepformer.encoders.sentence import default_sentence_encoder
 
         encoder = default_sentence_encoder()
+        concepts = [*class_names("imagenet1k"), *class_names("kinetics400")]
         print("embedding texts with the sentence encoder", file=sys.stderr)
         world = build_world(
-            encoder.encode_text, class_names(), args.data, args.procedures, args.wikihow_share, args.seed
+            encoder.encode_text, concepts, args.data, args.procedures, args.wikihow_share, args.seed
         )
         world.save(args.out)
         summary = {"world": args.out, "texts": len(world.texts), **world.meta["videos"]}
