@@ -64,7 +64,8 @@ def otsu_line(values: Tensor, mask: Tensor) -> Tensor:
 
     Otsu's criterion: of all divisions of the sorted values, the one with the largest variance between the two means.
     A video is steps and background; how much of each differs from video to video, so no fixed share serves them all.
-    Rows with fewer than two values, or all equal, give their smallest value: everything is kept.
+    Rows with fewer than two values, or all equal, give a line just below them: everything is kept (a frame exactly on
+    the line costs the same matched or dropped, and could go either way).
     """
     number = mask.sum(1)  # (B,)
     ordered = values.double().masked_fill(~mask, torch.inf).sort(1).values
@@ -75,12 +76,14 @@ def otsu_line(values: Tensor, mask: Tensor) -> Tensor:
     rest = number[:, None] - count
     between = count * rest * (low / count - (total - low) / rest.clamp(min=1)).square()
     between = torch.where(rest > 0, between, -1.0)
+    smallest = finite[:, 0].to(values.dtype)
+    below = torch.nextafter(smallest, torch.full_like(smallest, -torch.inf))
     if between.shape[1] == 0:
-        return finite[:, 0].to(values.dtype)
+        return below
     best = between.argmax(1, keepdim=True)
     line = (finite.gather(1, best) + finite.gather(1, best + 1)).squeeze(1) / 2
     flat = between.amax(1) <= 1e-12
-    return torch.where(flat, finite[:, 0], line).to(values.dtype)
+    return torch.where(flat, below, line.to(values.dtype))
 
 
 def drop_cost(
