@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -289,17 +290,51 @@ def test_wrong_calls(clip, tmp_path):
         list(video.VideoReader(path, hardware="quantum").seconds())
 
 
-def test_torchcodec_backend(clip):
+def test_hardware_that_is_not_here_is_named(clip):
+    from av.codec.hwaccel import hwdevices_available
+
+    path, times_s = clip("h264.mp4")
+    for hardware in hwdevices_available():
+        try:
+            got = shown(video.VideoReader(path, hardware=hardware).seconds(1.0, size=(64, 128)))
+        except MissingError as error:
+            assert hardware in str(error)
+        else:
+            assert [seen for _, seen in got] == [on_screen(times_s, second) for second, _ in got]
+
+
+class _StandIn:
+    """What of torchcodec's VideoDecoder is used, made with PyAV: times count in the container's own stamps."""
+
+    def __init__(self, path, dimension_order, device, seek_mode):
+        assert (dimension_order, device, seek_mode) == ("NHWC", "cpu", "exact")
+        self._path, self._start_s = path, video.probe(path).start_s
+        self.metadata = types.SimpleNamespace(begin_stream_seconds=7.3, end_stream_seconds=13.3)
+
+    def get_frames_played_at(self, seconds):
+        import torch
+
+        batch = video.frames_at(self._path, [s - self._start_s for s in seconds])
+        stamps = torch.from_numpy(batch.shown_s + self._start_s)
+        return types.SimpleNamespace(data=torch.from_numpy(batch.pictures), pts_seconds=stamps)
+
+
+def test_torchcodec_backend(clip, monkeypatch):
     path, times_s = clip("odd-start.mp4")
+    monkeypatch.setitem(sys.modules, "torchcodec", None)
     reader = video.VideoReader(path, backend="torchcodec")
-    try:
-        import torchcodec  # noqa: F401
-    except ImportError:
-        with pytest.raises(MissingError, match="pip install torchcodec"):
-            list(reader.seconds())
-        return
-    for second, seen in shown(reader.seconds(1.0, size=(64, 128))):
-        assert seen == pytest.approx(on_screen(times_s, second), abs=0.0011)
+    with pytest.raises(MissingError, match="pip install torchcodec"):
+        list(reader.seconds())
+    monkeypatch.setitem(sys.modules, "torchcodec", types.ModuleType("torchcodec"))
+    monkeypatch.setitem(sys.modules, "torchcodec.decoders", types.SimpleNamespace(VideoDecoder=_StandIn))
+    got = shown(reader.seconds(1.0, size=(64, 128)))
+    assert [seen for _, seen in got] == [on_screen(times_s, second) for second, _ in got]
+    assert len(got) == 6
+    clips = np.concatenate(list(reader.clips(FrameSpec((64, 128), 4, 4.0))))
+    assert clips.shape == (6, 4, 64, 128, 3)
+    assert read_time_s(clips[2, 0]) == on_screen(times_s, 2 + 0.5 / 4)
+    with pytest.raises(UsageError, match="torchcodec"):
+        video.VideoReader(path, backend="torchcodec", hardware="vaapi")
 
 
 @settings(deadline=None, max_examples=60)

@@ -130,8 +130,8 @@ def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterato
     try:
         container = av.open(f"file:{file}", options=options, metadata_errors="replace", hwaccel=_hwaccel(av, hardware))
     except (av.error.FFmpegError, ValueError, RuntimeError) as error:
-        if hardware is not None and isinstance(error, RuntimeError):
-            raise MissingError(f"{file} cannot be decoded on {hardware!r} hardware: {error}") from None
+        if hardware is not None:  # the same file has been opened without, so it is not the file
+            raise MissingError(f"{file} cannot be decoded on {hardware!r} hardware: {_reason(error)}") from None
         raise InputError(f"{file} is not a video that FFmpeg can open: {_reason(error)}") from None
     except PermissionError as error:
         raise InputError(f"{file} cannot be read: {error}") from None
