@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS
-from stepformer.narration.lexicon import CHATTER_OBJECTS, CHATTER_VERBS, OBJECT_PRONOUNS, STEP_WHEN_CONCRETE, STOP_VERBS
+from stepformer.narration.lexicon import (
+    CHATTER_OBJECTS,
+    CHATTER_VERBS,
+    OBJECT_PRONOUNS,
+    STEP_WHEN_CONCRETE,
+    STOP_VERBS,
+    word_set,
+)
+
+# talk with most verbs, things with a verb of hand work: "cut off the tips", "turn the page"
+_TWO_FACED = word_set(
+    "page code sign word words email tip tips rest point story kind thumb thumbs lot sort mark like job rest"
+)
+_CHANNEL = word_set("video channel description comments youtube instagram facebook twitter subscribe notification")
+_BUTTONS = word_set("hit smash ring click tap press turn push")
+_TALK_PARTICLES = word_set("go come look talk figure find end stay hang")  # "find out the price" is talk
+_ON_PRONOUNS = word_set("bring keep hit stop start")
 
 
 def is_chatter(verb: str, particle: str, noun: str, person: bool, around: str = "") -> bool:
     """Whether a phrase is no step.
 
     ``noun`` is the head of the object, or of the preposition's object where there is none; ``person`` is whether
-    a person does it (or nobody is named, as in an imperative); ``around`` is the text of the prepositional phrase.
+    a person does it (or nobody is named, as in an imperative); ``around`` has all the words of the object and of the
+    prepositional phrase.
     """
-    if verb in CHATTER_VERBS or not person:
+    words = set(around.split())
+    if verb in CHATTER_VERBS or not person or words & _CHANNEL:
         return True
-    if noun in CHATTER_OBJECTS and not (
-        noun in ("page", "code", "link", "sign", "word", "words", "email")
-        and verb in PHYSICAL_VERBS
-        and verb != "click"
-    ):
+    if verb in _BUTTONS and noun in ("button", "bell", "icon") and ("like" in words or noun == "bell"):
         return True
-    if any(
-        word in CHATTER_OBJECTS and word in ("video", "channel", "description", "comments", "youtube", "instagram")
-        for word in around.split()
-    ):
+    if noun in CHATTER_OBJECTS and not (noun in _TWO_FACED and verb in PHYSICAL_VERBS):
         return True
-    if verb not in STOP_VERBS:
-        return False
-    if particle and verb not in ("go", "come", "look", "talk", "figure", "find", "end", "hang", "stay"):
-        # "keep down the heat", "bring up the edges"; "find out the price" is talk
-        return False
+    if verb not in STOP_VERBS or (particle and verb not in _TALK_PARTICLES):
+        return False  # "keep down the heat", "bring up the edges"
     if verb in STEP_WHEN_CONCRETE:
-        return not (
-            noun in CONCRETE_NOUNS or (noun in OBJECT_PRONOUNS and verb in ("bring", "keep", "hit", "stop", "start"))
-        )
+        return not (noun in CONCRETE_NOUNS or (noun in OBJECT_PRONOUNS and verb in _ON_PRONOUNS))
     return True

@@ -41,6 +41,8 @@ def is_verb(tree: Tree, i: int) -> bool:
         return False
     if tag.startswith("VB"):
         return True
+    if tree.dep[i] == "ccomp" and tree.low[tree.head[i]] == "let" and tree.having(i, "nsubj"):
+        return True  # "let the sauce simmer"
     if tag in ("NN", "NNP", "JJ", "UH", "NNS", "RB", "IN", "FW"):
         return tree.low[i] in PHYSICAL_VERBS and any(child > i for child in tree.having(i, "dobj"))
     return False
@@ -75,7 +77,7 @@ def by_person(tree: Tree, i: int) -> bool:
         # "once it is hot add the oil", "it is best to add it": for a person, whatever the clause beside it is about
         return True
     at = subject(tree, i)
-    if at is None or at > i:
+    if at is None or at > i or tree.tag[at] == "VBG":
         return True
     word = tree.low[at]
     if word in PERSONS or word in PERSON_NOUNS:
@@ -105,7 +107,7 @@ def negation(tree: Tree, i: int, lemma: dict[int, str]) -> Negation:
             continue
         if dep == "pcomp" and tree.low[head] in ("without", "instead", "of"):
             above = tree.low[tree.head[head]]
-            if tree.low[head] == "without" or "instead" in (tree.low[head], above):
+            if tree.low[head] == "without" or "instead" in (tree.low[head], above, tree.low[max(0, head - 1)]):
                 no = not no
             break
         if dep not in ("xcomp", "ccomp", "pcomp", "prep", "acomp"):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from stepformer.narration.chatter import is_chatter
 from stepformer.narration.clauses import by_person, is_passive, is_verb, negation, objects, shared_objects
-from stepformer.narration.groundability import groundability
+from stepformer.narration.groundability import PHYSICAL_VERBS, groundability
 from stepformer.narration.lexicon import (
     ACTION_NOUNS,
     GIVE_VERBS,
@@ -15,6 +15,7 @@ from stepformer.narration.lexicon import (
     OBJECT_PRONOUNS,
     PARTICLES,
     REACHING_PREPS,
+    STOP_VERBS,
     TOGETHER,
     TRANSITIVE,
 )
@@ -123,9 +124,11 @@ class Extractor:
             ):
                 things = [t for noun in nouns for t in _with_conjuncts(tree, noun)]
                 return [self._make(i, verb, [prep], [thing], None, no, sentence) for thing in things]
-            if self.need_object or word not in REACHING_PREPS or verb in MOTION or not by_person(tree, i):
+            reaching = word in REACHING_PREPS or (word == "with" and verb in PHYSICAL_VERBS)
+            if self.need_object or not reaching or verb in MOTION or not by_person(tree, i):
                 continue
-            phrase = prep_phrase(tree, prep, self.resolved)
+            # what is said about channels and videos is kept, to be marked
+            phrase = prep_phrase(tree, prep, self.resolved, any_object=verb in STOP_VERBS)
             if phrase is not None:
                 return [self._make(i, verb, particles, [], phrase, no, sentence)]
         return []
@@ -186,7 +189,8 @@ class Extractor:
             parts.insert(0, "do not")
         tokens = [i, *particles, *(t for thing in things for t in noun_tokens(tree, thing)), *(prep[2] if prep else [])]
         person = True if extra == "let" or is_passive(tree, i) else by_person(tree, i)
-        chatter = extra != "let" and is_chatter(verb, particle, noun, person, where)
+        around = " ".join([where, *(tree.low[t] for thing in things for t in tree.subtree(thing))])
+        chatter = extra != "let" and is_chatter(verb, particle, noun, person, around)
         return Phrase(
             text=" ".join(part for part in parts if part),
             start_s=min(tree.start_s[t] for t in tokens),

@@ -43,7 +43,7 @@ STEP_WHEN_CONCRETE = word_set(
     "read write record join share tag post upload continue begin follow"
 )
 CHATTER_OBJECTS = word_set(
-    "video videos channel subscription subscribe link links comment comments notification notifications bell "
+    "video videos channel subscription subscribe link links comment comments notification notifications "
     "description instagram facebook twitter youtube patreon website blog page podcast episode series tutorial "
     "tutorials playlist thumb thumbs like likes question questions look time idea sense difference way thing "
     "things fun luck care job point story reason problem trouble mind attention lot viewer viewers subscriber "

@@ -75,6 +75,8 @@ def noun_text(tree: Tree, i: int, resolved: Mapping[int, str], *, whole: bool = 
     """A noun phrase as text, a pronoun replaced by what it stands for."""
     if i in resolved:
         return resolved[i]
+    if tree.low[i] == "they":
+        return "them"  # the subject of a passive becomes an object
     return tree.words(noun_tokens(tree, i, whole=whole))
 
 
@@ -95,7 +97,9 @@ def prep_objects(tree: Tree, prep: int) -> tuple[list[int], list[int]]:
         tokens.append(further[0])
 
 
-def prep_phrase(tree: Tree, prep: int, resolved: Mapping[int, str]) -> tuple[str, int, list[int]] | None:
+def prep_phrase(
+    tree: Tree, prep: int, resolved: Mapping[int, str], *, any_object: bool = False
+) -> tuple[str, int, list[int]] | None:
     """(text, head noun, tokens) of a prepositional phrase that says where, with or into what; None if it does not."""
     if tree.low[prep] in EMPTY_PREPS:
         return None
@@ -103,7 +107,7 @@ def prep_phrase(tree: Tree, prep: int, resolved: Mapping[int, str]) -> tuple[str
     if not objects:
         return None
     noun = objects[0]
-    if tree.low[noun] in EMPTY_PREP_OBJECTS and noun not in resolved:
+    if tree.low[noun] in EMPTY_PREP_OBJECTS and noun not in resolved and not any_object:
         return None
     if tree.tag[noun] in ("WP", "WDT", "WRB", "RB", "VBG") and tree.dep[noun] != "pobj":
         return None

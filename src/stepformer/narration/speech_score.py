@@ -96,19 +96,21 @@ def _load(path: str | os.PathLike[str]) -> Any:
 
 def score(videos: Sequence[Spoken], pieces: Sequence[Sequence[tuple[float, float, str]]], embed: Embed) -> Match:
     """Scores the pieces (start_s, end_s, text) of each video."""
-    texts = sorted(
-        {text for spoken in pieces for *_, text in spoken} | {step[2] for video in videos for step in video.steps}
-    )
+    within = [
+        [[text for a, b, text in spoken if start_s <= (a + b) / 2 <= end_s] for start_s, end_s, _ in video.steps]
+        for video, spoken in zip(videos, pieces, strict=True)
+    ]
+    said = {text for video in within for step in video for text in step}
+    texts = sorted(said | {step[2] for video in videos for step in video.steps})
     vectors = np.asarray(embed(texts), dtype=np.float32)  # (L, D)
     row = {text: i for i, text in enumerate(texts)}
     aucs: list[float] = []
     firsts: list[float] = []
     covered = total = 0
-    for video, spoken in zip(videos, pieces, strict=True):
+    for video, insides in zip(videos, within, strict=True):
         names = sorted({step[2] for step in video.steps})
         steps = vectors[[row[name] for name in names]]  # (K, D)
-        for start_s, end_s, name in video.steps:
-            inside = [text for a, b, text in spoken if start_s <= (a + b) / 2 <= end_s]
+        for (_, _, name), inside in zip(video.steps, insides, strict=True):
             total += 1
             covered += bool(inside)
             if not inside or len(names) < 2:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepformer.narration.groundability import PHYSICAL_VERBS
+from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS
 from stepformer.narration.lexicon import word_set
 
 STAND_IN = "bring"
@@ -30,12 +30,14 @@ _BLOCK = word_set(
     "from at by for is are was were be been very more most as like than no another what which 's than about over "
     "under"
 )
+_AFTER_BARE = word_set("in into on onto over with to and or from until for at then")
+_LETTING = word_set("let lets")
+_WITH = word_set("season top garnish cover fill brush sprinkle rinse coat drizzle dust stuff line")
 _TAKEN_FOR_NOUNS = frozenset(word for word in PHYSICAL_VERBS if len(word) > 2) - {
     "rest",
     "light",
     "take",
     "get",
-    "use",
     "bring",
     "leave",
     "stand",
@@ -54,13 +56,24 @@ def stand_ins(words: Sequence[str]) -> dict[int, str]:
     count = len(low)
     found: dict[int, str] = {}
     for i, word in enumerate(low):
-        if word not in _TAKEN_FOR_NOUNS or not _object_follows(low, i, count):
+        if word not in _TAKEN_FOR_NOUNS or any(other in _LETTING for other in low[max(0, i - 4) : i]):
             continue
         before = low[i - 1] if i else ""
         clause = not before or before in _STRONG or words[i - 1][-1:] in ".,;:!?" or before.endswith("ly")
+        if not _object_follows(low, i, count) and not (clause and _bare_object_follows(low, i, count)):
+            continue
         if clause or (before not in _BLOCK and word not in _NOUNS_FIRST and before not in PHYSICAL_VERBS):
             found[i] = STAND_IN
     return found
+
+
+def _bare_object_follows(low: Sequence[str], i: int, count: int) -> bool:
+    """ "heat oil in a pan", "season with salt"; but "oil pan" is a pan."""
+    if low[i] in _WITH and i + 1 < count and low[i + 1] == "with":
+        return True
+    if low[i] in _NOUNS_FIRST or i + 1 >= count or low[i + 1] not in CONCRETE_NOUNS:
+        return False
+    return i + 2 == count or low[i + 2] in _AFTER_BARE
 
 
 def _object_follows(low: Sequence[str], i: int, count: int) -> bool:

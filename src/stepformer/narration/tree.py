@@ -6,6 +6,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
+def _mend_conjuncts(tag: list[str], dep: list[str], head: list[int]) -> None:
+    """Hangs a noun that the parser joined to a verb on the noun before it: "slice the potatoes and the carrots"."""
+    for i, label in enumerate(dep):
+        if label != "conj" or not tag[i].startswith("NN") or not tag[head[i]].startswith("VB"):
+            continue
+        # back over the noun's own words to "and"; the noun before it is its partner
+        at = i - 1
+        while at > head[i] and head[at] == i and tag[at] != "CC":
+            at -= 1
+        if (
+            at > head[i] + 1
+            and tag[at] == "CC"
+            and dep[at - 1] in ("dobj", "pobj", "conj", "nsubjpass")
+            and tag[at - 1].startswith("NN")
+        ):
+            head[i] = at - 1
+
+
 @dataclass(slots=True)
 class Tree:
     """Tokens of one stretch, all lists of one length T; ``head[i] == i`` for the root of a sentence."""
@@ -22,6 +40,7 @@ class Tree:
     children: list[list[int]] = field(default_factory=list)  # (T,) ascending
 
     def __post_init__(self) -> None:
+        _mend_conjuncts(self.tag, self.dep, self.head)
         self.children = [[] for _ in self.text]
         for i, head in enumerate(self.head):
             if head != i:

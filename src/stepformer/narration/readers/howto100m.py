@@ -14,8 +14,8 @@ from stepformer.narration.readers.fields import load, number
 
 _CHUNK = 1 << 20
 _SPACE = " \t\r\n"
-# what matters for finding the end of a value: strings (skipped whole), brackets
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+# what matters for finding the end of a value: strings (skipped whole), brackets; a quote alone opens a cut string
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
 
 
 def parse(text: str, name: str, video: str | None = None) -> list[Cue]:
@@ -124,12 +124,13 @@ class _Window:
             end = -1
             for found in _STRUCTURE.finditer(self.text, scan):
                 token = found.group()
+                if token == '"':
+                    break  # a string that the window cuts: seen again when there is more
                 depth += (token in "{[") - (token in "}]") if len(token) == 1 else 0
                 scan = found.end()
                 if depth <= 0:
                     end = scan
                     break
-            # the last token may be cut by the window: go on from behind the last whole one
             if end >= 0:
                 break
             offset = scan - self.at

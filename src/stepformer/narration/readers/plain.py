@@ -14,12 +14,13 @@ _TO = r"\s*(?:-->|->|-|–|—|to|,|;|\t)\s*"
 _LINES = (
     # a clock time, maybe to another, maybe in brackets
     re.compile(rf"^\s*[\[(]?\s*({_CLOCK})\s*(?:{_TO}({_CLOCK})\s*)?[\])]?\s*[:|–—-]?(?:\s+(.*)|)$", re.ASCII),
+    # two numbers with decimal points
+    re.compile(r"^\s*(-?\d{1,7}\.\d{1,9})\s+(-?\d{1,7}\.\d{1,9})\s+(.*)$", re.ASCII),
     # seconds in columns: tabs, semicolons or commas; or a number with a decimal point before the text
     re.compile(rf"^\s*({_NUMBER})s?\s*[\t;,|]\s*(?:({_NUMBER})s?\s*[\t;,|]\s*)?(.*)$", re.ASCII),
     re.compile(
         rf"^\s*[\[(]?(-?\d{{1,7}}\.\d{{1,9}})s?\s*(?:{_TO}\s*(-?\d{{1,7}}\.\d{{1,9}})s?)?[\])]?\s*:?\s+(.*)$", re.ASCII
     ),
-    re.compile(r"^\s*(-?\d{1,7}\.\d{1,9})\s+(-?\d{1,7}\.\d{1,9})\s+(.*)$", re.ASCII),
     re.compile(rf"^\s*[\[(]\s*({_NUMBER})\s*s?\s*(?:{_TO}({_NUMBER})\s*s?\s*)?[\])]\s*:?\s*(.*)$", re.ASCII),
 )
 _HEADER = re.compile(r"^\s*(?:start|begin|time|from)\b[\w\s,;\t|]*\btext\b\s*$", re.IGNORECASE)

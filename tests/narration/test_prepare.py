@@ -1,0 +1,139 @@
+"""Many videos to one table: resumable, and one bad file never stops the rest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepformer.cli import main
+from stepformer.errors import InputError, UsageError
+from stepformer.narration import PhraseOptions
+from stepformer.narration.prepare import prepare
+from stepformer.narration.readers.howto100m import iter_captions
+
+SRT = "1\n00:00:01,000 --> 00:00:03,000\ncrack the eggs\n\n2\n00:00:03,000 --> 00:00:05,000\nand whisk them\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    src = tmp_path / "subtitles"
+    (src / "more").mkdir(parents=True)
+    for i in range(5):
+        (src / f"v{i}.en.srt").write_text(SRT)
+    (src / "more" / "w.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nsubscribe to my channel\n")
+    (src / "readme.md").write_text("not subtitles")
+    return src
+
+
+def rows(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_folder_to_json_lines(parser, folder, tmp_path) -> None:
+    report = prepare(folder, tmp_path / "out.jsonl")
+    assert (report.videos, report.phrases, report.failed) == (6, 11, [])
+    found = rows(tmp_path / "out.jsonl")
+    assert [row["video"] for row in found] == ["more/w"] + [f"v{i}" for i in range(5) for _ in range(2)]
+    assert found[1]["text"] == "crack the eggs" and found[2]["text"] == "whisk the eggs" and found[0]["chatter"]
+    assert not (tmp_path / "out.jsonl.parts").exists()
+
+
+def test_a_folder_to_parquet(parser, folder, tmp_path) -> None:
+    import pyarrow.parquet as pq
+
+    prepare(folder, tmp_path / "out.parquet", PhraseOptions(chatter=False))
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.num_rows == 10 and table.column("text")[1].as_py() == "whisk the eggs"
+    assert str(table.schema.field("start_s").type) == "double"
+
+
+def test_bad_files_are_listed_and_tried_again(parser, folder, tmp_path, capsys) -> None:
+    (folder / "v2.en.srt").write_text("this is a letter")
+    (folder / "bad.json").write_text("{")
+    out = tmp_path / "out.jsonl"
+    command = ["prepare", "phrases", str(folder), str(out), "--jobs", "1", "--quiet", "--json"]
+    assert main(command) == 5
+    result = json.loads(capsys.readouterr().out)
+    assert result["videos"] == 5 and len(result["failed"]) == 2
+    assert any("v2.en.srt: line 1: expected" in failed["error"] for failed in result["failed"])
+    assert len(rows(out)) == 9
+
+    (folder / "v2.en.srt").write_text(SRT)
+    (folder / "bad.json").unlink()
+    assert main(command) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["resumed"] == 5 and result["videos"] == 6
+    assert [row["video"] for row in rows(out)][1:3] == ["v0", "v0"]
+    assert main(command) == 0  # it is there already
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_killed_run_goes_on(parser, folder, tmp_path, monkeypatch) -> None:
+    from stepformer.narration import prepare as module
+
+    monkeypatch.setattr(module, "_PART_VIDEOS", 2)
+    done = []
+
+    def stop(words, report) -> None:
+        done.append(words)
+        if len(done) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(folder, tmp_path / "out.jsonl", advance=stop)
+    assert not (tmp_path / "out.jsonl").exists()
+    report = prepare(folder, tmp_path / "out.jsonl")
+    assert report.resumed == 4 and report.videos == 6 and len(rows(tmp_path / "out.jsonl")) == 11
+
+
+def test_other_options_do_not_go_on_with_old_parts(parser, folder, tmp_path) -> None:
+    (folder / "bad.json").write_text("{")
+    prepare(folder, tmp_path / "out.jsonl")
+    with pytest.raises(UsageError, match="other options"):
+        prepare(folder, tmp_path / "out.jsonl", PhraseOptions(chatter=False))
+
+
+def test_a_caption_file_and_what_is_wrong_with_one(parser, tmp_path) -> None:
+    src = tmp_path / "caption.json"
+    lists = {"start": [1, 3], "end": [3, 5], "text": ["crack the eggs", "and whisk them"]}
+    src.write_text(json.dumps({"a": lists, "b": {"start": [1]}, "c": lists}))
+    report = prepare(src, tmp_path / "out.jsonl")
+    assert report.videos == 2 and [name for name, _ in report.failed] == ["b"]
+    assert [row["video"] for row in rows(tmp_path / "out.jsonl")] == ["a", "a", "c", "c"]
+
+
+def test_nothing_to_do_and_wrong_endings(parser, tmp_path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no subtitles"):
+        prepare(tmp_path / "empty", tmp_path / "out.jsonl")
+    with pytest.raises(InputError, match="no such file"):
+        prepare(tmp_path / "none", tmp_path / "out.jsonl")
+    with pytest.raises(UsageError, match="parquet or"):
+        prepare(tmp_path / "empty", tmp_path / "out.csv")
+
+
+def test_caption_files_are_read_a_video_at_a_time(tmp_path, monkeypatch) -> None:
+    from stepformer.narration.readers import howto100m
+
+    src = tmp_path / "caption.json"
+    videos = {f"v{i}": {"start": [0.5], "end": [1], "text": ['say "{[" \\ \n é' + "x" * i]} for i in range(40)}
+    src.write_text(json.dumps(videos, indent=1), encoding="utf-8")
+    for chunk in (1, 7, 64, 1 << 20):
+        monkeypatch.setattr(howto100m, "_CHUNK", chunk)
+        assert dict(iter_captions(src)) == videos
+
+
+@pytest.mark.parametrize("broken", ['{"a": {"start": [1', '{"a": 5}', "[1]", '{"a" {}}', '{"a": {} "b": {}}', ""])
+def test_broken_caption_files_say_where(tmp_path, broken: str) -> None:
+    src = tmp_path / "caption.json"
+    src.write_text(broken)
+    with pytest.raises(InputError, match=r"caption\.json: line 1: expected"):
+        list(iter_captions(src))
+
+
+@pytest.mark.slow
+def test_many_processes_give_the_same(parser, folder, tmp_path) -> None:
+    prepare(folder, tmp_path / "one.jsonl")
+    prepare(folder, tmp_path / "two.jsonl", jobs=2)
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
