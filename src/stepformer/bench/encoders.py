@@ -219,10 +219,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clips", type=Path, help="a folder of clips of your own (needs --labels)")
     parser.add_argument("--labels", type=Path, help="a CSV of clip,start_s,end_s,label")
     parser.add_argument("--phases", type=int, default=4, help="phases of the one-second grid (default: 4)")
+    parser.add_argument("--threads", type=int, default=1, help="threads for the speed lines (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
+    from stepformer import encoders
+    from stepformer.bench.encoder_speed import encoder_speed
     from stepformer.errors import UsageError
 
     if (args.clips is None) != (args.labels is None):
@@ -232,12 +235,15 @@ def run(args: argparse.Namespace) -> int:
     labels, folder = (args.labels, args.clips) if args.labels else _own()
     clips = read_labels(labels, folder)
     others = resources.files("stepformer.bench").joinpath("other_steps.txt").read_text(encoding="utf-8").splitlines()
-    rows = measure(args.encoder or ["concepts", "concepts:full"], clips, others, args.phases, quiet=args.json)
+    names = args.encoder or ["concepts", "concepts:full"]
+    rows = measure(names, clips, others, args.phases, quiet=args.json)
+    speeds = [encoder_speed(encoders.load(name), threads=args.threads) for name in names]
     count = sum(len(clip.steps) for clip in clips)
     pool = len({label for clip in clips for _, _, label in clip.steps} | set(others))
     if args.json:
         facts = {"clips": len(clips), "steps": count, "pool": pool, "phases": args.phases}
-        print(json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=2))
+        table = {"rows": [asdict(row) for row in rows], "speed": [asdict(speed) for speed in speeds]}
+        print(json.dumps({**facts, **table}, indent=2))
         return 0
     print(f"{len(clips)} clips, {count} marked steps, {pool} step texts in the pool, {args.phases} phases\n")
     print("| encoder | own step (centred) | R@5 | ordered MoF (centred) | within/between AUC | boundary F1 ±1 s |")
@@ -248,6 +254,10 @@ def run(args: argparse.Namespace) -> int:
         print(
             f"| {row.name} | {own} | {_cell(row.recall_at_5)} | {mof} | {_cell(row.auc)} | {_cell(row.boundary_f1)} |"
         )
+    print(f"\nseconds of processor time for a second of video, {args.threads} thread(s); within: wall time")
+    for speed in speeds:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in speed.parts.items())
+        print(f"{speed.name}: {speed.cpu_s:.3f} (wall {speed.wall_s:.3f}; {parts}); {speed.texts_a_second:.0f} texts/s")
     return 0
 
 

