@@ -36,6 +36,12 @@ def bag_of_words(texts, width: int = 64) -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
+def word_encoder():
+    """:func:`bag_of_words`, for tests that build worlds of their own."""
+    return bag_of_words
+
+
+@pytest.fixture(scope="session")
 def tiny_world():
     """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space."""
     from stepformer.corpus.worldbuilder import build_world

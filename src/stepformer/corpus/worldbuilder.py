@@ -147,8 +147,8 @@ class _Builder:
     def task(self, name: str) -> int:
         return self.tasks.setdefault(name, len(self.tasks))
 
-    def from_grammar(self, count: int, seed: int, hold_out: bool) -> None:
-        """``count`` procedures; a tenth of the tasks each to dev and test when nothing else serves for them."""
+    def from_grammar(self, count: int, seed: int, test: bool, dev: bool) -> None:
+        """``count`` procedures; a tenth of the tasks each to test and dev when nothing else serves for them."""
         source, is_open = self.source("grammar")
         grammar = load_grammar()
         for procedure in grammar.procedures(count, seed):
@@ -158,9 +158,10 @@ class _Builder:
                 others = [self.draft.add(text, is_open) for text in step.paraphrases[:PARAPHRASES]]
                 self.draft.paraphrases.setdefault(number, others)
                 steps.append(number)
-            share = _share(procedure.task) if hold_out else 1.0
+            share = _share(procedure.task)
             video = _untimed(steps, source, self.task(f"grammar:{procedure.task}"))
-            (self.test if share < 0.1 else self.dev if share < 0.2 else self.train).append(video)
+            target = self.test if test and share < 0.1 else self.dev if dev and 0.1 <= share < 0.2 else self.train
+            target.append(video)
         self.fillers += [(self.draft.add(text, is_open), source) for text in grammar.chatter]
 
     def from_youcook2(self, path: Path) -> None:
@@ -252,7 +253,7 @@ def build_world(
     coin = root / "coin" / "coin_annotations.json.gz" if root is not None else None
     has_test = crosstask is not None and crosstask.is_dir()
     has_dev = coin is not None and coin.is_file()
-    builder.from_grammar(grammar_procedures, seed, hold_out=not has_test)
+    builder.from_grammar(grammar_procedures, seed, test=not has_test, dev=not has_dev)
     if root is not None:
         if (root / "youcook2" / "yc2_train.json").is_file():
             builder.from_youcook2(root / "youcook2" / "yc2_train.json")
