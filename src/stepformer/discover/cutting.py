@@ -1,0 +1,94 @@
+"""Similarities and structure of one video to its steps: how the knobs become a price and a drop line.
+
+The two constants below were set by argument and checked on the simulated dev split (``stepformer bench real --dev``),
+never on the videos that results are shown on:
+
+- ``PRICE``: a step must explain ``PRICE * sqrt(T)`` seconds of a video of T seconds, and at least one. The
+  square root, because people mark shorter steps in shorter videos: hand washing of 20 s has steps of 2 s, a recipe
+  of ten minutes steps of 30 s.
+- slots and structure weigh the same: both are scaled to a spread of 1 in the video at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.discover.knobs import Knobs
+from stepformer.discover.segmental import Piece, Segmenter, solve_for_count
+
+Floats = NDArray[np.floating[Any]]
+
+PRICE = 0.25
+KEEP = 0.1
+"""Share of slot-frame similarities above the drop line, where the checkpoint does not say its own."""
+_STEEPNESS = 16.0  # detail 0 and 1 make a step 4 times dearer and cheaper than 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The pieces of one video, the drop line that was used, and the price a piece in frames."""
+
+    pieces: tuple[Piece, ...]  # steps only, in order
+    line: float | None
+    price: float
+
+
+def unit(x: Floats) -> NDArray[np.float64]:
+    """Rows of unit length; a row of zeros stays so."""
+    x = np.asarray(x, np.float64)
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
+
+
+def line_of(similarity: Floats, knobs: Knobs, keep: float) -> float:
+    """The drop line: a fixed one, the paper's percentile, or the one that ``keep`` of the similarities reach."""
+    if knobs.similarity is not None:
+        return float(knobs.similarity)
+    if knobs.percentile is not None:
+        return float(np.percentile(similarity, knobs.percentile))
+    return float(np.quantile(similarity, 1.0 - keep))
+
+
+def price_of(frames: int, rate_hz: float, knobs: Knobs) -> float:
+    """What a piece costs, in frames."""
+    detail = 0.5 if knobs.detail is None else knobs.detail
+    price_s: float = max(1.0, PRICE * math.sqrt(frames / rate_hz)) * _STEEPNESS ** (0.5 - detail)
+    return price_s * rate_hz
+
+
+def gains_of(similarity: Floats, line: float) -> NDArray[np.float64]:
+    """Similarity above the line, in units of its spread over the video: (K, N)."""
+    spread = float(np.std(similarity))
+    # slots that cannot tell any frame from another say nothing; rounding alone must not say something instead
+    return (np.asarray(similarity, np.float64) - line) / spread if spread > 1e-6 else np.zeros(similarity.shape)
+
+
+def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, knobs: Knobs, keep: float = KEEP) -> Cut:
+    """Steps of one video: similarity (K, N) of slots with frames, structure (N, S); either may be None."""
+    frames = similarity.shape[1] if similarity is not None else len(structure)  # type: ignore[arg-type]
+    line = None if similarity is None else line_of(similarity, knobs, keep)
+    gains = None if similarity is None or line is None else gains_of(similarity, line)
+    # slots alone, unless a number of steps is asked for, is Drop-DTW: a match costs nothing beside its similarity
+    plain = structure is None and knobs.steps is None and knobs.detail is None
+    price = 0.0 if plain else price_of(frames, rate_hz, knobs)
+    segmenter = Segmenter(structure, gains, ordered=knobs.ordered)
+    pieces = solve_for_count(segmenter, knobs.steps) if knobs.steps is not None else segmenter.solve(price)
+    return Cut(tuple(joined(pieces, gains is not None)), line, price)
+
+
+def joined(pieces: list[Piece], slots: bool) -> list[Piece]:
+    """The steps among the pieces; neighbours that show the same slot are one."""
+    out: list[Piece] = []
+    for piece in pieces:
+        if slots and piece.slot < 0:
+            continue
+        before = out[-1] if out else None
+        if slots and before is not None and before.slot == piece.slot and before.last == piece.first:
+            out[-1] = Piece(before.first, piece.last, piece.slot)
+        else:
+            out.append(piece)
+    return out

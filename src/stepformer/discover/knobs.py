@@ -1,0 +1,62 @@
+"""What a user may turn when steps are discovered, as one checked record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from stepformer.errors import UsageError
+
+Use = Literal["both", "slots", "structure"]
+USES: tuple[Use, ...] = ("both", "slots", "structure")
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """How finely a video is cut and by what. At most one of ``steps``, ``detail``, ``percentile``, ``similarity``.
+
+    steps: about how many steps. detail: 0 few and long, 0.5 the default, 1 many and short. percentile: the drop
+    line is this percentile of the slot-frame similarities (the paper's way; 90 keeps the best tenth of the pairs).
+    similarity: the drop line itself (the released code's way). ordered: slots in order; False gives that up
+    (the paper's ablation). use: "both" slots and structure, or one alone; "slots" is the paper's inference.
+    """
+
+    steps: int | None = None
+    detail: float | None = None
+    percentile: float | None = None
+    similarity: float | None = None
+    ordered: bool = True
+    use: Use = "both"
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("steps", "detail", "percentile", "similarity") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(
+                f"give one of steps, detail, percentile and similarity, not {' and '.join(given)} together"
+            )
+        if self.steps is not None and (isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1):
+            raise UsageError(f"steps is about how many steps there are, a whole number from 1; got {self.steps!r}")
+        if self.detail is not None and not 0 <= self.detail <= 1:
+            raise UsageError(f"detail goes from 0 (few, long steps) to 1 (many, short ones); got {self.detail!r}")
+        if self.percentile is not None and not 0 <= self.percentile < 100:
+            raise UsageError(f"percentile is at least 0 and below 100; got {self.percentile!r}")
+        if self.similarity is not None and not math.isfinite(self.similarity):
+            raise UsageError(f"similarity must be a number; got {self.similarity!r}")
+        if self.use not in USES:
+            raise UsageError(f"use is one of {', '.join(USES)}; got {self.use!r}")
+        if self.use == "structure" and (self.percentile is not None or self.similarity is not None):
+            raise UsageError("percentile and similarity are drop lines of slots; use='structure' has no slots")
+
+    @classmethod
+    def of(cls, **values: Any) -> Knobs:
+        """Knobs by name; a :class:`UsageError` for a name there is none of."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise UsageError(f"discover has no option {unknown[0]!r}; there are: {', '.join(known)}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was set, as plain values, for provenance."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
