@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="kind", choices=("videos", "released", "arrays"), default="videos")
     parser.add_argument("--captions", type=Path, help="HowTo100M caption.json with the text of --from arrays")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument("--decoder", choices=("pyav", "torchcodec"), default="pyav", help="default: pyav")
+    parser.add_argument("--hardware", help="decode on a device of this kind, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles alone")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_options(parser)
@@ -73,7 +75,15 @@ def _videos(args: argparse.Namespace) -> Any:
     jobs = min(args.jobs, len(sources))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     options = None if args.no_text else options_from(args)
-    settings = Settings(str(args.dst), args.encoder or encoders.DEFAULT, threads, not args.no_text, options)
+    settings = Settings(
+        str(args.dst),
+        args.encoder or encoders.DEFAULT,
+        threads,
+        phrases=not args.no_text,
+        backend=args.decoder,
+        hardware=args.hardware,
+        phrase_options=options,
+    )
     summary = Summary()
     with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:
         for summary, name in prepare_features(sources, settings, jobs):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from stepformer import many
 from stepformer.corpus.store import StoredVideo, StoreInfo
@@ -46,6 +46,8 @@ class Settings:
     encoder: str
     threads: int = 0  # of torch and of the decoder in each process; 0: as they like
     phrases: bool = True
+    backend: Literal["pyav", "torchcodec"] = "pyav"
+    hardware: str | None = None  # decode on this kind of device, for instance "cuda"
     phrase_options: Any = None  # stepformer.narration.PhraseOptions, or None for the defaults
 
 
@@ -232,7 +234,9 @@ def _encode(source: Source) -> Done:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VideoWarning)  # they come back as data
-            reader = VideoReader(source.video, threads=settings.threads)
+            reader = VideoReader(
+                source.video, backend=settings.backend, hardware=settings.hardware, threads=settings.threads
+            )
             batch = max(1, _FRAMES_AT_ONCE // encoder.wants.frames)
             encoded = encode_clips(encoder, clock.watch(reader.clips(encoder.wants, encoder.rate_hz, batch)))
         problems = tuple(problem.text for problem in reader.problems)
