@@ -28,10 +28,10 @@ def shared_data() -> Path:
 def bag_of_words(texts, width: int = 64) -> np.ndarray:
     """A stand-in for the sentence encoder: sums of one random vector a word, unit length, the same everywhere."""
     out = np.zeros((len(texts), width), np.float32)
-    for row, text in zip(out, texts, strict=True):
+    for i, text in enumerate(texts):
         for word in text.lower().split() or [""]:
             seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
-            row += np.random.default_rng(seed).standard_normal(width).astype(np.float32)
+            out[i] += np.random.default_rng(seed).standard_normal(width).astype(np.float32)
     return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9)
 
 

@@ -60,7 +60,7 @@ class NonFiniteLossError(StepFormerError):
 
 
 class Trainer:
-    """One run in one folder. ``run()`` trains to the end; Ctrl-C saves and re-raises."""
+    """One run in one folder. ``run()`` trains to the end; Ctrl-C ends the step, saves and raises."""
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Trainer:
             torch.set_float32_matmul_precision("high")  # similarities in TF32: far finer than the noise in them
         self.criterion = Criterion(config.loss)
         self.source = self._source()
+        self._check_width()
         torch.manual_seed(config.seed)
         self.model = StepDecoder(config.model).to(self.device)
         # what is validated and saved: the running mean of the weights, or the weights themselves
@@ -108,6 +109,14 @@ class Trainer:
                 "training needs data: --set data.world=WORLD (see stepformer simulate) or data.store=FOLDER"
             )
         return Simulator(self.world, config.data.simulator, config.seed, self.device)
+
+    def _check_width(self) -> None:
+        width = self.source.dim
+        if width != self.config.model.feature_dim:
+            raise UsageError(
+                f"the data has vectors of width {width}, the model takes {self.config.model.feature_dim}; "
+                f"--set model.feature_dim={width}"
+            )
 
     def _trial(self) -> Trial | None:
         """Simulated validation videos, where there is a world of the model's width."""
@@ -194,7 +203,7 @@ class Trainer:
         with (
             Progress("train", config.steps, "steps", quiet=self.quiet) as progress,
             (self.out / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
-            _saving_when_stopped(self),
+            _asked_to_stop() as asked,
         ):
             progress.advance(self.step)
 
@@ -206,6 +215,9 @@ class Trainer:
                         board.add_scalar(name, value, row["step"])
 
             while self.step < config.steps:
+                if asked:
+                    self.save()
+                    raise KeyboardInterrupt
                 logged = self.train_step(self.step)
                 self.step += 1
                 last = self.step == config.steps
@@ -230,9 +242,8 @@ class Trainer:
         scores: dict[str, float] = {}
         if self.trial is not None:
             scores |= score_slots(self.trial, model_slots(self.mean), self.config.inference)
-        held_out = getattr(self.source, "held_out_batches", None)
-        if held_out is not None:
-            scores["loss"] = self._held_out_loss(held_out(self.config.batch))
+        if isinstance(self.source, StoreBatches) and self.source.kept:
+            scores["loss"] = self._held_out_loss(self.source.held_out_batches(self.config.batch))
         return {k: round(v, 6) for k, v in scores.items()}
 
     @torch.no_grad()
@@ -245,7 +256,7 @@ class Trainer:
             output = self.mean(parts[0], parts[1], attention=self.criterion.needs_attention)
             loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
             total, count = total + float(loss), count + 1
-        return total / max(1, count)
+        return total / count
 
     def _keep_best(self, scores: Mapping[str, float]) -> None:
         if "zs_iou" in scores:
@@ -366,23 +377,28 @@ def _step_of(row: str) -> float:
 
 
 @contextmanager
-def _saving_when_stopped(trainer: Trainer) -> Iterator[None]:
-    """Ctrl-C and a polite kill keep everything: the state is saved before the interruption goes on."""
+def _asked_to_stop() -> Iterator[list[int]]:
+    """A list that fills when Ctrl-C or a polite kill asks the run to stop.
+
+    The step under way is finished first: a state saved in the middle of an update could not be resumed exactly. Who
+    asks twice is not made to wait; the last saved state stays.
+    """
+    asked: list[int] = []
 
     def stop(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
 
-    previous = None
-    with suppress(ValueError):  # not in the main thread
-        previous = signal.signal(signal.SIGTERM, stop)
+    previous: dict[int, Any] = {}
+    with suppress(ValueError):  # not in the main thread: the caller's handlers stay
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, stop)
     try:
-        yield
-    except KeyboardInterrupt:
-        trainer.save()
-        raise
+        yield asked
     finally:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
+        for which, handler in previous.items():
+            signal.signal(which, handler)
 
 
 def _tensorboard(out: Path) -> Any:

@@ -29,6 +29,10 @@ class StoreBatch(NamedTuple):
 class BatchSource(Protocol):
     """Where training batches come from. The same number gives the same batch."""
 
+    @property
+    def dim(self) -> int:
+        """D, the width of frames and phrases."""
+
     def batch(self, step: int, size: int) -> Any:
         """A batch with ``video``, ``video_mask``, ``phrases`` and ``phrase_mask``."""
 
@@ -52,15 +56,20 @@ class StoreBatches:
     def __init__(self, stores: Sequence[str | Path], max_frames: int, held_out: float, seed: int) -> None:
         self.max_frames, self.seed = max_frames, seed
         items: list[tuple[FeatureStore, str]] = []
-        for store in open_stores(stores):
+        opened = open_stores(stores)
+        self.dim = opened[0].dim
+        for store in opened:
             items += [(store, video) for video in store.ids if store.line(video).get("phrases")]
-        if len(items) < 2:
-            raise InputError(f"{', '.join(map(str, stores))}: fewer than two videos with phrases to train on")
         self.items: list[tuple[FeatureStore, str]] = []
         self.kept: list[tuple[FeatureStore, str]] = []
         for item in items:
             share = zlib.crc32(item[1].encode()) / 2**32
             (self.kept if share < held_out else self.items).append(item)
+        if len(self.items) < 2:
+            raise InputError(
+                f"{', '.join(map(str, stores))}: {len(items)} videos have phrases and {len(self.kept)} of them are "
+                "held out (data.held_out); training needs two"
+            )
         self._ready: dict[int, Queue[StoreBatch | BaseException]] = {}
 
     def batch(self, step: int, size: int) -> StoreBatch:
