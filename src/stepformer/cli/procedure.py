@@ -1,0 +1,191 @@
+"""``stepformer procedure``: several videos of one task to one ordered list of steps."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stepformer.errors import InputError, PartialError, StepFormerError, UsageError
+
+HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
+with how many videos have each, how often one comes before another, and each video's timeline in terms of them. VIDEO
+is a file, a folder, a glob, a feature store (prepare features), or - for a list on stdin. With --out a folder gets
+procedure.json, flow.mmd (Mermaid), flow.png and a timeline a video."""
+
+EXAMPLES = [
+    "stepformer procedure pancakes/*.mp4",
+    "stepformer procedure pancakes/ --out pancakes-steps --title 'Make pancakes'",
+    "stepformer procedure pancakes/ --steps 8 --json > procedure.json",
+    "stepformer procedure store/ --mermaid",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("videos", nargs="+", metavar="VIDEO", help="videos, folders, globs, feature stores, or -")
+    parser.add_argument("--steps", type=int, metavar="N", help="how many common steps (default: chosen by itself)")
+    parser.add_argument("--min-share", type=float, default=0.2, help="share of videos that have a common step (0.2)")
+    parser.add_argument("--detail", type=float, help="how finely each video is cut, 0 to 1 (default 0.5)")
+    parser.add_argument("--out", metavar="FOLDER", help="folder for JSON, flow graph and timelines")
+    parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
+    parser.add_argument("--title", help="title of the picture")
+    parser.add_argument("--no-labels", action="store_true", help="no names")
+    parser.add_argument("--model", default="default", metavar="NAME", help="model name, checkpoint or folder")
+    parser.add_argument("--encoder", metavar="NAME", help="encoder instead of the model's own")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the clustering (0)")
+    parser.add_argument("--keep-going", action="store_true", help="leave out videos that cannot be read (exit code 5)")
+    parser.add_argument("--dry-run", action="store_true", help="list the videos and stop")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Finds the procedure, prints it, writes what was asked for."""
+    if args.steps is not None and args.steps < 1:
+        raise UsageError(f"--steps is how many common steps to find, at least 1; got {args.steps}")
+    sources = list(find_videos(args.videos))
+    if args.dry_run:
+        print(json.dumps([name for name, _ in sources]) if args.json else "\n".join(name for name, _ in sources))
+        return 0
+    if len(sources) < 2:
+        raise InputError(
+            f"a procedure is what several videos of one task have in common, and there is {len(sources) or 'no'} video "
+            f"here; give at least two (for one: stepformer discover {args.videos[0]})"
+        )
+    import stepformer
+    from stepformer.procedure import ClusterOptions, find_procedure, from_findings
+
+    model = stepformer.load_model(args.model, encoder=args.encoder)
+    findings, failed = _find_all(model, sources, args)
+    text = not args.no_labels
+    procedure = find_procedure(
+        from_findings(findings),
+        args.steps,
+        min_share=args.min_share,
+        options=ClusterOptions(seed=args.seed),
+        encode=model.encoder.encode_text if text else None,
+        bank=model.bank() if text else None,
+        meta=model.provenance(
+            "procedure", {"steps": args.steps, "min_share": args.min_share, "detail": args.detail, "seed": args.seed}
+        ),
+    )
+    written = _write(procedure, Path(args.out), args.title) if args.out else {}
+    if args.json:
+        print(json.dumps(procedure.to_dict() | {"files": written, "failed": failed}, ensure_ascii=False, indent=2))
+    elif args.mermaid:
+        from stepformer.procedure import mermaid
+
+        sys.stdout.write(mermaid(procedure))
+    else:
+        print(as_text(procedure))
+        for path in written.values():
+            print(path)
+    for name, error in failed.items():
+        print(f"left out: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+    return PartialError.exit_code if failed else 0
+
+
+def find_videos(names: list[str]) -> Iterator[tuple[str, Any]]:
+    """(name, what to read) of everything the arguments name: a path, or (store, id) for a feature store."""
+    from stepformer.corpus.store import INFO_FILE, FeatureStore
+    from stepformer.video import SUFFIXES
+
+    for given in names:
+        lines = [line.strip() for line in sys.stdin] if given == "-" else [given]
+        for name in filter(None, lines):
+            path = Path(name)
+            if (path / INFO_FILE).is_file():
+                store = FeatureStore(path)
+                yield from ((video, (store, video)) for video in store.ids)
+            elif path.is_dir():
+                found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
+                if not found:
+                    raise InputError(f"{name} has no videos in it (looked for {' '.join(SUFFIXES[:5])} and others)")
+                yield from ((str(p), p) for p in found)
+            elif path.is_file():
+                yield name, path
+            elif matches := sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 (the pattern may be absolute)
+                yield from ((match, Path(match)) for match in matches if Path(match).is_file())
+            else:
+                raise InputError(f"there is no video, folder or feature store {name}")
+
+
+def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
+    from stepformer.discover import Features, Knobs
+    from stepformer.many import sentence
+    from stepformer.progress import Progress
+
+    knobs = Knobs.of(detail=args.detail)
+    findings: list[Any] = []
+    failed: dict[str, str] = {}
+    with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:
+        for name, source in sources:
+            try:
+                if isinstance(source, tuple):
+                    stored = source[0].read(source[1])
+                    source[0].require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
+                    features = Features(
+                        stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video
+                    )
+                else:
+                    features = model.read(source)
+                findings.append(model.find(features, knobs, subtitles=_subtitles(source, args.no_labels)))
+            except (StepFormerError, OSError) as error:
+                if not args.keep_going:
+                    raise
+                failed[name] = sentence(error)
+            progress.advance(1, name)
+    return findings, failed
+
+
+def _subtitles(source: Any, no_labels: bool) -> Path | None:
+    """A subtitle file of the same name beside the video."""
+    if no_labels or isinstance(source, tuple):
+        return None
+    return next((p for s in (".vtt", ".srt") if (p := source.with_suffix(s)).is_file()), None)
+
+
+def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:
+    from stepformer.files import write_json, write_text
+    from stepformer.procedure import mermaid, save_flow
+
+    files = {name: folder / name for name in ("procedure.json", "flow.mmd", "flow.png")}
+    write_json(files["procedure.json"], procedure.to_dict())
+    write_text(files["flow.mmd"], mermaid(procedure))
+    save_flow(procedure, files["flow.png"], title)
+    taken: set[str] = set()
+    for number, timeline in enumerate(procedure.timelines):
+        stem = Path(timeline.video).stem or f"video-{number + 1}"
+        name = stem if stem not in taken else f"{stem}-{number + 1}"
+        taken.add(name)
+        files[f"timelines/{name}.json"] = folder / "timelines" / f"{name}.json"
+        write_text(files[f"timelines/{name}.json"], timeline.to_json() + "\n")
+    return {name: str(path) for name, path in files.items()}
+
+
+def as_text(procedure: Any) -> str:
+    """The common steps as a table, and each video as the numbers of its steps."""
+    from stepformer.export.names import one_line
+
+    total = len(procedure.timelines)
+    lines = [
+        f"{len(procedure.steps)} common steps of {total} videos; "
+        f"their order is kept in {procedure.consistency:.0%} of pairs",
+        "",
+    ]
+    wide = max((len(one_line(step.name)) for step in procedure.steps), default=0)
+    for i, step in enumerate(procedure.steps):
+        guess = f"guess {step.similarity:.2f}" if step.guess else ""
+        lines.append(
+            f"{i + 1:>3}  {one_line(step.name):<{wide}}  {step.videos:>3}/{total} videos  {step.times:>3} times  "
+            f"{step.duration_s:>5.1f} s  at {step.place:>4.0%}  {guess}".rstrip()
+        )
+    lines.append("")
+    for timeline in procedure.timelines:
+        path = " ".join(str(step.meta.get("common") or "·") for step in timeline) or "no steps"
+        lines.append(f"{timeline.video}: {path}")
+    return "\n".join(lines)

@@ -1,0 +1,93 @@
+"""``stepformer view``: the page of a timeline in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from stepformer.errors import InputError
+from stepformer.timeline import Timeline
+
+HELP = """Opens the page of a timeline in a browser: the video, its steps as a bar and as a list that seeks. The page
+and the video are served on 127.0.0.1 only, until ctrl-c. A video is given with its timeline (pancakes.json beside
+pancakes.mp4 is found), or gets its steps discovered first. To keep the page as a file instead:
+stepformer export TIMELINE page.html."""
+
+EXAMPLES = [
+    "stepformer view pancakes.json",
+    "stepformer view pancakes.mp4                     # its pancakes.json, or discover first",
+    "stepformer view pancakes.json --port 8000 --no-browser",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("timeline", metavar="TIMELINE", help="a timeline file, or a video")
+    parser.add_argument("--video", metavar="FILE", help="the video, where it is not where the timeline says")
+    parser.add_argument("--model", default="default", metavar="NAME", help="model for a video that has no timeline")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
+    parser.add_argument("--title", help="title of the page")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until interrupted, which is how it is meant to end."""
+    from stepformer.viewer import address, make_page, serve
+
+    timeline, video = open_timeline(args.timeline, args.video, args.model)
+    page = make_page(timeline, video, title=args.title)
+    for note in page.notes:
+        print(f"{args.timeline}: {note}", file=sys.stderr)
+    server = serve(page, args.port)
+    url = address(server)
+    if args.json:
+        print(json.dumps({"url": url, "video": str(page.video) if page.video else None}), flush=True)
+    else:
+        print(url, flush=True)
+        print("serving on this machine only; stop with ctrl-c", file=sys.stderr)
+    if not args.no_browser:
+        import webbrowser
+
+        if not webbrowser.open(url):
+            print("no browser could be opened here; open the address above", file=sys.stderr)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    finally:
+        server.server_close()
+    return 0
+
+
+def open_timeline(name: str, video: str | None = None, model: str = "default") -> tuple[Timeline, str | None]:
+    """The timeline that ``name`` is or belongs to, and the video file where it is another than the timeline says."""
+    from stepformer import export
+    from stepformer.video import SUFFIXES
+
+    path = Path(name)
+    if not path.is_file():
+        raise InputError(f"there is no file {name}")
+    if path.suffix.lower() not in SUFFIXES:
+        timeline = export.read(path)
+        return timeline, video or _beside(path, timeline.video)
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        return export.read(beside), str(path)
+    import stepformer
+
+    print(f"{name} has no timeline beside it ({beside.name}); discovering its steps first", file=sys.stderr)
+    found: Timeline = stepformer.load_model(model).discover(str(path))
+    return found, str(path)
+
+
+def _beside(timeline_path: Path, video: str) -> str | None:
+    """The video beside the timeline's file, where it is not where the timeline says: folders get moved together."""
+    try:
+        if not video or Path(video).is_file():
+            return None
+        places = (timeline_path.parent / video, timeline_path.parent / Path(video).name)
+        return next((str(place) for place in places if place.is_file()), None)
+    except (OSError, ValueError):
+        return None
