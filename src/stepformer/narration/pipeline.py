@@ -148,4 +148,4 @@ def _starts(words: Sequence[Word], segmenter: Segmenter, tags: Sequence[str]) ->
     if not all(settled):
         given = segmenter.ends(words, tags if segmenter.needs_tags else ())
         found = [mark or (end and not quiet) for mark, end, quiet in zip(marked, given, settled, strict=True)]
-    return [True, *(True if end else None for end in found[:-1])]
+    return [True, *found[:-1]]

@@ -34,6 +34,8 @@ _ADVERBS = word_set(
 _SUBORDINATORS = word_set("if when once while after before as because until since")
 _BASE = frozenset(("VB", "VBP"))
 _OBJECT_START = word_set("DT PRP PRP$ IN RP CD JJ NN NNS RB PDT NNP")
+_DONE_TAGS = frozenset(("NN", "NNS", "RB", "CD", "JJ", "PRP", "NNP"))
+_AUXILIARIES = word_set("is are was were has have had gets get got needs need goes comes will should can must 's")
 _THRESHOLD = 1.0
 _LETTING = word_set("let lets let's make help watch have")
 _LONGEST = 60  # words; beyond it a sentence is cut at its best place
@@ -109,7 +111,7 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
             else 0.0
         )
     elif word == "now":
-        score += 1.2 if closed and before not in ("right", "for", "by", "until") else 0.0
+        score += 1.2 if closed and before not in ("right", "for", "by", "until") and after not in ("is", "was") else 0.0
     elif word == "then":
         score += 1.1 if closed else 0.0
     elif word == "and":
@@ -139,7 +141,7 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
     elif word in ("let's", "lets") or (word == "let" and after in ("me", "us", "it", "them", "the", "that", "this")):
         score += 1.5 if closed else 0.0
     elif word in ("don't", "dont", "do") and (tag_after == "VB" or after in ("not", "n't")):
-        score += 1.2 if closed else 0.0
+        score += 1.2 if closed and before not in _SUBJECTS else 0.0
     elif word in ("thank", "welcome") and closed:
         score += 1.2
     elif word in ("here's", "there's", "here") and closed and tag_before not in ("IN", "RB"):
@@ -148,6 +150,8 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
         finite = "'" in word or tag_after in _FINITE or after in _CONTRACTED
         if finite:
             score += 1.2 if ("'" in word or tag_after == "MD" or after in _CONTRACTED) else 0.9
+            if tag_before in ("RB", "RP", "CD", "PRP"):
+                score += 0.25  # no "recipe i use" can be
             if (
                 tag_before in ("NN", "NNS")
                 and subject in ("i", "you", "we", "they")
@@ -162,6 +166,8 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
                 score -= 0.6
         elif tag_after == "RB":
             score += 0.8
+    elif closed and tag in ("DT", "PRP$") and tag_before in _DONE_TAGS and _clause_follows(low, tags, i + 1):
+        score += 1.25  # "… for ten minutes | the eggs are added"
     elif word in _SUBORDINATORS and closed:
         score += 0.55 if tag_after in ("PRP", "DT", "PRP$") and word in ("once", "if", "when", "while") else 0.1
     elif word in ("what", "how") and closed and tag_before in ("NN", "NNS", "RB") and after in _SUBJECTS:
@@ -177,6 +183,19 @@ def _opening(low: Sequence[str], tags: Sequence[str], i: int) -> float:
     ):
         score += 1.1
     return score
+
+
+def _clause_follows(low: Sequence[str], tags: Sequence[str], i: int) -> bool:
+    """Whether the noun phrase that starts at word ``i`` is followed by an auxiliary, as a subject is."""
+    noun = False
+    for word, tag in zip(low[i + 1 : i + 6], tags[i + 1 : i + 6], strict=True):
+        if tag in ("NN", "NNS", "NNP"):
+            noun = True
+        elif noun:
+            return tag == "MD" or word in _AUXILIARIES
+        elif tag not in ("JJ", "CD", "VBN", "NNPS", "JJR", "VBG"):
+            return False
+    return False
 
 
 def _under_let(low: Sequence[str], i: int) -> bool:

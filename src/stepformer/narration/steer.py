@@ -62,13 +62,15 @@ def stand_ins(words: Sequence[str]) -> dict[int, str]:
         clause = not before or before in _STRONG or words[i - 1][-1:] in ".,;:!?" or before.endswith("ly")
         if not _object_follows(low, i, count) and not (clause and _bare_object_follows(low, i, count)):
             continue
-        if clause or (before not in _BLOCK and word not in _NOUNS_FIRST and before not in PHYSICAL_VERBS):
+        if clause or (before not in _BLOCK and word not in _NOUNS_FIRST):
             found[i] = STAND_IN
     return found
 
 
 def _bare_object_follows(low: Sequence[str], i: int, count: int) -> bool:
-    """ "heat oil in a pan", "season with salt"; but "oil pan" is a pan."""
+    """ "heat oil in a pan", "season with salt", "peel and slice the"; but "oil pan" is a pan."""
+    if i + 3 < count and low[i + 1] in ("and", "or") and low[i + 2] in PHYSICAL_VERBS and low[i + 3] in _OBJECT_STARTS:
+        return True
     if low[i] in _WITH and i + 1 < count and low[i + 1] == "with":
         return True
     if low[i] in _NOUNS_FIRST or i + 1 >= count or low[i + 1] not in CONCRETE_NOUNS:
@@ -81,6 +83,4 @@ def _object_follows(low: Sequence[str], i: int, count: int) -> bool:
     if after in _OBJECT_STARTS:
         return True
     third = low[i + 2] if i + 2 < count else ""
-    if after in _PARTICLES and third in _OBJECT_STARTS:
-        return True
-    return after in ("and", "or") and third in PHYSICAL_VERBS and i + 3 < count and low[i + 3] in _OBJECT_STARTS
+    return after in _PARTICLES and third in _OBJECT_STARTS
