@@ -53,8 +53,8 @@ def f(a, b, gamma):
 
 def naive_seq(slots, phrases, mask, matched, gamma, average):
     total = 0.0
-    for s, p, m, y in zip(slots.numpy(), phrases.numpy(), mask.numpy(), matched.numpy(), strict=True):
-        p, y = p[m], y[:, m]
+    for s, every, m, pairs in zip(slots.numpy(), phrases.numpy(), mask.numpy(), matched.numpy(), strict=True):
+        p, y = every[m], pairs[:, m]
         rows = [
             -math.log(f(s[i], p[j], gamma) / sum(f(s[i], q, gamma) for q in p))
             for i in range(len(s)) for j in range(len(p)) if y[i, j]

@@ -22,12 +22,18 @@ from stepformer.version import __version__
 
 # name of the command -> (module, one line of help). Order is the order of `stepformer --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "discover": ("stepformer.cli.discover", "the ordered steps of videos, with times and names"),
+    "locate": ("stepformer.cli.locate", "when given steps happen in videos"),
+    "demo": ("stepformer.cli.demo", "the whole product on one real video"),
+    "procedure": ("stepformer.cli.procedure", "several videos of one task to one ordered list of steps"),
     "export": ("stepformer.cli.export", "a timeline as chapters, subtitles, tables, pictures, clips, a page"),
+    "view": ("stepformer.cli.view", "the page of a timeline in a browser"),
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
     "prepare phrases": ("stepformer.cli.prepare_phrases", "subtitles of many videos to one table of phrases"),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
     "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),
+    "models convert": ("stepformer.cli.models_convert", "a released checkpoint to safetensors"),
     "models list": ("stepformer.cli.models_list", "the weights known by name, and which are here"),
     "models pull": ("stepformer.cli.models_pull", "download weights by name, verified, once"),
     "models info": ("stepformer.cli.models_info", "source, hashes, licence and training data of weights"),
@@ -37,8 +43,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench encode": ("stepformer.bench.encode", "decoding and encoding against real time, and where time goes"),
     "bench narration": ("stepformer.bench.narration", "words a second, against the bare parser; memory"),
     "bench phrases": ("stepformer.bench.phrases", "phrases against the gold set and against human steps"),
+    "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
+    "bench real": ("stepformer.bench.real", "discovery and localisation on real videos against controls"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
+    "reproduce table3": ("stepformer.cli.reproduce_table3", "losses, Drop-DTW, presets and controls"),
+    "reproduce table4": ("stepformer.cli.reproduce_table4", "number of slots and layers"),
+    "completion": ("stepformer.cli.completion", "a completion script for bash, zsh or fish"),
 }
 
 GROUPS = {
