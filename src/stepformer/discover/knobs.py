@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -60,3 +61,15 @@ class Knobs:
     def to_dict(self) -> dict[str, Any]:
         """What was set, as plain values, for provenance."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def check_texts(texts: Sequence[str]) -> list[str]:
+    """Step texts without blanks at their ends; an error where there is none, or one is empty."""
+    if isinstance(texts, str):
+        raise UsageError("give the steps as a list of texts, not as one text")
+    out = [str(text).strip() for text in texts]
+    if not out:
+        raise UsageError("there is no step to locate; give at least one text")
+    if not all(out):
+        raise UsageError(f"step {out.index('') + 1} has no text")
+    return out

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stepformer.checkpoint import Checkpoint
 from stepformer.discover.cutting import KEEP, cut, unit
 from stepformer.discover.features import Features, Report, read_video
-from stepformer.discover.knobs import Knobs
+from stepformer.discover.knobs import Knobs, check_texts
 from stepformer.discover.loading import check_width
 from stepformer.discover.locating import LOCATE_KEEP, Method, locate_vectors
 from stepformer.discover.segmental import Piece
@@ -326,18 +326,6 @@ class StepFormer:
         }
 
 
-def check_texts(texts: Sequence[str]) -> list[str]:
-    """Step texts without blanks at their ends; an error where there is none, or one is empty."""
-    if isinstance(texts, str):
-        raise UsageError("give the steps as a list of texts, not as one text")
-    out = [str(text).strip() for text in texts]
-    if not out:
-        raise UsageError("there is no step to locate; give at least one text")
-    if not all(out):
-        raise UsageError(f"step {out.index('') + 1} has no text")
-    return out
-
-
 def _at_working_rate(features: Features) -> Features:
     factor = max(1, int(features.rate_hz / _FINEST_HZ), -(-len(features) // _MOST_FRAMES))
     return features.pooled(factor)
@@ -384,4 +372,4 @@ def _add_notes(meta: dict[str, Any], notes: Sequence[str], problems: Sequence[st
         meta["notes"] = [*problems, *notes]
 
 
-__all__ = ["Finding", "StepFormer", "check_texts"]
+__all__ = ["Finding", "StepFormer"]

@@ -1,0 +1,101 @@
+"""``stepformer discover``: the steps of videos, without labels."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepformer.cli.inputs import find_videos, subtitles_beside
+from stepformer.cli.over_videos import COMMON, run_over
+from stepformer.cli.settings import Option, Settings, add_options, resolve
+from stepformer.discover.knobs import USES, Knobs
+from stepformer.errors import InputError
+
+HELP = """Finds the ordered steps of videos, with start, end, name and score. Turn at most one of --steps, --detail,
+--percentile and --similarity; by default a video is cut as finely as it needs. Names come from subtitles where there
+are any beside the video or given, otherwise they are guesses from a phrase bank and say so."""
+
+EXAMPLES = [
+    "stepformer discover pancakes.mp4",
+    "stepformer discover pancakes.mp4 --steps 8 --write chapters.vtt --plot",
+    "stepformer discover videos/ --format json --format youtube --out results --keep-going --skip-existing",
+    "stepformer discover '**/*.mkv' --detail 0.8 --json > steps.jsonl",
+    "find . -name '*.mp4' | stepformer discover - --no-labels --jobs 2",
+]
+
+OPTIONS: tuple[Option, ...] = (
+    Option("steps", int, None, "about how many steps", "N"),
+    Option("detail", float, None, "0 few and long, 0.5 as by default, 1 many and short", "0..1"),
+    Option("percentile", float, None, "the paper's drop line: this percentile of the similarities", "P"),
+    Option("similarity", float, None, "a fixed drop line, as the released code has (0.35)", "S"),
+    Option("unordered", bool, False, "give up the order of the slots (the paper's ablation)"),
+    Option("use", str, "both", "slots say what, structure says where", choices=USES),
+    Option("labels", bool, True, "steps without names", flag="--no-labels"),
+    Option("subtitles", str, None, "subtitles to name steps from (default: those beside the video)", "FILE"),
+    Option("find_subtitles", bool, True, "do not look for subtitles beside the video", flag="--no-subtitles"),
+    Option("bank", str, None, "file of phrases, one a line, to guess names from", "FILE"),
+    *COMMON,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted of one video."""
+
+    knobs: Knobs
+    subtitles: Path | None
+    labels: bool
+    bank: tuple[str, ...] | None
+
+    def __str__(self) -> str:
+        named = f"names from {self.subtitles}" if self.subtitles else "names guessed" if self.labels else "no names"
+        turned = ", ".join(f"{k} {v}" for k, v in self.knobs.to_dict().items() if k not in ("ordered", "use"))
+        return f"{named}; {turned or 'as finely as the video needs'}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, or - for a list on stdin")
+    add_options(parser, OPTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Discovers, prints, writes."""
+    settings = resolve("discover", args, OPTIONS)
+    knobs = Knobs(
+        steps=settings.steps, detail=settings.detail, percentile=settings.percentile, similarity=settings.similarity,
+        ordered=not settings.unordered, use=settings.use,
+    )  # fmt: skip
+    videos = find_videos(args.videos, ids=looks_up(settings))
+    return run_over("discover", videos, _requests(settings, knobs), find, settings, args.json)
+
+
+def looks_up(settings: Settings) -> bool:
+    """Whether the encoder finds features by a video's name, so that the video itself need not be here."""
+    return str(settings.encoder or "").split(":")[0] in ("captions", "precomputed")
+
+
+def _requests(settings: Settings, knobs: Knobs) -> Any:
+    from stepformer.naming import read_bank
+
+    bank = tuple(read_bank(settings.bank)) if settings.bank else None
+    if settings.subtitles and not Path(settings.subtitles).is_file():
+        raise InputError(f"there is no subtitle file {settings.subtitles}")
+
+    def request_of(video: Path) -> Request:
+        said: Path | None = None
+        if settings.labels:
+            beside = subtitles_beside(video) if settings.find_subtitles else None
+            said = Path(settings.subtitles) if settings.subtitles else beside
+        return Request(knobs, said, settings.labels, bank)
+
+    return request_of
+
+
+def find(model: Any, video: Path, request: Request, cache: bool, report: Any) -> Any:
+    """One video, in whichever process."""
+    features = model.read(video, report, cache)
+    labels = "auto" if request.labels else "none"
+    return model.find(features, request.knobs, subtitles=request.subtitles, labels=labels, bank=request.bank)

@@ -1,0 +1,81 @@
+"""``stepformer locate``: when given steps happen in videos."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepformer.cli.discover import looks_up
+from stepformer.cli.inputs import find_videos
+from stepformer.cli.over_videos import COMMON, run_over
+from stepformer.cli.settings import Option, add_options, resolve
+from stepformer.discover.knobs import check_texts
+from stepformer.errors import InputError, UsageError
+
+HELP = """Finds when given steps happen. They are taken to happen in the order given, unless --unordered. A step that is
+not in the video is told as absent. Steps are aligned through the model's slots, or straight with the video where that
+explains them better; which was used is in the result (meta.method)."""
+
+EXAMPLES = [
+    'stepformer locate pancakes.mp4 --step "crack the eggs" --step "whisk" --step "pour into the pan"',
+    "stepformer locate pancakes.mp4 --steps-file recipe.txt --write chapters.vtt",
+    "stepformer locate videos/ --steps-file recipe.txt --unordered --json > located.jsonl",
+]
+
+OPTIONS: tuple[Option, ...] = (
+    Option("step", list, [], "a step; may be given again", "TEXT"),
+    Option("steps_file", str, None, "a file with a step a line (# starts a comment)", "FILE"),
+    Option("unordered", bool, False, "the steps may happen in any order, and again"),
+    Option("method", str, "auto", "align through slots, or texts with the video", choices=("auto", "slots", "text")),
+    Option("absent", bool, True, "take every step to be in the video", flag="--all-present"),
+    *COMMON,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted of a video."""
+
+    texts: tuple[str, ...]
+    ordered: bool
+    method: Any
+    judge_presence: bool
+
+    def __str__(self) -> str:
+        return f"{len(self.texts)} steps, {'in order' if self.ordered else 'in any order'}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, or - for a list on stdin")
+    add_options(parser, OPTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Locates, prints, writes."""
+    settings = resolve("locate", args, OPTIONS)
+    texts = [*settings.step, *(_lines(settings.steps_file) if settings.steps_file else [])]
+    if not texts:
+        raise UsageError('give the steps: --step "crack the eggs" --step "whisk", or --steps-file FILE')
+    method = None if settings.method == "auto" else settings.method
+    request = Request(tuple(check_texts(texts)), not settings.unordered, method, settings.absent)
+    videos = find_videos(args.videos, ids=looks_up(settings))
+    return run_over("locate", videos, lambda _: request, find, settings, args.json)
+
+
+def find(model: Any, video: Path, request: Request, cache: bool, report: Any) -> Any:
+    """One video, in whichever process."""
+    features = model.read(video, report, cache)
+    return model.place(
+        features, list(request.texts), request.ordered, method=request.method, judge_presence=request.judge_presence
+    )
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the steps file {path} cannot be read: {error}") from None
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
