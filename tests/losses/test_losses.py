@@ -180,7 +180,7 @@ def test_bf16_is_close_to_float32_and_finite(preset):
     criterion = Criterion(loss_preset(preset))
     values = {}
     for kind in (torch.float32, torch.bfloat16):
-        output = Slots(slots.to(kind).requires_grad_(True), video.to(kind), attention)
+        output = Slots(slots.to(kind, copy=True).requires_grad_(True), video.to(kind), attention)
         total, _ = criterion(output, phrases.to(kind), mask, video_mask, torch.Generator().manual_seed(0))
         total.backward()
         assert torch.isfinite(output.slots.grad).all()
