@@ -1,0 +1,148 @@
+"""What the ``stepformer reproduce`` commands share: options, running, writing and printing tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepformer.evaluation.tables import Table
+    from stepformer.reproduce.results import Results
+    from stepformer.reproduce.schedule import Machine
+
+FIT = """
+Trains and scores what the table needs on simulated videos, in parallel processes, and writes TABLE.md, TABLE.tex,
+TABLE.json and results.json into --out. What is done already is found and not done again; a stopped call (Ctrl-C,
+--time-limit) goes on where it was. Weights and optimiser states stay in the work folder.
+"""
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of every table."""
+    parser.add_argument("--world", help="simulated world file (stepformer simulate --out FILE)")
+    parser.add_argument("--out", required=True, help="folder of the results and tables")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds (0 1 2)")
+    parser.add_argument("--steps", type=int, help="training steps of every model (the preset's)")
+    parser.add_argument("--batch", type=int, help="videos a training step (the preset's)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a field of all configs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; on a GPU they share it (1)")
+    parser.add_argument("--device", default=None, help="cpu or cuda; the GPU where there is one")
+    parser.add_argument("--work", help="folder in which runs work and are found again (the cache folder)")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="stop after this long; the same command goes on")
+    parser.add_argument("--merge", action="append", default=[], metavar="RESULTS", help="finished runs to use too")
+    parser.add_argument("--keep-checkpoints", action="store_true", help="keep weights in OUT/checkpoints")
+    parser.add_argument("--again", action="store_true", help="do the runs again though results are there")
+    parser.add_argument("--render", action="store_true", help="only write the tables from the results there are")
+    parser.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
+
+
+def run_tables(args: argparse.Namespace, tables: Sequence[str]) -> int:
+    """Runs what is missing, then writes and prints the tables. 5 where some runs failed or are left."""
+    from stepformer.reproduce.results import read_results, results_in
+
+    out = Path(args.out)
+    results = results_in(out)
+    for path in args.merge:
+        results.merge(read_results(path))
+    code = 0
+    if args.render:
+        if not results.runs:
+            read_results(out)  # raises, saying what is missing
+    else:
+        code = _execute(args, tables, results, out)
+        if args.plan:
+            return 0
+    made = write_tables(results, tables, out)
+    if args.json:
+        print(json.dumps({name: table.to_dict() for name, table in made.items()}))
+    else:
+        print("\n\n".join(table.to_text() for table in made.values()))
+    print(f"written: {', '.join(str(out / f'{name}.md') for name in made)} (.tex, .json)", file=sys.stderr)
+    return code
+
+
+def write_tables(results: Results, tables: Sequence[str], out: Path) -> dict[str, Table]:
+    """Markdown, LaTeX and JSON of each table."""
+    from stepformer.files import write_json, write_text
+    from stepformer.reproduce.render import render
+
+    made: dict[str, Table] = {}
+    for name in tables:
+        made.update(render(results, name))
+    for name, table in made.items():
+        write_text(out / f"{name}.md", table.to_markdown() + "\n")
+        write_text(out / f"{name}.tex", table.to_latex() + "\n")
+        write_json(out / f"{name}.json", table.to_dict())
+    return made
+
+
+def _execute(args: argparse.Namespace, tables: Sequence[str], results: Results, out: Path) -> int:
+    from stepformer.errors import UsageError
+    from stepformer.reproduce.runs import table_runs, unique
+    from stepformer.reproduce.schedule import execute
+
+    if not args.world:
+        raise UsageError("--world FILE is needed (stepformer simulate --out FILE makes one), or --render")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs must be at least 1, got {args.jobs}")
+    setup, facts, machine = prepare(args, out)
+    runs = []
+    for table in tables:
+        planned = table_runs(table, setup)
+        results.plan(table, planned)
+        results.facts[table] = facts
+        runs += planned
+    runs = unique(runs)
+    if args.plan:
+        for run in runs:
+            done = run.id in results.runs or (machine.work / run.id / "result.json").exists()
+            print(f"{'done' if done else 'to do'}  {run.id}  {run.kind}  {run.name}, seed {run.seed}")
+        return 0
+    if args.again:
+        for run in runs:
+            results.runs.pop(run.id, None)
+            (machine.work / run.id / "result.json").unlink(missing_ok=True)
+    ended = execute(runs, results, out, machine, lambda text: print(text, file=sys.stderr, flush=True))
+    for label, why in ended.failed.items():
+        print(f"stepformer: {label} failed: {why}", file=sys.stderr)
+    return 5 if ended.failed or ended.left else 0
+
+
+def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], Machine]:
+    """The setup of the runs, facts for the captions, and where to work."""
+    import torch
+
+    from stepformer.cli.train import _value
+    from stepformer.corpus.world import load_world
+    from stepformer.errors import UsageError
+    from stepformer.files import sha256_of
+    from stepformer.reproduce.runs import Setup
+    from stepformer.reproduce.schedule import Machine, work_folder
+    from stepformer.reproduce.scoring import GRID, dataset_of, divided, report_splits
+
+    world = divided(load_world(args.world))
+    overrides: dict[str, Any] = {}
+    for pair in args.set:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
+        overrides[key.strip()] = _value(value.strip())
+    splits = report_splits(world)
+    fingerprint = sha256_of(args.world)
+    setup = Setup(fingerprint, world.dim, splits, tuple(args.seeds), args.steps, args.batch, overrides)
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    datasets = {split: dataset_of(world, split) for split in splits}
+    counts = ", ".join(f"{len(world.split(s))} videos of {name}" for s, name in datasets.items())
+    steps = f"{args.steps} steps" if args.steps else "the preset's number of steps"
+    facts = {
+        "world": fingerprint, "datasets": datasets, "data": counts, "grid": GRID,
+        "training": f"Trained for {steps}, batch {args.batch or 128}, on a mixture of simulated encoders "
+        f"({', '.join(setup.encoders)}); no model has seen a test text.",
+    }  # fmt: skip
+    work = Path(args.work) if args.work else work_folder()
+    checkpoints = out / "checkpoints" if args.keep_checkpoints else None
+    return setup, facts, Machine(Path(args.world), work, device, args.jobs, args.time_limit, checkpoints)
