@@ -369,6 +369,6 @@ def parse_line(line: bytes, path: Path) -> dict[str, Any]:
 
 
 def parse_head(line: bytes, path: Path) -> dict[str, Any]:
-    """The fields before the phrases: parsing those alone opens a store of a million videos in seconds."""
+    """The fields before the phrases: parsing those alone keeps opening a large store quick."""
     head, mark, _ = line.partition(_PHRASES_MARK)
     return parse_line(head + b"}" if mark else line, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ from stepformer.corpus.store import (
 from stepformer.errors import InputError, StepFormerError
 
 SPOOL_FOLDER = "spool"
+_LOOK_EVERY_S = 0.5  # looking through a spool of a thousand files after every video would cost more than the videos
 SHARD_BYTES = 256 << 20
 """A shard is closed once it holds this much: few files, yet each is copied or lost in one piece of modest size."""
 
@@ -84,6 +86,7 @@ class StoreWriter:
 
     def __init__(self, path: str | os.PathLike[str], info: StoreInfo, shard_bytes: int = SHARD_BYTES) -> None:
         self.path, self.info, self._shard_bytes = Path(path), info, shard_bytes
+        self._waiting_bytes, self._next_look = 0, 0.0
         existing = self.path / INFO_FILE
         if self.path.exists() and not existing.exists() and any(self.path.iterdir()):
             raise InputError(f"{self.path} holds other files and is not a feature store; give a new or empty folder")
@@ -125,12 +128,17 @@ class StoreWriter:
         """Stores one video. One that is there already is an error, unless it is to be replaced."""
         if video.video in self and not replace:
             raise InputError(f"{self.path} already has {video.video!r}")
-        spool(self.path, video)
-        self.collect()
+        self._waiting_bytes += spool(self.path, video)
+        if self._waiting_bytes >= self._shard_bytes:
+            self._pack()
 
     def collect(self) -> None:
         """Takes in what workers spooled; writes a shard once there is enough for one."""
-        if sum(path.stat().st_size for path in self._spool_files()) >= self._shard_bytes:
+        if time.monotonic() < self._next_look:
+            return
+        self._waiting_bytes = sum(path.stat().st_size for path in self._spool_files())
+        self._next_look = time.monotonic() + _LOOK_EVERY_S
+        if self._waiting_bytes >= self._shard_bytes:
             self._pack()
 
     def close(self) -> None:
@@ -160,6 +168,7 @@ class StoreWriter:
             size += bytes_here
         if batch:
             self._write_shard(batch)
+        self._waiting_bytes = 0
 
     def _write_shard(self, spooled: list[Path]) -> None:
         from safetensors.numpy import save_file
