@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -207,7 +208,7 @@ def test_the_learning_rate_warms_up_and_follows_a_cosine():
     assert values[10] == pytest.approx(1.0)
     assert values[55] == pytest.approx(0.55)  # half way of the cosine is half way between the rates
     assert values[99] == pytest.approx(0.1 + 0.45 * (1 + math.cos(math.pi * 89 / 90)))
-    assert all(a >= b for a, b in zip(values[10:], values[11:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(values[10:]))
     assert learning_rate(config, 500) == pytest.approx(0.1)
     assert learning_rate(small(steps=3, optim__warmup=0.0, optim__lr=0.5), 0) == pytest.approx(0.5)
 
