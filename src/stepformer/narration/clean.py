@@ -10,6 +10,10 @@ from stepformer.narration.cues import Cue, Word
 
 _ASS = re.compile(r"\{\\[^}]*\}")
 _TAG = re.compile(r"</?[A-Za-z!?][^<>]{0,200}>|<\d[\d:.]*>")
+# tags that were escaped as text; "<salt>" that was escaped is a word
+_ESCAPED_TAG = re.compile(
+    r"</?(?:font|b|i|u|c|v|span|br|em|strong|ruby|rt|lang)\b[^<>]{0,200}>|<\d[\d:.]*>", re.IGNORECASE
+)
 _NOTES = re.compile(r"[♪♫♬♩🎵🎶#]*[♪♫♬♩🎵🎶][^♪♫♬♩🎵🎶\n]*(?:[♪♫♬♩🎵🎶]+|$)")
 _BRACKETS = re.compile(r"\[[^\[\]\n]{0,80}\]|【[^【】\n]{0,80}】|\*{1,2}[a-z ]{3,30}\*{1,2}")
 _SOUND = (
@@ -34,13 +38,14 @@ _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "´": "
 def clean_text(text: str, keep_lines: bool = False) -> str:
     """Plain words of one cue's text. Lines are joined by a space, or kept for finding rolling captions."""
     if _MARKS.search(text):
+        text = _TAG.sub("", text)
         # entities come escaped once or twice; more than that is text about entities
         for _ in range(2):
             if "&" not in text:
                 break
             text = html.unescape(text)
         text = _ASS.sub("", text)
-        text = _TAG.sub("", text)
+        text = _ESCAPED_TAG.sub("", text)
         text = _ODD_SPACE.sub(" ", text).translate(_QUOTES)
         text = _ZERO_WIDTH.sub("", text)
         text = _NOTES.sub(" ", text)

@@ -12,6 +12,7 @@ from stepformer.narration.lexicon import (
     GIVE_VERBS,
     LIGHT_VERBS,
     MOTION,
+    NON_OBJECTS,
     OBJECT_PRONOUNS,
     PARTICLES,
     REACHING_PREPS,
@@ -99,7 +100,7 @@ class Extractor:
         """ "give it a stir" is "stir it"; "take a look" has nothing to act on."""
         tree = self.tree
         verb = ACTION_NOUNS[tree.low[noun]]
-        things = [t for t in tree.having(i, "dative", "dobj", "iobj") if t != noun and t < noun]
+        things = [t for t in tree.having(i, "dative", "dobj", "iobj") if t < noun and tree.low[t] not in NON_OBJECTS]
         if not things:
             return None
         return [self._make(i, verb, [], things[:1], self._prep(i, [noun]), no, sentence)]

@@ -41,6 +41,9 @@ SUFFIXES = (
 )
 
 
+_IN_LIST = tuple('{["]-0123456789ntf')  # what may follow "[" in JSON, as "[Script Info]" does not
+
+
 def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
     """Cues of one video, ordered by time, without markup, each word once.
 
@@ -92,7 +95,9 @@ def sniff(text: str, name: str) -> str:
     head = text.lstrip()[:4096]
     if head.startswith("WEBVTT"):
         return "vtt"
-    if head.startswith(("{", "[")) and not plain.starts_with_time(head):
+    if head.startswith("{") or (
+        head.startswith("[") and head[1:].lstrip()[:1] in _IN_LIST and not plain.starts_with_time(head)
+    ):
         return _sniff_json(text, name)
     if head.startswith("<"):
         return "ttml"
@@ -108,7 +113,7 @@ def _sniff_json(text: str, name: str) -> str:
     if isinstance(value, dict):
         if "events" in value or "wireMagic" in value:
             return "json3"
-        if "segments" in value or "word_segments" in value or "transcription" in value:
+        if "segments" in value or "chunks" in value or "word_segments" in value or "transcription" in value:
             return "whisperx"
         return "howto100m"
     return "whisperx"

@@ -13,7 +13,9 @@ _NUMBER = r"-?\d{1,7}(?:\.\d{1,9})?"
 _TO = r"\s*(?:-->|->|-|–|—|to|,|;|\t)\s*"
 _LINES = (
     # a clock time, maybe to another, maybe in brackets
-    re.compile(rf"^\s*[\[(]?\s*({_CLOCK})\s*(?:{_TO}({_CLOCK})\s*)?[\])]?\s*[:|–—-]?(?:\s+(.*)|)$", re.ASCII),
+    re.compile(
+        rf"^\s*[\[(]?\s*({_CLOCK})\s*(?:{_TO}({_CLOCK})\s*)?(?:[\])]\s*[:|–—-]?\s*|\s*[:|–—-]?(?:\s+|$))(.*)$", re.ASCII
+    ),
     # two numbers with decimal points
     re.compile(r"^\s*(-?\d{1,7}\.\d{1,9})\s+(-?\d{1,7}\.\d{1,9})\s+(.*)$", re.ASCII),
     # seconds in columns: tabs, semicolons or commas; or a number with a decimal point before the text

@@ -14,7 +14,8 @@ def parse(text: str, name: str) -> list[Cue]:
     """Cues of a transcript in JSON."""
     value = load(text, name)
     if isinstance(value, dict):
-        items = value.get("segments", value.get("transcription", value.get("word_segments")))
+        keys = ("segments", "chunks", "transcription", "word_segments")
+        items = next((value[key] for key in keys if key in value), None)
     else:
         items = value
     if not isinstance(items, list):
