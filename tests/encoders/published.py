@@ -1,7 +1,7 @@
 """Weights made from key names alone, so that a published layout can be filled without the published file.
 
-The numbers in ``published_outputs.json`` are what the authors' public network definitions give for these weights and
-inputs; the tests compare this product's own modules with them.
+The numbers in ``published_outputs.json`` are what a second transcription of the authors' public definitions gave for
+these weights and inputs (the authors' code itself was not run); the tests compare the modules here with them.
 """
 
 import json

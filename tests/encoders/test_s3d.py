@@ -1,4 +1,4 @@
-"""S3D: the published key names, the published outputs."""
+"""S3D: the published key names, and outputs that agree with a second transcription of the network."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def test_layout_is_the_published_one(model):
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 16, 64, 96), (1, 3, 32, 56, 72)])
-def test_outputs_are_those_of_the_public_definition(model, shape):
+def test_outputs_agree_with_a_second_transcription(model, shape):
     expected = OUTPUTS["x".join(map(str, shape))]
     with torch.inference_mode():
         torch.testing.assert_close(model(clips(shape))[:, :8], torch.tensor(expected["joint"]), rtol=1e-3, atol=2e-3)
@@ -37,7 +37,7 @@ def test_outputs_are_those_of_the_public_definition(model, shape):
     torch.testing.assert_close(pooled[:, :8], torch.tensor(expected["pooled"]), rtol=1e-3, atol=2e-3)
 
 
-def test_words_are_those_of_the_public_definition(model):
+def test_words_agree_with_a_second_transcription(model):
     ids = torch.tensor([[5, 66249, 17] + [0] * 13, [1] * 16])
     with torch.inference_mode():
         torch.testing.assert_close(model.text_module(ids)[:, :8], torch.tensor(OUTPUTS["text"]), rtol=1e-4, atol=1e-4)
