@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "locate": ("stepformer.cli.locate", "when given steps happen in videos"),
     "demo": ("stepformer.cli.demo", "the whole product on one real video"),
     "procedure": ("stepformer.cli.procedure", "several videos of one task to one ordered list of steps"),
+    "search": ("stepformer.cli.search", "where in a library of processed videos a step happens"),
     "export": ("stepformer.cli.export", "a timeline as chapters, subtitles, tables, pictures, clips, a page"),
     "view": ("stepformer.cli.view", "the page of a timeline in a browser"),
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
@@ -45,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench phrases": ("stepformer.bench.phrases", "phrases against the gold set and against human steps"),
     "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
     "bench real": ("stepformer.bench.real", "discovery and localisation on real videos against controls"),
+    "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
     "reproduce table3": ("stepformer.cli.reproduce_table3", "losses, Drop-DTW, presets and controls"),
@@ -107,9 +109,8 @@ def _split_command(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+def _run(argv: list[str]) -> int:
+    """Help, version, or one command."""
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -125,13 +126,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"stepformer: no command {argv[0]!r}; stepformer --help lists them", file=sys.stderr)
         return 2
     name, rest = found
-    debug = "--debug" in rest
+    # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
+    args = command_parser(name).parse_intermixed_args(rest)
+    return int(command_module(name).run(args) or 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
-        args = command_parser(name).parse_intermixed_args(rest)
-        return int(command_module(name).run(args) or 0)
+        code = _run(argv)
+        sys.stdout.flush()  # here, where a reader that has gone is no error
+        return code
     except StepFormerError as error:
-        if debug:
+        if "--debug" in argv:
             raise
         print(f"stepformer: {error}", file=sys.stderr)
         return error.exit_code
@@ -143,4 +151,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as stop:
+        if stop.code is None:
+            return 0
         return stop.code if isinstance(stop.code, int) else 2

@@ -12,7 +12,7 @@ never on the videos that results are shown on:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,16 +68,42 @@ def gains_of(similarity: Floats, line: float) -> NDArray[np.float64]:
 
 
 def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, knobs: Knobs, keep: float = KEEP) -> Cut:
-    """Steps of one video: similarity (K, N) of slots with frames, structure (N, S); either may be None."""
+    """Steps of one video: similarity (K, N) of slots with frames, structure (N, S); either may be None.
+
+    ``steps`` and ``detail`` say how finely the part of the video that shows steps is cut, not how large that part is:
+    what is background by default stays so, or many steps would be had by throwing most of each away.
+    """
     frames = similarity.shape[1] if similarity is not None else len(structure)  # type: ignore[arg-type]
     line = None if similarity is None else line_of(similarity, knobs, keep)
     gains = None if similarity is None or line is None else gains_of(similarity, line)
-    # slots alone, unless a number of steps is asked for, is Drop-DTW: a match costs nothing beside its similarity
-    plain = structure is None and knobs.steps is None and knobs.detail is None
-    price = 0.0 if plain else price_of(frames, rate_hz, knobs)
+    # slots alone are Drop-DTW: a match costs nothing beside its similarity
+    usual = 0.0 if structure is None else price_of(frames, rate_hz, replace(knobs, detail=None))
     segmenter = Segmenter(structure, gains, ordered=knobs.ordered)
-    pieces = solve_for_count(segmenter, knobs.steps) if knobs.steps is not None else segmenter.solve(price)
-    return Cut(tuple(joined(pieces, gains is not None)), line, price)
+    if knobs.steps is None and knobs.detail is None:
+        return Cut(tuple(joined(segmenter.solve(usual), gains is not None)), line, usual)
+    if gains is not None:
+        shown = np.zeros(frames, bool)
+        for piece in joined(segmenter.solve(usual), slots=True):
+            shown[piece.first : piece.last] = True
+        sure = 4.0 * float(np.abs(gains).max(initial=1.0))
+        gains = gains + np.where(shown | ~shown.any(), sure, -sure)
+        segmenter = Segmenter(structure, gains, ordered=knobs.ordered)
+    price = price_of(frames, rate_hz, knobs)
+    if knobs.steps is None:
+        return Cut(tuple(joined(segmenter.solve(price), gains is not None)), line, price)
+    if gains is not None and knobs.ordered and knobs.steps > len(gains) and structure is not None:
+        return Cut(tuple(_more_than_slots(structure, gains, knobs.steps)), line, price)
+    return Cut(tuple(joined(solve_for_count(segmenter, knobs.steps), gains is not None)), line, price)
+
+
+def _more_than_slots(structure: Floats, gains: Floats, steps: int) -> list[Piece]:
+    """Pieces by structure alone, each shown by the slot that fits it best: several may show the same."""
+    out = []
+    for piece in solve_for_count(Segmenter(structure, None), steps):
+        inside = gains[:, piece.first : piece.last].mean(1)
+        if inside.max() > 0:
+            out.append(Piece(piece.first, piece.last, int(inside.argmax())))
+    return out
 
 
 def joined(pieces: list[Piece], slots: bool) -> list[Piece]:

@@ -1,0 +1,291 @@
+"""``stepformer bench real``: discovery and localisation on real videos, against controls, and what each part adds.
+
+Nothing here was used to choose anything: the constants of inference were set by argument and checked on the simulated
+dev split (``--world``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stepformer.bench.real_data import RealVideo, load
+from stepformer.discover.cutting import cut, unit
+from stepformer.discover.knobs import Knobs
+from stepformer.discover.locating import locate_vectors
+from stepformer.discover.segmental import Piece
+from stepformer.encoders.quality import boundary_f1
+from stepformer.evaluation.hungarian import assign
+from stepformer.evaluation.metrics import score_video
+from stepformer.inference import pooled_slots
+from stepformer.progress import Progress
+
+HELP = """Discovery: cuts found within 1 s of marked ones (F1), and overlap of found with marked steps (IoU, matched one
+to one, over the larger number of the two), each beside a uniform split into the same number of steps. Localisation of
+the marked steps' own names in order: IoU, precision, recall, MoF. Our clips are always measured; --data adds GTEA
+(class scores times class names as vectors, CNN features as structure) and Action100M (captions as the video)."""
+
+EXAMPLES = [
+    "stepformer bench real",
+    "stepformer bench real --data DATASETS",
+    "stepformer bench real --world world.safetensors --json",
+]
+
+Ints = NDArray[np.int64]
+Finder = Callable[[RealVideo, Any], list[tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Means over a set's videos; ``uniform_*`` is a uniform split into as many steps as the row has."""
+
+    data: str
+    method: str
+    steps: float
+    marked: float
+    boundary_f1: float
+    uniform_f1: float
+    overlap: float
+    uniform_overlap: float
+    background: float
+
+
+@dataclass(frozen=True, slots=True)
+class Localisation:
+    """Means over a set's videos."""
+
+    data: str
+    method: str
+    iou: float
+    precision: float
+    recall: float
+    mof: float
+
+
+# -- discovery --------------------------------------------------------------------------------------------------
+
+
+def _by_model(use: str, steps: bool = False) -> Finder:
+    def find(video: RealVideo, model: Any) -> list[tuple[float, float]]:
+        knobs = Knobs(use=use, steps=len(video.steps) if steps else None)  # type: ignore[arg-type]
+        found = model.find(video.features, knobs, labels="none").timeline
+        return [(step.start_s, step.end_s) for step in found]
+
+    return find
+
+
+def _pooled(video: RealVideo, model: Any) -> list[tuple[float, float]]:
+    """Means of 32 equal stretches in place of slots; otherwise the paper's inference."""
+    seen = _seen(video)
+    output = _pooled_output(seen.vectors)
+    similarity = unit(output.slots[0].numpy()) @ unit(seen.vectors).T
+    pieces = cut(similarity, None, seen.rate_hz, Knobs(use="slots"), model._keep).pieces
+    return _spans(pieces, seen.rate_hz)
+
+
+def _kmeans(video: RealVideo, model: Any) -> list[tuple[float, float]]:
+    """K-means of the frames' structure into as many clusters as steps are marked; its runs are the steps."""
+    from stepformer.kmeans import kmeans
+
+    seen = _seen(video)
+    points = unit(seen.cutting).astype(np.float32)
+    labels = kmeans(points, min(len(video.steps), len(points)), seed=0, restarts=4).labels
+    cuts = [0, *(np.flatnonzero(np.diff(labels)) + 1).tolist(), len(labels)]
+    return [(a / seen.rate_hz, b / seen.rate_hz) for a, b in itertools.pairwise(cuts)]
+
+
+def _uniform(video: RealVideo, model: Any) -> list[tuple[float, float]]:
+    return _equal(len(video.steps), video.features.duration_s)
+
+
+DISCOVERY: dict[str, Finder] = {
+    "slots and structure (default)": _by_model("both"),
+    "slots only (the paper's)": _by_model("slots"),
+    "structure only": _by_model("structure"),
+    "default, told the number of steps": _by_model("both", steps=True),
+    "pooled32 slots": _pooled,
+    "K-means of frames, told the number": _kmeans,
+    "uniform, told the number": _uniform,
+}
+
+
+def discovery_row(data: str, method: str, find: Finder, videos: list[RealVideo], model: Any) -> Discovery:
+    """One method on one set."""
+    rows = []
+    for video in videos:
+        end_s = video.features.duration_s
+        found = find(video, model)
+        equal = _equal(max(1, len(found)), end_s)
+        marked = [(s, min(e, end_s)) for s, e, _ in video.steps]
+        true = _cuts(marked, end_s)
+        covered = sum(e - s for s, e in found)
+        rows.append((
+            len(found), len(marked), boundary_f1(_cuts(found, end_s), true), boundary_f1(_cuts(equal, end_s), true),
+            overlap(found, marked), overlap(equal, marked), 1.0 - covered / end_s,
+        ))  # fmt: skip
+    return Discovery(data, method, *(float(x) for x in np.mean(rows, axis=0)))
+
+
+def overlap(found: list[tuple[float, float]], marked: list[tuple[float, float]]) -> float:
+    """Summed IoU of spans matched one to one so that it is largest, over the larger number of spans."""
+    if not found or not marked:
+        return 0.0
+    a, b = np.asarray(found)[:, None], np.asarray(marked)[None]
+    shared = np.maximum(np.minimum(a[..., 1], b[..., 1]) - np.maximum(a[..., 0], b[..., 0]), 0.0)
+    either = (a[..., 1] - a[..., 0]) + (b[..., 1] - b[..., 0]) - shared
+    iou = np.where(either > 0, shared / np.maximum(either, 1e-9), 0.0)
+    rows, columns = assign(iou)
+    return float(iou[rows, columns].sum() / max(len(found), len(marked)))
+
+
+def _cuts(spans: list[tuple[float, float]], end_s: float, apart_s: float = 0.5) -> list[float]:
+    """Starts and ends inside the video, those closer than half a second as one."""
+    edges = sorted({edge for span in spans for edge in span if 0.25 < edge < end_s - 0.25})
+    out: list[float] = []
+    for edge in edges:
+        if not out or edge - out[-1] >= apart_s:
+            out.append(edge)
+    return out
+
+
+def _equal(count: int, end_s: float) -> list[tuple[float, float]]:
+    return [(i * end_s / count, (i + 1) * end_s / count) for i in range(count)]
+
+
+def _spans(pieces: tuple[Piece, ...], rate_hz: float) -> list[tuple[float, float]]:
+    return [(piece.first / rate_hz, piece.last / rate_hz) for piece in pieces]
+
+
+def _seen(video: RealVideo) -> Any:
+    from stepformer.discover.stepformer import _at_working_rate
+
+    return _at_working_rate(video.features)
+
+
+def _pooled_output(vectors: NDArray[Any]) -> Any:
+    frames = torch.as_tensor(np.asarray(vectors, np.float32))[None]
+    return pooled_slots(frames, torch.ones(frames.shape[:2], dtype=torch.bool))
+
+
+# -- localisation -----------------------------------------------------------------------------------------------
+
+
+def _located(video: RealVideo, model: Any, method: str) -> Ints:
+    """Step of each frame at the working rate, -1 none."""
+    seen = _seen(video)
+    count = len(seen)
+    if method == "uniform":
+        return np.arange(count) * len(video.steps) // count
+    output = _pooled_output(seen.vectors) if method == "pooled32 slots" else model.run(seen.vectors)
+    frames = seen.vectors if method == "pooled32 slots" else output.frames[0].numpy()
+    forced: Any = {"default": None, "text alignment": "text"}.get(method, "slots")
+    structure = np.zeros((count, 1)) if method.endswith("no structure") else seen.cutting
+    found = locate_vectors(
+        video.texts, output.slots[0].numpy(), frames, seen.vectors, structure, seen.rate_hz,
+        method=forced, keep=model._locate_keep,
+    )  # fmt: skip
+    out = np.full(count, -1, np.int64)
+    for piece in found.pieces:
+        out[piece.first : piece.last] = piece.slot
+    return out
+
+
+LOCALISATION = (
+    "default", "through slots", "through slots, no structure", "text alignment", "pooled32 slots", "uniform",
+)  # fmt: skip
+
+
+def localisation_row(data: str, method: str, videos: list[RealVideo], model: Any) -> Localisation:
+    """One method on one set."""
+    scores = []
+    for video in videos:
+        seen = _seen(video)
+        score = score_video(_located(video, model, method), video.labels(seen.rate_hz, len(seen)))
+        scores.append((score.iou, score.precision, score.recall, score.mof))
+    return Localisation(data, method, *(float(x) for x in np.mean(scores, axis=0)))
+
+
+# -- the command ------------------------------------------------------------------------------------------------
+
+
+def simulated(world_file: Path, encoder: str, limit: int) -> list[RealVideo]:
+    """Videos of the simulated dev split: what the constants of inference were checked on."""
+    from stepformer.corpus.simulator import Simulator
+    from stepformer.corpus.world import load_world
+    from stepformer.discover.features import Features
+    from stepformer.validation import make_trial
+
+    world = load_world(world_file)
+    trial = make_trial(Simulator(world), "dev", encoder, limit=limit)
+    out: list[RealVideo] = []
+    for batch, texts in zip(trial.batches, trial.texts, strict=True):
+        for i in range(len(batch.video)):
+            count = int(batch.video_mask[i].sum())
+            marks = batch.labels[i, :count].numpy()
+            there = [int(k) for k in np.unique(marks[marks >= 0])]
+            spans = [np.flatnonzero(marks == k) for k in there]
+            steps = tuple((float(s[0]), float(s[-1] + 1), str(k)) for k, s in zip(there, spans, strict=True))
+            vectors = batch.video[i, :count].numpy()
+            if steps:
+                out.append(RealVideo(str(len(out)), Features(vectors), steps, texts[i][there].numpy()))
+    return out
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with gtea/ and action100m/")
+    parser.add_argument("--world", type=Path, metavar="FILE", help="measure the simulated dev split of a world instead")
+    parser.add_argument("--videos", type=int, default=40, metavar="N", help="simulated videos an encoder (default: 40)")
+    parser.add_argument("--model", default="default", metavar="NAME", help="model to measure (default: default)")
+    parser.add_argument(
+        "--phases", type=int, default=4, help="phases of the one-second grid for our clips (default: 4)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints both tables."""
+    from stepformer.discover import load_model
+
+    model = load_model(args.model)
+    if args.world:
+        sets = {f"simulated dev, {e}": simulated(args.world, e, args.videos) for e in ("concepts", "plain")}
+    else:
+        sets = load(args.data, model.encoder, args.phases)
+    found: list[Discovery] = []
+    located: list[Localisation] = []
+    total = len(sets) * (len(DISCOVERY) + len(LOCALISATION))
+    with Progress("measuring", total, "rows", quiet=args.json) as progress:
+        for name, videos in sets.items():
+            for method, find in DISCOVERY.items():
+                found.append(discovery_row(name, method, find, videos, model))
+                progress.advance()
+            for method in LOCALISATION:
+                located.append(localisation_row(name, method, videos, model))
+                progress.advance()
+    sizes = {name: len(videos) for name, videos in sets.items()}
+    if args.json:
+        rows = {"discovery": [asdict(row) for row in found], "localisation": [asdict(row) for row in located]}
+        print(json.dumps({"model": model.checkpoint.hash, "videos": sizes, **rows}, indent=2))
+        return 0
+    print(f"model {args.model} ({model.checkpoint.hash[:12]}); videos: {sizes}\n")
+    print("| data | discovery | steps (marked) | cut F1 ±1 s (uniform) | overlap (uniform) | background |")
+    print("|---|---|---|---|---|---|")
+    for d in found:
+        print(
+            f"| {d.data} | {d.method} | {d.steps:.1f} ({d.marked:.1f}) | {d.boundary_f1:.2f} ({d.uniform_f1:.2f}) | "
+            f"{d.overlap:.2f} ({d.uniform_overlap:.2f}) | {d.background:.2f} |"
+        )
+    print("\n| data | localisation | IoU | precision | recall | MoF |\n|---|---|---|---|---|---|")
+    for row in located:
+        values = " | ".join(f"{value:.3f}" for value in (row.iou, row.precision, row.recall, row.mof))
+        print(f"| {row.data} | {row.method} | {values} |")
+    return 0

@@ -1,0 +1,142 @@
+"""Real videos to measure discovery on: our own marked clips, and GTEA and Action100M where their files are at hand."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.discover.features import Features, _keep, _kept_file, _load
+from stepformer.errors import InputError
+
+GTEA_HZ = 15.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RealVideo:
+    """One video with its marks: steps in order as (start_s, end_s, name), and the names' vectors (M, D)."""
+
+    name: str
+    features: Features
+    steps: tuple[tuple[float, float, str], ...]
+    texts: NDArray[np.float32]
+
+    def labels(self, rate_hz: float, count: int) -> NDArray[np.int64]:
+        """(count,) step instance in the middle of each interval of 1 / rate_hz seconds, -1 none."""
+        middles = (np.arange(count) + 0.5) / rate_hz
+        out = np.full(count, -1, np.int64)
+        for i, (start, end, _) in enumerate(self.steps):
+            out[(middles >= start) & (middles < end)] = i
+        return out
+
+
+def own_clips(encoder: Any, phases: int) -> list[RealVideo]:
+    """The clips that come with the product, at several phases of the encoder's grid; encoded once and kept."""
+    from stepformer.bench.encoders import _encoded, _own, read_labels
+
+    labels, folder = _own()
+    out = []
+    for clip in read_labels(labels, folder):
+        texts = encoder.encode_text([label for _, _, label in clip.steps])
+        for phase in np.arange(phases) / phases / encoder.rate_hz:
+            kept = _kept_file(clip.path, f"{encoder.fingerprint}|phase {phase:g}")
+            features = _load(kept, encoder, clip.path.name) if kept is not None else None
+            if features is None:
+                encoded = _encoded(encoder, clip.path, float(phase))["both"]
+                features = Features(encoded.vectors, encoder.rate_hz, encoded.structure, video=clip.path.name)
+                if kept is not None:
+                    _keep(kept, features)
+            # the clip as if it began at the phase
+            steps = tuple((max(0.0, s - phase), e - phase, name) for s, e, name in clip.steps if e > phase)
+            out.append(RealVideo(f"{clip.path.stem}+{phase:g}", features, steps, texts[-len(steps) :]))
+    return out
+
+
+def gtea(folder: Path, text: Any) -> list[RealVideo]:
+    """GTEA: class scores times class-name vectors as vectors, the CNN's features as structure."""
+    names: list[str] = json.loads((folder / "label_names.json").read_text(encoding="utf-8"))
+    vectors = text.encode_text(names)
+    vectors = vectors - vectors.mean(0)
+    arrays = np.load(folder / "gtea_features.npz", allow_pickle=False)
+    out = []
+    for video in sorted({key.split("|")[0] for key in arrays.files}):
+        scores = arrays[f"{video}|X"].astype(np.float64)
+        chance = np.exp(scores - scores.max(1, keepdims=True))
+        chance /= chance.sum(1, keepdims=True)
+        marks = arrays[f"{video}|Y"].astype(np.int64)
+        cuts = [0, *(np.flatnonzero(np.diff(marks)) + 1).tolist(), len(marks)]
+        runs = [(a, b) for a, b in itertools.pairwise(cuts) if marks[a] != names.index("background")]
+        steps = tuple((a / GTEA_HZ, b / GTEA_HZ, names[marks[a]]) for a, b in runs)
+        features = Features(
+            (chance @ vectors).astype(np.float32), GTEA_HZ, arrays[f"{video}|A"].astype(np.float32), video=video
+        )
+        texts = np.asarray([vectors[marks[a]] for a, _ in runs], np.float32)
+        out.append(RealVideo(video, features, steps, texts))
+    return out
+
+
+def action100m(folder: Path, text: Any) -> list[RealVideo]:
+    """Action100M: what two captioners wrote of the smallest segments as the video, a third model's actions as steps."""
+    from stepformer.encoders.captions import Caption, CaptionsEncoder
+
+    captions = CaptionsEncoder()
+    with gzip.open(folder / "videos.json.gz", "rt", encoding="utf-8") as stream:
+        videos = json.load(stream)
+    out = []
+    for video in videos:
+        nodes = video["nodes"]
+        children: dict[Any, list[Any]] = {}
+        for node in nodes:
+            children.setdefault(node["parent"], []).append(node)
+        leaves = [node for node in nodes if node["id"] not in children]
+        said = [
+            Caption(node["start"], node["end"], node[key])
+            for node in leaves
+            for key in ("plm_caption", "llama3_caption")
+            if node[key] and node[key].strip()
+        ]
+        seen = captions.encode_captions(said, float(video["duration"]))
+        steps = _finest_actions(nodes, children)
+        features = Features(seen.vectors, captions.rate_hz, None, float(video["duration"]), video["video_uid"])
+        texts = text.encode_text([name for _, _, name in steps])
+        out.append(RealVideo(video["video_uid"], features, steps, texts))
+    return out
+
+
+def _finest_actions(nodes: list[Any], children: dict[Any, list[Any]]) -> tuple[tuple[float, float, str], ...]:
+    """Segments with an action none of whose parts has one, in order; neighbours with the same action are one."""
+
+    def named(node: Any) -> bool:
+        return node["gpt_action"] not in (None, "", "N/A")
+
+    def below(node: Any) -> bool:
+        return any(named(child) or below(child) for child in children.get(node["id"], ()))
+
+    found = sorted((n["start"], n["end"], n["gpt_action"]) for n in nodes if named(n) and not below(n))
+    out: list[tuple[float, float, str]] = []
+    for start, end, name in found:
+        if out and out[-1][2].lower() == name.lower() and start - out[-1][1] < 1.0:
+            out[-1] = (out[-1][0], end, name)
+        else:
+            out.append((start, end, name))
+    return tuple(out)
+
+
+def load(data: Path | None, encoder: Any, phases: int) -> dict[str, list[RealVideo]]:
+    """Every set that is there, by name."""
+    sets = {"own clips": own_clips(encoder, phases)}
+    if data is None:
+        return sets
+    if not data.is_dir():
+        raise InputError(f"there is no folder {data}")
+    if (data / "gtea" / "gtea_features.npz").is_file():
+        sets["GTEA"] = gtea(data / "gtea", encoder)
+    if (data / "action100m" / "videos.json.gz").is_file():
+        sets["Action100M"] = action100m(data / "action100m", encoder)
+    return sets
