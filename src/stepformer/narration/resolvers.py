@@ -77,7 +77,11 @@ def _load_stanza(model: str) -> Resolver:
         for sentence in sentences:
             offsets.append(offsets[-1] + len(sentence))
         return [
-            [(offsets[m.sentence] + m.start_word, offsets[m.sentence] + m.end_word) for m in chain.mentions]
+            [
+                (offsets[m.sentence] + m.start_word, offsets[m.sentence] + m.end_word)
+                for m in chain.mentions
+                if isinstance(m.start_word, int)
+            ]
             for chain in pipeline(sentences).coref
         ]
 
