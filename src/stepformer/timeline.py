@@ -45,10 +45,17 @@ class Step:
             object.__setattr__(self, name, float(value))
         if self.start_s < 0 or self.end_s < self.start_s:
             raise InputError(f"Step needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
-        if self.score is not None:
-            object.__setattr__(self, "score", float(self.score))
-        if self.slot is not None:
-            object.__setattr__(self, "slot", int(self.slot))
+        if self.label is not None and not isinstance(self.label, str):
+            raise InputError(f"Step.label must be a text, got {self.label!r}")
+        try:
+            if self.score is not None:
+                object.__setattr__(self, "score", float(self.score))
+            if self.slot is not None:
+                object.__setattr__(self, "slot", int(self.slot))
+        except (TypeError, ValueError):
+            raise InputError(f"Step.score and Step.slot must be numbers, got {self.score!r}, {self.slot!r}") from None
+        if self.score is not None and not math.isfinite(self.score):
+            raise InputError(f"Step.score must be finite, got {self.score!r}")
 
     @property
     def duration_s(self) -> float:
@@ -133,7 +140,7 @@ class Timeline:
             return cls(data["video"], data["duration_s"], steps, data.get("meta", {}))
         except KeyError as missing:
             raise InputError(f"timeline JSON lacks the field {missing}") from None
-        except (TypeError, AttributeError) as wrong:
+        except (TypeError, ValueError, AttributeError) as wrong:
             raise InputError(f"timeline JSON has a field of the wrong type: {wrong}") from None
 
     @classmethod
