@@ -184,3 +184,14 @@ def test_base_forms(parser, word: str, tag: str, base: str) -> None:
         component_names: tuple[str, ...] = ()
 
     assert VerbLemmas(NoTables())(word, tag) == base
+
+
+def test_capitals_and_curly_quotes(say) -> None:
+    assert say("CRACK THE EGGS INTO THE BOWL AND WHISK THEM.") == ["crack the eggs into the bowl", "whisk the eggs"]
+    assert say("Don’t stir it") == ["do not stir it"]
+
+
+def test_cues_may_come_from_anywhere_and_out_of_order(parser) -> None:
+    cues = (Cue(at, at + 2.0, text) for at, text in ((10.0, "whisk them"), (4.0, "crack the eggs")))
+    assert [phrase.text for phrase in extract_phrases(cues)] == ["crack the eggs", "whisk the eggs"]
+    assert extract_phrases([]) == []

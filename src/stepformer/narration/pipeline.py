@@ -17,6 +17,7 @@ from stepformer.narration.steer import stand_ins
 from stepformer.narration.tree import Tree
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
+_PLAIN = str.maketrans({"\0": " ", "’": "'", "‘": "'", "“": '"', "”": '"'})
 _SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
 
 
@@ -89,10 +90,19 @@ def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
                 now = word.start_s
                 continue
             # half of a surrogate pair is not text for a parser, and times never run backwards
-            text = word.text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+            text = word.text.encode("utf-8", "replace").decode("utf-8").translate(_PLAIN)
             now = max(now, word.start_s)
             words.extend(Word(now, max(now, word.end_s), part) for part in text.split())
+    if _shouted(words):
+        words = [Word(word.start_s, word.end_s, word.text.lower()) for word in words]
     return smooth(words) if options.disfluencies else words
+
+
+def _shouted(words: Sequence[Word]) -> bool:
+    """Whether narration is all in capitals, as broadcast captions are: a parser takes such words for names."""
+    letters = "".join(word.text for word in words[:400])
+    capitals = sum(c.isupper() for c in letters)
+    return capitals > 3 * sum(c.islower() for c in letters)
 
 
 def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
