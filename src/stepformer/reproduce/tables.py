@@ -178,8 +178,8 @@ def verdict(results: Results, table: str, rows: Sequence[Row], split: str, ours:
         if len(pairs) > 2:
             rho = spearman([a for a, _ in pairs], [b for _, b in pairs])
             out.append(
-                f"{name}: the rank correlation (Spearman) of our {len(pairs)} rows that the paper also has with its order "
-                f"is {rho:+.2f}."
+                f"{name}: the rank correlation (Spearman) of our {len(pairs)} rows that the paper also has with its "
+                f"order is {rho:+.2f}."
             )
     return out
 

@@ -29,6 +29,7 @@ from stepformer.training import Trainer
 from stepformer.validation import FULL, SlotMaker, Trial, frame_kmeans_scores, model_slots, uniform_scores, zero_shot
 
 FIXED = Chosen(InferenceConfig(), InferenceConfig(), "slots", {})
+MAIN = ("test", scoring.MAIN_ENCODER)
 # what a preset prescribes to cluster by when nothing but the drop line is chosen
 PRESCRIBED = {"released": "frames"}
 
@@ -65,14 +66,17 @@ def put(scores: Nested, view: str, split: str, encoder: str, values: Scores) -> 
 def score_method(
     stage: Stage, make: SlotMaker, views: dict[str, Chosen], others: dict[str, tuple[SlotMaker, Chosen]]
 ) -> Nested:
-    """Every view of a method in every place; ``others``: views that are other slots under some options."""
+    """The view ``grid`` everywhere and all views in the main place; ``others``: other slots under some options."""
     scores: Nested = {}
     for split, encoder in stage.places():
         trial = stage.trial(split, encoder)
         outputs = scoring.all_slots(trial, make)
-        # the other encoders are transfer: the options chosen for the main one, and that view alone
+        # the other encoders are transfer: the options chosen for the main one
+        put(scores, "grid", split, encoder, scoring.scores_with(trial, outputs, views["grid"]))
+        if (split, encoder) != MAIN:
+            continue
         for view, chosen in views.items():
-            if encoder == scoring.MAIN_ENCODER or view == "grid":
+            if view != "grid":
                 put(scores, view, split, encoder, scoring.scores_with(trial, outputs, chosen))
         for view, (other, chosen) in others.items():
             put(scores, view, split, encoder, scoring.scores_with(trial, scoring.all_slots(trial, other), chosen))
