@@ -250,6 +250,24 @@ def test_accumulated_gradients_are_those_of_one_large_batch(losses, tiny_world, 
         assert row == pytest.approx(logged[0], rel=1e-3, abs=1e-5)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_trains_and_resumes_exactly(precision, tiny_world, tmp_path):
+    config = small(steps=4, validation__every=0, optim__precision=precision)
+    train(config, tmp_path / "whole", tiny_world)
+    losses = [row["loss"] for row in rows(tmp_path / "whole")]
+    assert all(math.isfinite(loss) for loss in losses)
+    train(replace(config, optim=replace(config.optim, precision="fp32")), tmp_path / "full", tiny_world)
+    full = [row["loss"] for row in rows(tmp_path / "full")]
+    assert losses[0] == pytest.approx(full[0], rel=0.05) and losses != full
+    stopped = Stopping(config, tmp_path / "cut", "cpu", tiny_world, quiet=True)
+    stopped.stop_in = 1
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
+    train(config, tmp_path / "cut", tiny_world, resume=True)
+    assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
+    assert same_files(tmp_path / "cut", tmp_path / "whole", "state.safetensors")
+
+
 def test_gradients_are_clipped(tiny_world, tmp_path):
     trainer = Trainer(small(optim__clip=1e-3, validation__every=0), tmp_path, "cpu", tiny_world, quiet=True)
     row = trainer.train_step(0)
