@@ -80,14 +80,17 @@ def save_flow(procedure: Procedure, path: str | os.PathLike[str], title: str | N
         figure = Figure(figsize=(9.5, 0.72 * (count + 2) + 0.8), layout="constrained")
         axis = figure.subplots()
         axis.set_axis_off()
-        axis.set_xlim(-3.6, 8.6)
-        axis.set_ylim(-count - 1.6, 0.8)
-        for i in range(-1, count + 1):
-            _node(axis, procedure, i, total)
         found = edges(procedure)
-        depth = _depths([(a, b) for a, b, _, _ in found if b != a + 1])
-        for a, b, share, number in found:
-            _edge(axis, a, b, share, number, depth.get((a, b), 0))
+        depth = _depths([(a, b) for a, b, _, _ in found if b != a + 1 and a != b])
+        right = max((depth[arc] for arc in depth if arc[1] > arc[0]), default=-1)
+        left = max((depth[arc] for arc in depth if arc[1] < arc[0]), default=-1)
+        names = 0.9 + (0.75 * _reach(right) if right >= 0 else 0.0)
+        axis.set_xlim(-0.8 - (0.75 * _reach(left) if left >= 0 else 0.0), names + 6.5)
+        axis.set_ylim(-count - 1.5, 0.5)
+        for i in range(-1, count + 1):
+            _node(axis, procedure, i, total, names)
+        for a, b, share, _ in found:
+            _edge(axis, a, b, share, depth.get((a, b), 0))
         order = f"order kept in {procedure.consistency:.0%} of pairs"
         axis.set_title(
             f"{_plain(title) + ': ' if title else ''}{count} common steps of {total} videos, {order}",
@@ -96,7 +99,7 @@ def save_flow(procedure: Procedure, path: str | os.PathLike[str], title: str | N
         figure.savefig(temporary, dpi=150)
 
 
-def _node(axis: Any, procedure: Procedure, i: int, total: int) -> None:
+def _node(axis: Any, procedure: Procedure, i: int, total: int, names: float) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     count = len(procedure.steps)
@@ -117,40 +120,47 @@ def _node(axis: Any, procedure: Procedure, i: int, total: int) -> None:
     name = one_line(step.name)
     name = name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1].rstrip() + "…"
     guess = "  (guess)" if step.guess else ""
-    axis.text(2.6, y + 0.13, _plain(name) + guess, ha="left", va="center")
+    axis.text(names, y + 0.13, _plain(name) + guess, ha="left", va="center")
     often = f", {step.times} times" if step.times > step.videos else ""
     axis.text(
-        2.6, y - 0.2, f"{step.videos} of {total} videos{often}, about {step.duration_s:.0f} s",
+        names, y - 0.2, f"{step.videos} of {total} videos{often}, about {step.duration_s:.0f} s",
         ha="left", va="center", fontsize=7.5, color="#666666",
     )  # fmt: skip
 
 
-def _edge(axis: Any, a: int, b: int, share: float, number: int, depth: int) -> None:
+def _edge(axis: Any, a: int, b: int, share: float, depth: int) -> None:
     from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
 
-    up, down = float(-a - 1), float(-b - 1)
-    width = 0.6 + 2.4 * share
-    grey = f"{0.72 - 0.5 * share:.2f}"
-    if b == a + 1:
-        ends, bend, label = ((0.0, up - 0.33), (0.0, down + 0.33)), "arc3,rad=0", (0.12, (up + down) / 2)
-    else:
-        # skipped steps bend to the right, the ways back to the left
-        side = 1 if b > a else -1
-        x = side * 0.42
-        reach = 0.55 + 0.38 * depth
-        span = abs(b - a)
-        ends = ((x, up), (x, down))
-        bend = f"arc3,rad={1.24 * reach / max(span, 1):.3f}"
-        label = (x + side * reach * 0.72, (up + down) / 2)
-    if a == b:  # a step again, after something that is not common
+    if a == b:  # a step again, after something that is not common: the node says how many times
         return
+    up, down = float(-a - 1), float(-b - 1)
+    if b == a + 1:
+        path = Path([(0.0, up - 0.33), (0.0, down + 0.33)])
+        label = (0.1, (up + down) / 2)
+    else:
+        # skipped steps bend to the right, the ways back to the left; arrows leave below the middle and arrive above
+        side = 1 if b > a else -1
+        x, reach = side * 0.4, side * _reach(depth)
+        start, end = up - 0.12, down + 0.12
+        path = Path(
+            [(x, start), (x + reach, start), (x + reach, end), (x, end)],
+            [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+        )
+        label = (x + 0.75 * reach, (up + down) / 2)
     axis.add_patch(
-        FancyArrowPatch(*ends, connectionstyle=bend, arrowstyle="-|>", mutation_scale=9, linewidth=width, color=grey,
-                        shrinkA=0, shrinkB=0)
+        FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=9, linewidth=0.6 + 2.4 * share, fill=False,
+                        color=f"{0.72 - 0.5 * share:.2f}")
     )  # fmt: skip
-    axis.text(*label, f"{share:.0%}", fontsize=6.5, color="#666666", va="center",
+    ground = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    axis.text(*label, f"{share:.0%}", fontsize=6.5, color="#555555", va="center",
               ha="left" if b == a + 1 else "center",
-              bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8})  # fmt: skip
+              bbox=ground)  # fmt: skip
+
+
+def _reach(depth: int) -> float:
+    """How far the control points of an arc lie out; the curve itself goes three quarters of it."""
+    return 0.8 + 0.6 * depth
 
 
 def _depths(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:

@@ -1,0 +1,127 @@
+"""``stepformer search``: where in a library of processed videos something happens."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from stepformer.errors import InputError, PartialError, UsageError
+
+HELP = """Searches a folder of processed videos (a feature store from prepare features, a folder of stores, or a folder
+of videos) for a step told in words. The answer comes from an index in FOLDER/.stepformer-search, made and brought up to
+date by --update: vectors of discovered steps and of every few seconds of video. The score is by how many standard
+deviations a place fits better than places at random; below about 2 it is likely not there."""
+
+EXAMPLES = [
+    "stepformer search store/ --update                       # make the index, or bring it up to date",
+    'stepformer search store/ "flip the pancake"',
+    'stepformer search store/ "flip the pancake" --top 3 --json',
+    'stepformer search videos/ "rinse the hands" --update    # discovers first, then answers',
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("folder", metavar="FOLDER", help="feature store, folder of stores, or folder of videos")
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
+    parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
+    parser.add_argument("--rebuild", action="store_true", help="with --update: make the whole index anew")
+    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many places (10)")
+    parser.add_argument("--per-video", type=int, default=3, metavar="N", help="at most so many of one video (3)")
+    parser.add_argument("--exact", action="store_true", help="compare with every vector instead of using the graph")
+    parser.add_argument("--model", default="default", metavar="NAME", help="model that discovers steps for --update")
+    parser.add_argument("--encoder", metavar="NAME", help="encoder for --update, instead of the model's own")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Updates and answers, as asked."""
+    if args.text is None and not args.update:
+        raise UsageError("say what to look for, or --update the index (stepformer search --help has examples)")
+    if args.rebuild and not args.update:
+        raise UsageError("--rebuild goes with --update")
+    if not Path(args.folder).is_dir():
+        raise InputError(f"there is no folder {args.folder}")
+    result: dict[str, Any] = {"folder": args.folder}
+    code = 0
+    if args.update:
+        result["update"], code = _update(args)
+    if args.text is not None:
+        from stepformer.search import open_index
+
+        index = open_index(args.folder)
+        if not args.update:
+            _tell_if_stale(args.folder)
+        encoder = index.encoder
+        began = time.perf_counter()
+        vector = encoder.encode_text([args.text])[0]
+        hits = index.search_vector(vector, args.top, args.per_video, args.exact)
+        result |= {
+            "query": args.text, "videos": index.info.videos, "seconds": round(time.perf_counter() - began, 4),
+            "hits": [hit.to_dict() for hit in hits],
+        }  # fmt: skip
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False, indent=2))
+    else:
+        _tell(result)
+    return code
+
+
+def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    import stepformer
+    from stepformer.progress import Progress
+    from stepformer.search import update_index
+
+    model = stepformer.load_model(args.model, encoder=args.encoder)
+    with Progress("videos", None, "videos", quiet=args.quiet) as progress:
+
+        def report(done: int, total: int, name: str) -> None:
+            progress.total = total
+            progress.advance(1, name)
+
+        update = update_index(args.folder, model, rebuild=args.rebuild, report=report)
+    for name, error in update.failed:
+        print(f"left out: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+    if update.info is None:
+        raise InputError(f"none of the {len(update.failed)} videos of {args.folder} could be read")
+    told = {
+        "added": update.added, "replaced": update.replaced, "removed": update.removed, "kept": update.kept,
+        "failed": dict(update.failed), "videos": update.info.videos, "steps": update.info.steps,
+        "moments": update.info.moments,
+    }  # fmt: skip
+    return told, PartialError.exit_code if update.failed else 0
+
+
+def _tell_if_stale(folder: str) -> None:
+    """A note where the library has changed since it was indexed; looks at times only, which is quick."""
+    from stepformer.corpus.store import INDEX_FILE
+    from stepformer.search import FOLDER
+
+    made = (Path(folder) / FOLDER / "index.json").stat().st_mtime
+    lists = [Path(folder) / INDEX_FILE, *Path(folder).glob(f"*/{INDEX_FILE}")]
+    if any(path.is_file() and path.stat().st_mtime > made for path in lists):
+        print(f"{folder} has changed since it was indexed; --update brings the index up to date", file=sys.stderr)
+
+
+def _tell(result: dict[str, Any]) -> None:
+    from stepformer.export.names import one_line
+    from stepformer.export.times import clock_s
+
+    if update := result.get("update"):
+        print(
+            f"{result['folder']}: {update['videos']} videos, {update['steps']} steps, {update['moments']} moments "
+            f"({update['added']} added, {update['replaced']} replaced, {update['removed']} removed)"
+        )
+    if "hits" not in result:
+        return
+    for number, hit in enumerate(result["hits"]):
+        span = f"{clock_s(int(hit['start_s']))} – {clock_s(round(hit['end_s']))}"
+        label = f"  {one_line(hit['label'])}" if hit["label"] else ""
+        print(f"{number + 1:>3}  {hit['score']:>5.1f}  {one_line(hit['video'])}  {span}{label}")
+    if not result["hits"]:
+        print("nothing was found: the index is empty")
+    print(f"{result['videos']} videos searched in {1000 * result['seconds']:.0f} ms", file=sys.stderr)
