@@ -47,10 +47,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
     "bench real": ("stepformer.bench.real", "discovery and localisation on real videos against controls"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
+    "bench simulated": ("stepformer.bench.simulated", "a checkpoint on simulated videos, beside controls"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
+    "reproduce table1": ("stepformer.cli.reproduce_table1", "step discovery against published methods"),
+    "reproduce table2": ("stepformer.cli.reproduce_table2", "zero-shot localisation against published methods"),
     "reproduce table3": ("stepformer.cli.reproduce_table3", "losses, Drop-DTW, presets and controls"),
     "reproduce table4": ("stepformer.cli.reproduce_table4", "number of slots and layers"),
+    "reproduce all": ("stepformer.cli.reproduce_all", "the four tables, every run once"),
+    "reproduce real-features": ("stepformer.cli.reproduce_real", "uniform, K-means, Kukleva on real features"),
+    "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to mend it"),
     "completion": ("stepformer.cli.completion", "a completion script for bash, zsh or fish"),
 }
 
