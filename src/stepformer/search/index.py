@@ -229,7 +229,7 @@ class IndexWriter:
             steps["step"] = np.arange(len(steps))
             moments, means = video.moments(self.info.moment_s)
             steps["video"] = moments["video"] = number
-            parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(len(steps), -1)))
+            parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(-1, self.info.dim)))
             parts["moments"].append((moments, means))
             self.videos.append(
                 {

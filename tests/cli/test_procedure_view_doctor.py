@@ -1,0 +1,265 @@
+"""The commands procedure, view, doctor and completion."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.request
+from http.client import HTTPConnection
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepformer import doctor
+from stepformer.cli import COMMANDS, main
+from stepformer.cli.completion import SHELLS, script
+from stepformer.errors import InputError, StepFormerError
+from stepformer.timeline import Step, Timeline
+from stepformer.viewer import address, byte_range, make_page, serve
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
+from discover_parts import tiny_model, write_video
+
+COLOURS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (240, 240, 10), (10, 240, 240)]
+
+
+# -- procedure ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("task")
+    for i in range(4):
+        colours = [c for j, c in enumerate(COLOURS) if not (i == 3 and j == 2)]
+        write_video(folder / f"take{i}.mp4", colours, seconds_each=5 + i)
+    return folder
+
+
+@pytest.fixture
+def model(monkeypatch):
+    made = tiny_model()
+    monkeypatch.setattr("stepformer.load_model", lambda *a, **k: made, raising=False)
+    return made
+
+
+def test_procedure_of_videos(videos, model, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["procedure", str(videos), "--out", str(out), "--json", "--quiet", "--title", "Colours"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["videos"] == 4
+    assert 2 <= len(result["steps"]) <= 8
+    assert result["order"]["consistency"] > 0.8
+    assert len({step["name"] for step in result["steps"]}) == len(result["steps"])
+    assert (out / "flow.mmd").read_text().startswith("flowchart TD")
+    assert (out / "flow.png").stat().st_size > 5000
+    assert len(list((out / "timelines").glob("*.json"))) == 4
+    told = Timeline.from_json((out / "timelines" / "take0.json").read_text())
+    assert all("common" in step.meta for step in told)
+    assert json.loads((out / "procedure.json").read_text())["steps"] == result["steps"]
+
+
+def test_procedure_as_text_and_mermaid(videos, model, capsys):
+    command = ["procedure", *(str(p) for p in sorted(videos.glob("*.mp4"))), "--quiet", "--steps", "5"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "of 4 videos" in out
+    assert "take3.mp4:" in out
+    assert main([*command, "--mermaid", "--no-labels"]) == 0
+    assert "flowchart TD" in capsys.readouterr().out
+    assert main([*command, "--dry-run"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_procedure_bad_input(videos, model, tmp_path, capsys):
+    one = str(videos / "take0.mp4")
+    assert main(["procedure", one]) == 3
+    assert "at least two" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["procedure", str(tmp_path / "empty")]) == 3
+    assert "no videos" in capsys.readouterr().err
+    assert main(["procedure", one, str(tmp_path / "nowhere.mp4")]) == 3
+    assert main(["procedure", one, one, "--steps", "0"]) == 2
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"not a video")
+    names = [str(p) for p in sorted(videos.glob("*.mp4"))]
+    assert main(["procedure", *names, str(broken), "--quiet"]) == 3
+    capsys.readouterr()
+    assert main(["procedure", *names, str(broken), "--quiet", "--keep-going"]) == 5
+    assert "broken.mp4" in capsys.readouterr().err
+
+
+# -- view ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, None), ("bytes=0-9", (0, 10)), ("bytes=5-", (5, 100)), ("bytes=-7", (93, 100)),
+        ("bytes=0-999", (0, 100)), ("bytes=-999", (0, 100)), ("bytes=9-3", None), ("items=0-3", None),
+        ("bytes=0-1,4-5", None), ("bytes=-", None),
+    ],
+)  # fmt: skip
+def test_ranges(header, expected):
+    assert byte_range(header, 100) == expected
+
+
+@pytest.mark.parametrize("header", ["bytes=100-", "bytes=200-300", "bytes=-0"])
+def test_ranges_outside_the_file(header):
+    with pytest.raises(ValueError, match="bytes"):
+        byte_range(header, 100)
+
+
+@pytest.fixture
+def served(tmp_path):
+    video = write_video(tmp_path / "my video #1.mp4", COLOURS[:2])
+    timeline = Timeline(str(video), 8.0, (Step(0, 4, "red"), Step(4, 8, "green")))
+    server = serve(make_page(timeline))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server, video
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+def test_the_page_names_the_video_and_the_server_gives_ranges_of_it(served):
+    server, video = served
+    data = video.read_bytes()
+    page = urllib.request.urlopen(address(server)).read().decode()
+    assert "red" in page
+    assert 'src="my%20video%20%231.mp4"' in page
+    assert address(server).startswith("http://127.0.0.1:")
+    url = address(server) + "my%20video%20%231.mp4"
+    whole = urllib.request.urlopen(url)
+    assert whole.read() == data
+    assert whole.headers["Accept-Ranges"] == "bytes"
+    part = urllib.request.urlopen(urllib.request.Request(url, headers={"Range": "bytes=100-299"}))
+    assert (part.status, part.headers["Content-Range"]) == (206, f"bytes 100-299/{len(data)}")
+    assert part.read() == data[100:300]
+    tail = urllib.request.urlopen(urllib.request.Request(url, headers={"Range": "bytes=-50"}))
+    assert tail.read() == data[-50:]
+
+
+def test_the_server_gives_nothing_else_and_to_no_other_name(served):
+    server, _ = served
+    connection = HTTPConnection("127.0.0.1", server.server_address[1])
+    for path in ("/../etc/passwd", "/etc/passwd", "/%2e%2e/x", "/other.mp4"):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 404
+    connection.request("GET", "/", headers={"Host": "evil.example"})
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == 403
+    connection.request("GET", "/my%20video%20%231.mp4", headers={"Range": "bytes=99999999-"})
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == 416
+    connection.request("HEAD", "/my%20video%20%231.mp4")
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"")
+
+
+def test_a_port_in_use_is_told(served):
+    server, _ = served
+    with pytest.raises(StepFormerError, match="--port"):
+        serve(make_page(Timeline("x", 1.0)), server.server_address[1])
+
+
+def test_view_finds_timeline_and_video_beside_each_other(tmp_path, model):
+    from stepformer.cli.view import open_timeline
+
+    video = write_video(tmp_path / "a.mp4", COLOURS[:3])
+    found, shown = open_timeline(str(video))
+    assert len(found) >= 1
+    assert shown == str(video)
+    (tmp_path / "a.json").write_text(Timeline("elsewhere/a.mp4", 12.0, (Step(0, 12, "all"),)).to_json())
+    found, shown = open_timeline(str(tmp_path / "a.json"))
+    assert (found[0].label, shown) == ("all", str(video))
+    assert open_timeline(str(video))[0][0].label == "all"
+    with pytest.raises(InputError, match="no file"):
+        open_timeline(str(tmp_path / "none.json"))
+    assert main(["view", str(tmp_path / "none.json")]) == 3
+
+
+# -- doctor -------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_says_how_to_mend_what_is_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("STEPFORMER_CACHE", str(tmp_path))
+    assert main(["doctor", "--quick", "--json", "--model", "nobody"]) == 4
+    result = json.loads(capsys.readouterr().out)
+    failing = {check["name"]: check for check in result["checks"] if check["state"] == "fail"}
+    assert set(failing) == {"model", *(f"weights {name}" for name in doctor.NEEDED)}
+    assert "stepformer models pull minilm" in failing["weights minilm"]["mend"]
+    assert all(check["mend"] for check in failing.values())
+    assert main(["doctor", "--quick", "--model", "nobody"]) == 4
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_a_check_that_breaks_is_a_line_and_not_the_end(monkeypatch):
+    def broken():
+        raise RuntimeError("no such symbol")
+
+    monkeypatch.setattr(doctor, "_torch", broken)
+    checks = {check.name: check for check in doctor.examine(quick=True)}
+    assert checks["torch"].state == "fail"
+    assert "no such symbol" in checks["torch"].found
+    assert checks["video decoding"].state == "ok"
+    assert "disk" in checks
+
+
+def test_little_disk_is_told(monkeypatch):
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: type("U", (), {"free": 10**8})())
+    assert doctor._disk().state == "fail"
+
+
+def test_end_to_end_with_a_model(model, monkeypatch):
+    monkeypatch.setattr("stepformer.weights.find", lambda name: Path())
+    check = doctor._end_to_end("default")
+    assert check.state == "ok", check.found
+
+
+# -- completion ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_every_command(shell, capsys):
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    for name in COMMANDS:
+        for word in name.split():
+            assert word in text, f"{shell} lacks {name}"
+    assert "min-share" in text
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", "/dev/stdin"], input=text, text=True, check=True)
+
+
+def test_bash_really_completes(tmp_path):
+    if not shutil.which("bash"):
+        pytest.skip("bash is not here")
+    (tmp_path / "s.bash").write_text(script("bash"))
+    ask = f"""source {tmp_path / "s.bash"}
+    f=$(complete -p stepformer | sed -E 's/.*-F ([^ ]+) .*/\\1/')
+    COMP_WORDS=(stepformer models ve); COMP_CWORD=2; $f; echo "${{COMPREPLY[@]}}"
+    COMP_WORDS=(stepformer proc); COMP_CWORD=1; $f; echo "${{COMPREPLY[@]}}"
+    COMP_WORDS=(stepformer search --upd); COMP_CWORD=2; $f; echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["verify", "procedure", "--update"]
+
+
+def test_completion_to_a_file(tmp_path, capsys):
+    assert main(["completion", "zsh", "--out", str(tmp_path / "_stepformer")]) == 0
+    assert (tmp_path / "_stepformer").read_text().startswith("#compdef")
+    assert main(["completion", "tcl"]) == 2
+
+
+def test_unreadable_array_is_no_timeline(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    assert main(["view", str(tmp_path / "x.npy")]) in (2, 3)
