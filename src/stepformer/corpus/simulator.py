@@ -92,6 +92,7 @@ class Batch(NamedTuple):
     steps: Tensor  # (B, S) text ids of the step instances, -1 padding
     phrase_steps: Tensor  # (B, L) step instance that a phrase names, -1 irrelevant
     phrase_ids: Tensor  # (B, L) text id behind each phrase
+    phrase_times: Tensor  # (B, L) when it is said, in frames; 0 padding
 
 
 def _seeded(device: torch.device, seed: int, step: int, salt: int = 0) -> torch.Generator:
@@ -263,10 +264,11 @@ class Simulator:
         mask = torch.arange(N, device=self.device) < lengths[:, None]
         labels = torch.where(mask, labels, -1)
         frames = self._frames(videos, labels, encoders, g, jitter)
-        phrases, phrase_mask, phrase_steps, phrase_ids = self._narration(videos, starts, ends, lengths, per_frame, g)
+        narration = self._narration(videos, starts, ends, lengths, per_frame, g)
+        phrases, phrase_mask, phrase_steps, phrase_ids, phrase_times = narration
         frames = frames.masked_fill(~mask[..., None], 0.0)
         assert len(frames) == B
-        return Batch(frames, mask, phrases, phrase_mask, labels, videos.steps, phrase_steps, phrase_ids)
+        return Batch(frames, mask, phrases, phrase_mask, labels, videos.steps, phrase_steps, phrase_ids, phrase_times)
 
     @staticmethod
     def _labels(starts: Tensor, ends: Tensor, there: Tensor, N: int) -> Tensor:
@@ -352,8 +354,8 @@ class Simulator:
 
     def _narration(
         self, videos: Videos, starts: Tensor, ends: Tensor, lengths: Tensor, per_frame: Tensor, g: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Phrases in order of time: vectors (B, L, D), mask, step instance named, text id."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Phrases in order of time: vectors (B, L, D), mask, step instance named, text id, time in frames."""
         config = self.config
         there = videos.steps >= 0
         B, S = there.shape
@@ -392,4 +394,5 @@ class Simulator:
             present,
             torch.where(present, instance.gather(1, order), -1),
             torch.where(present, text_ids.gather(1, order), -1),
+            torch.where(present, when.gather(1, order), 0.0),
         )

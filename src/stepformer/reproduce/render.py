@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepformer.errors import InputError
 from stepformer.evaluation.tables import Table
+from stepformer.reproduce.comparisons import comparison_table
 from stepformer.reproduce.results import Results
 from stepformer.reproduce.tables import TABLE3_ROWS, TABLE4_ROWS, ablation_table
 
@@ -21,4 +22,4 @@ def render(results: Results, table: str) -> dict[str, Table]:
     if table == "table4":
         title = f"Table 4: slots and layers of the default preset, simulated {where}"
         return {table: ablation_table(results, table, TABLE4_ROWS, title)}
-    raise InputError(f"no table {table}")
+    return {table: comparison_table(results, table)}

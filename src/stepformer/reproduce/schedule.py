@@ -30,7 +30,8 @@ Log = Callable[[str], None]
 _POLL_S = 0.2
 _GRACE_S = 30.0  # for a stopped training to save its state
 # what decides numbers; a change of them is noted beside results that were made before it
-_CODE = ("align", "baselines", "evaluation", "reproduce", "corpus/simulator.py", "corpus/world.py", "checkpoint.py",
+_CODE = ("align", "baselines", "evaluation", "reproduce/methods.py", "reproduce/runs.py", "reproduce/scoring.py",
+         "reproduce/worker.py", "corpus/simulator.py", "corpus/world.py", "checkpoint.py",
          "inference.py", "kmeans.py", "losses.py", "model.py", "training.py", "validation.py")  # fmt: skip
 
 

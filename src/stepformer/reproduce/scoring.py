@@ -218,6 +218,17 @@ def choose(
     return replace(best, dev=dev)
 
 
+def choose_locate(trial: Trial, outputs: Sequence[Slots]) -> InferenceConfig:
+    """The grid's best for localisation alone."""
+    tried = (replace(line, read=read, text=text) for line, read, text in itertools.product(lines("grid"), READS, TEXTS))
+    return max(tried, key=lambda config: locate_scores(trial, outputs, config)["zs_iou"])
+
+
+def plain(config: InferenceConfig) -> dict[str, Any]:
+    """Options as plain values."""
+    return asdict(config)
+
+
 @torch.inference_mode()
 def text_located(trial: Trial, config: InferenceConfig, window: int = 1) -> list[IntArray]:
     """Ground-truth texts aligned with the video, which is first averaged over a window of frames."""

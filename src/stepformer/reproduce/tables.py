@@ -114,7 +114,7 @@ def ablation_table(
     for row in rows:
         runs = results.of(table, row.name)
         found = scores_of(runs, row.view, split, encoder)
-        cells = [_cell(found.get(metric)) for metric in (*ZERO_SHOT, *UNSUPERVISED)]
+        cells = [as_cell(found.get(metric)) for metric in (*ZERO_SHOT, *UNSUPERVISED)]
         body.append((row.label, *cells, paper_cell(row.paper, ZERO_SHOT), paper_cell(row.paper, UNSUPERVISED)))
     names = [f"zero-shot {SHORT[m]}" if m == "zs_iou" else SHORT[m] for m in ZERO_SHOT]
     names += [f"unsup. {SHORT[m]}" if m == "un_f1" else SHORT[m] for m in UNSUPERVISED]
@@ -122,7 +122,8 @@ def ablation_table(
     return Table(title, columns, with_bold(body), (*notes(results, table), *verdict(results, table, rows, split)))
 
 
-def _cell(measured: Measured | None) -> Cell | None:
+def as_cell(measured: Measured | None) -> Cell | None:
+    """As a table shows it; the spread where there are several seeds."""
     if measured is None:
         return None
     return Cell(measured.mean, measured.spread if measured.seeds > 1 else None)

@@ -1,0 +1,29 @@
+"""``stepformer reproduce table1``."""
+
+from __future__ import annotations
+
+import argparse
+
+from stepformer.cli.reproduce_common import FIT, add_run_arguments, run_tables
+
+HELP = (
+    """Unsupervised step discovery on CrossTask, ProceL and COIN: StepFormer, published methods, untrained controls.
+"""
+    + FIT
+)
+
+EXAMPLES = [
+    "stepformer reproduce table1 --world world.safetensors --out results",
+    "stepformer reproduce table1 --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
+    "stepformer reproduce table1 --out results --render",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add_run_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs and prints the table."""
+    return run_tables(args, ["table1"])
