@@ -76,8 +76,8 @@ def test_padding_changes_nothing(bert):
 def test_published_names_load_with_a_prefix_and_old_layer_norm_names(bert):
     state = {}
     for key, value in bert.state_dict().items():
-        key = key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
-        state["bert." + key] = value
+        old = key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        state["bert." + old] = value
     state["bert.embeddings.position_ids"] = torch.arange(12)
     state["cls.predictions.bias"] = torch.zeros(3)
     other = Bert(TINY)

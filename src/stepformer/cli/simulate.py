@@ -50,9 +50,7 @@ def run(args: argparse.Namespace) -> int:
         encoder = default_sentence_encoder()
         concepts = [*class_names("imagenet1k"), *class_names("kinetics400")]
         print("embedding texts with the sentence encoder", file=sys.stderr)
-        world = build_world(
-            encoder.encode_text, concepts, args.data, args.procedures, args.wikihow_share, args.seed
-        )
+        world = build_world(encoder.encode_text, concepts, args.data, args.procedures, args.wikihow_share, args.seed)
         world.save(args.out)
         summary = {"world": args.out, "texts": len(world.texts), **world.meta["videos"]}
         summary["removed_step_instances"] = world.meta["removed_step_instances"]
