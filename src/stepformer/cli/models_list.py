@@ -6,6 +6,7 @@ import argparse
 import json
 
 from stepformer import weights
+from stepformer.discover import loading
 
 HELP = "Lists the weights this product knows by name, their licence and size, and whether they are here."
 
@@ -27,8 +28,14 @@ def run(args: argparse.Namespace) -> int:
             }
             for e in entries
         ]  # fmt: skip
+        for name in loading.names():
+            path = loading.checkpoint_file(name)
+            rows.append({"name": name, "about": "step decoder", "size": path.stat().st_size, "path": str(path)})
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0
+    for name in loading.names():
+        size = loading.checkpoint_file(name).stat().st_size
+        print(f"{name:<20} {size / 1e6:>6.0f} MB  here  {'see MODEL_CARD.md':<36} step decoder")
     for e in entries:
         state = "here" if weights.find(e.name) is not None else "-"
         print(f"{e.name:<20} {e.size / 1e6:>6.0f} MB  {state:<5} {e.license:<36} {e.about}")
