@@ -37,12 +37,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-checkpoints", action="store_true", help="keep weights in OUT/checkpoints")
     parser.add_argument("--again", action="store_true", help="do the runs again though results are there")
     parser.add_argument("--render", action="store_true", help="only write the tables from the results there are")
+    parser.add_argument("--results-only", action="store_true", help="write results.json alone; --render makes tables")
     parser.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
 
 
 def run_tables(args: argparse.Namespace, tables: Sequence[str]) -> int:
     """Runs what is missing, then writes and prints the tables. 5 where some runs failed or are left."""
-    from stepformer.reproduce.results import read_results, results_in
+    from stepformer.reproduce.results import NAME, read_results, results_in
 
     out = Path(args.out)
     results = results_in(out)
@@ -56,6 +57,9 @@ def run_tables(args: argparse.Namespace, tables: Sequence[str]) -> int:
         code = _execute(args, tables, results, out)
         if args.plan:
             return 0
+        if args.results_only:
+            print(json.dumps({"results": str(out / NAME)}) if args.json else f"{out / NAME}")
+            return code
     made = write_tables(results, tables, out)
     if args.json:
         print(json.dumps({name: table.to_dict() for name, table in made.items()}))

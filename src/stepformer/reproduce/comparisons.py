@@ -92,11 +92,11 @@ def comparison_table(results: Results, table: str) -> Table:
             cells.append(paper_cell(_paper(numbers, row, dataset), metrics))
         body.append((row.supervision, row.label, *cells))
     columns = ["supervision", "method"]
-    for dataset in datasets.values():
-        name = DATASETS.get(dataset, dataset)
-        columns += [f"{name} {SHORT[metrics[0]]}", *(SHORT[m] for m in metrics[1:]), f"paper: {name}"]
+    for split, dataset in datasets.items():
+        name = _called(split, dataset, datasets)  # names are keys in the JSON
+        columns += [*(f"{name} {SHORT[m]}" for m in metrics), f"paper: {name}"]
     what = "unsupervised step discovery" if table == "table1" else "zero-shot step localisation"
-    title = f"Table {table[-1]}: {what}, simulated features on real timelines"
+    title = f"Table {table[-1]}: {what}, simulated features"
     said = list(notes(results, table))
     said.append(
         "Published methods are fitted on the very videos they are scored on, without labels; StepFormer and the "
@@ -104,8 +104,14 @@ def comparison_table(results: Results, table: str) -> Table:
     )
     said += _remarks(datasets)
     for split, dataset in datasets.items():
-        said += _verdict(rows, measured[split], metrics[0], DATASETS.get(dataset, dataset), numbers, dataset)
+        said += _verdict(rows, measured[split], metrics[0], _called(split, dataset, datasets), numbers, dataset)
     return Table(title, tuple(columns), with_bold(body), tuple(said))
+
+
+def _called(split: str, dataset: str, datasets: Mapping[str, str]) -> str:
+    """The name of a column: the dataset, with the split where two splits are of one dataset."""
+    name = DATASETS.get(dataset, dataset)
+    return name if list(datasets.values()).count(dataset) == 1 else f"{name} ({split})"
 
 
 def _column(results: Results, table: str, rows: Sequence[Method], split: str) -> list[dict[str, Measured]]:

@@ -116,8 +116,7 @@ def ablation_table(
         found = scores_of(runs, row.view, split, encoder)
         cells = [as_cell(found.get(metric)) for metric in (*ZERO_SHOT, *UNSUPERVISED)]
         body.append((row.label, *cells, paper_cell(row.paper, ZERO_SHOT), paper_cell(row.paper, UNSUPERVISED)))
-    names = [f"zero-shot {SHORT[m]}" if m == "zs_iou" else SHORT[m] for m in ZERO_SHOT]
-    names += [f"unsup. {SHORT[m]}" if m == "un_f1" else SHORT[m] for m in UNSUPERVISED]
+    names = [f"ZS {SHORT[m]}" for m in ZERO_SHOT] + [SHORT[m] for m in UNSUPERVISED]  # names are keys in the JSON
     columns = ("method", *names, "paper: zero-shot", "paper: unsup.")
     return Table(title, columns, with_bold(body), (*notes(results, table), *verdict(results, table, rows, split)))
 
