@@ -88,7 +88,7 @@ def _pooled(video: RealVideo, model: Any) -> list[tuple[float, float]]:
     seen = _seen(video)
     output = _pooled_output(seen.vectors)
     similarity = unit(output.slots[0].numpy()) @ unit(seen.vectors).T
-    pieces = cut(similarity, None, seen.rate_hz, Knobs(use="slots"), model._keep).pieces
+    pieces = cut(similarity, None, seen.rate_hz, Knobs(use="slots")).pieces
     return _spans(pieces, seen.rate_hz)
 
 
@@ -191,7 +191,7 @@ def _located(video: RealVideo, model: Any, method: str) -> Ints:
     structure = np.zeros((count, 1)) if method.endswith("no structure") else seen.cutting
     found = locate_vectors(
         video.texts, output.slots[0].numpy(), frames, seen.vectors, structure, seen.rate_hz,
-        method=forced, keep=model._locate_keep,
+        method=forced,
     )  # fmt: skip
     out = np.full(count, -1, np.int64)
     for piece in found.pieces:

@@ -1,11 +1,14 @@
 """Similarities and structure of one video to its steps: how the knobs become a price and a drop line.
 
-The two constants below were set by argument and checked on the simulated dev split (``stepformer bench real --dev``),
+What is fixed here was set by argument and checked on the simulated dev split (``stepformer bench real --world FILE``),
 never on the videos that results are shown on:
 
-- ``PRICE``: a step must explain ``PRICE * sqrt(T)`` seconds of a video of T seconds, and at least one. The
-  square root, because people mark shorter steps in shorter videos: hand washing of 20 s has steps of 2 s, a recipe
-  of ten minutes steps of 30 s.
+- the drop line divides the video's frames best into two kinds by the similarity of their best slot (Otsu), unless the
+  two kinds are so close that the video is all of one: then nothing is dropped. A share of all slot-frame pairs, the
+  paper's percentile, is reached by long steps first, and drops the short ones.
+- ``PRICE``: a step must explain ``PRICE * sqrt(T)`` seconds of a video of T seconds, and at least one. The square root,
+  because people mark shorter steps in shorter videos: hand washing of 20 s has steps of 2 s, a recipe of ten minutes
+  steps of 30 s.
 - slots and structure weigh the same: both are scaled to a spread of 1 in the video at hand.
 """
 
@@ -16,16 +19,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from stepformer.discover.knobs import Knobs
 from stepformer.discover.segmental import Piece, Segmenter, solve_for_count
+from stepformer.inference import otsu_line
 
 Floats = NDArray[np.floating[Any]]
 
-PRICE = 0.25
-KEEP = 0.1
-"""Share of slot-frame similarities above the drop line, where the checkpoint does not say its own."""
+PRICE = 0.4
+TELLING = 0.1
+"""Steps and background whose best similarities differ by less than this, on average, are not told apart."""
 _STEEPNESS = 16.0  # detail 0 and 1 make a step 4 times dearer and cheaper than 0.5
 
 
@@ -44,13 +49,23 @@ def unit(x: Floats) -> NDArray[np.float64]:
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
 
 
-def line_of(similarity: Floats, knobs: Knobs, keep: float) -> float:
-    """The drop line: a fixed one, the paper's percentile, or the one that ``keep`` of the similarities reach."""
+def line_of(similarity: Floats, knobs: Knobs) -> float:
+    """The drop line: a fixed one, the paper's percentile, or the one that divides the frames best."""
     if knobs.similarity is not None:
         return float(knobs.similarity)
     if knobs.percentile is not None:
         return float(np.percentile(similarity, knobs.percentile))
-    return float(np.quantile(similarity, 1.0 - keep))
+    return dividing_line(np.asarray(similarity).max(0))
+
+
+def dividing_line(best: Floats) -> float:
+    """The value that divides frames by their best similarity (N,) into two kinds, or one just below all of them."""
+    values = torch.as_tensor(np.asarray(best, np.float64))[None]  # (1, N)
+    line = float(otsu_line(values, torch.ones_like(values, dtype=torch.bool))[0])
+    high, low = best[best >= line], best[best < line]
+    if not len(low) or not len(high) or high.mean() - low.mean() < TELLING:
+        return float(best.min()) - 1e-6
+    return line
 
 
 def price_of(frames: int, rate_hz: float, knobs: Knobs) -> float:
@@ -63,18 +78,20 @@ def price_of(frames: int, rate_hz: float, knobs: Knobs) -> float:
 def gains_of(similarity: Floats, line: float) -> NDArray[np.float64]:
     """Similarity above the line, in units of its spread over the video: (K, N)."""
     spread = float(np.std(similarity))
-    # slots that cannot tell any frame from another say nothing; rounding alone must not say something instead
-    return (np.asarray(similarity, np.float64) - line) / spread if spread > 1e-6 else np.zeros(similarity.shape)
+    if spread > 1e-6:
+        return (np.asarray(similarity, np.float64) - line) / spread
+    # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
+    return np.full(similarity.shape, 1e-3)
 
 
-def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, knobs: Knobs, keep: float = KEEP) -> Cut:
+def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, knobs: Knobs) -> Cut:
     """Steps of one video: similarity (K, N) of slots with frames, structure (N, S); either may be None.
 
     ``steps`` and ``detail`` say how finely the part of the video that shows steps is cut, not how large that part is:
     what is background by default stays so, or many steps would be had by throwing most of each away.
     """
     frames = similarity.shape[1] if similarity is not None else len(structure)  # type: ignore[arg-type]
-    line = None if similarity is None else line_of(similarity, knobs, keep)
+    line = None if similarity is None else line_of(similarity, knobs)
     gains = None if similarity is None or line is None else gains_of(similarity, line)
     # slots alone are Drop-DTW: a match costs nothing beside its similarity
     usual = 0.0 if structure is None else price_of(frames, rate_hz, replace(knobs, detail=None))
@@ -86,7 +103,7 @@ def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, kno
         for piece in joined(segmenter.solve(usual), slots=True):
             shown[piece.first : piece.last] = True
         sure = 4.0 * float(np.abs(gains).max(initial=1.0))
-        gains = gains + np.where(shown | ~shown.any(), sure, -sure)
+        gains = gains + np.where(shown | ~shown.any(), sure, 0.0)
         segmenter = Segmenter(structure, gains, ordered=knobs.ordered)
     price = price_of(frames, rate_hz, knobs)
     if knobs.steps is None:
@@ -98,12 +115,8 @@ def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, kno
 
 def _more_than_slots(structure: Floats, gains: Floats, steps: int) -> list[Piece]:
     """Pieces by structure alone, each shown by the slot that fits it best: several may show the same."""
-    out = []
-    for piece in solve_for_count(Segmenter(structure, None), steps):
-        inside = gains[:, piece.first : piece.last].mean(1)
-        if inside.max() > 0:
-            out.append(Piece(piece.first, piece.last, int(inside.argmax())))
-    return out
+    pieces = solve_for_count(Segmenter(structure, None), steps)
+    return [Piece(p.first, p.last, int(gains[:, p.first : p.last].mean(1).argmax())) for p in pieces]
 
 
 def joined(pieces: list[Piece], slots: bool) -> list[Piece]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer.discover.cutting import gains_of, joined, price_of, unit
+from stepformer.discover.cutting import dividing_line, gains_of, joined, price_of, unit
 from stepformer.discover.knobs import Knobs
 from stepformer.discover.segmental import Piece, Segmenter
 from stepformer.inference import pooled_slots, slots_of_texts
@@ -24,9 +24,10 @@ from stepformer.inference import pooled_slots, slots_of_texts
 Floats = NDArray[np.floating[Any]]
 Method = Literal["slots", "text"]
 
+TEXT_LINE = 0.5
+"""A frame may show a text if it fits it this many spreads better than the video does on average."""
 PRESENT = 0.5
 """A text is taken to be in the video if it fits it better than this share of the phrase bank does."""
-LOCATE_KEEP = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +59,6 @@ def locate_vectors(
     ordered: bool = True,
     bank: Floats | None = None,
     method: Method | None = None,
-    keep: float = LOCATE_KEEP,
     present: float = PRESENT,
 ) -> Located:
     """Where texts (M, D) happen.
@@ -80,18 +80,24 @@ def locate_vectors(
     scores = {"slots": slot_score, "text": text_score}
     chosen: Method = method or ("slots" if slot_score >= text_score else "text")
     direct = t @ centred(vectors, video_mean).T  # (M, N)
+    # a step that fills much of the video is much of its mean: each text is measured by its own spread over the video
+    direct = (direct - direct.mean(1, keepdims=True)) / np.maximum(direct.std(1, keepdims=True), 1e-9)
     if chosen == "slots":
         rows = unit(slots) @ unit(model_frames).T  # (K, N)
         # a text without a slot (more texts than slots) speaks for itself, brought to the slots' scale
-        spoken = (direct - direct.mean()) / max(direct.std(), 1e-9) * rows.std() + rows.mean()
+        spoken = direct * rows.std() + rows.mean()
         similarity = np.where((taken >= 0)[:, None], rows[np.maximum(taken, 0)], spoken)
         table, matched = by_slots, taken
     else:
         similarity, table, matched = direct, by_chunks, stretch
     fit = np.where(matched >= 0, table[np.arange(len(t)), np.maximum(matched, 0)], table.max(1))
-    absent = _absent(t, centred(slots, unit(slots).mean(0)), centred(chunks, video_mean), bank, text_mean, present)
+    # presence is a matter of the whole video's topic, so nothing is taken from its vectors here
+    absent = _absent(t, unit(slots), unit(chunks), bank, text_mean, present)
     here = np.array([i for i in range(len(t)) if i not in absent], np.int64)
-    pieces = _place(similarity[here], structure, rate_hz, ordered, keep) if len(here) else []
+    pieces: list[Piece] = []
+    if len(here):
+        line = dividing_line(similarity[here].max(0)) if chosen == "slots" else TEXT_LINE
+        pieces = _place(similarity[here], structure, rate_hz, line, ordered)
     return Located(
         tuple(Piece(p.first, p.last, int(here[p.slot])) for p in pieces), tuple(absent), chosen, scores, fit,
         similarity, taken if chosen == "slots" else np.full(len(t), -1),
@@ -133,9 +139,9 @@ def _absent(
     return [int(i) for i in np.flatnonzero(best(texts) < line)]
 
 
-def _place(similarity: Floats, structure: Floats, rate_hz: float, ordered: bool, keep: float) -> list[Piece]:
+def _place(similarity: Floats, structure: Floats, rate_hz: float, line: float, ordered: bool) -> list[Piece]:
     """Pieces for rows (M, N) that are all in the video."""
-    gains = gains_of(similarity, float(np.quantile(similarity, 1.0 - keep)))
+    gains = gains_of(similarity, line)
     segmenter = Segmenter(structure, gains, ordered=ordered)
     price = price_of(similarity.shape[1], rate_hz, Knobs())
     return joined(segmenter.solve(price, every_slot=True), slots=True)

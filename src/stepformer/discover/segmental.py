@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 WIDTH = 64
 """Structure is kept in this many principal directions: enough for distances between pieces, and quick."""
 LONGEST = 600
-"""Frames a piece may have at most; a longer one is two pieces that are joined afterwards where both show one thing."""
+"""Frames a piece may have at most, or a quarter of the video where that is more: keeps long videos quick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,13 @@ class Segmenter:
         gains: Floats | None,
         ordered: bool = True,
         structure_weight: float = 1.0,
-        longest: int = LONGEST,
+        longest: int | None = None,
     ) -> None:
         if structure is None and gains is None:
             raise InputError("there is nothing to cut a video by: neither structure nor slots")
         length = len(structure) if structure is not None else np.asarray(gains).shape[1]
-        self.length, self.ordered, self.longest = length, ordered, min(longest, max(1, length))
+        self.length, self.ordered = length, ordered
+        self.longest = longest if longest is not None else max(LONGEST, length // 4)
         self._sums = None
         if structure is not None and structure_weight > 0:
             x = spread_out(structure) * np.sqrt(structure_weight)
@@ -90,21 +91,21 @@ class Segmenter:
             if g.ndim != 2 or g.shape[1] != length or not np.isfinite(g).all():
                 raise InputError(f"gains must be a finite (K, {length}) matrix, got shape {g.shape}")
             self._gains = np.concatenate([np.zeros((1, len(g))), g.T.cumsum(0)])  # (N + 1, K)
-        self._scatter: list[NDArray[np.float64]] | None = None
+        self._scatter: list[NDArray[np.float32]] | None = None
 
-    def _scatters(self) -> list[NDArray[np.float64]]:
+    def _scatters(self) -> list[NDArray[np.float32]]:
         """For each end e = 1..N: scatter of the pieces [s, e), s = max(0, e - longest)..e - 1. Made once."""
         if self._scatter is None:
             self._scatter = []
             for end in range(1, self.length + 1):
                 start = max(0, end - self.longest)
                 if self._sums is None:
-                    self._scatter.append(np.zeros(end - start))
+                    self._scatter.append(np.zeros(end - start, np.float32))
                     continue
                 total = self._sums[end] - self._sums[start:end]
                 lengths = end - np.arange(start, end)
                 inside = self._squares[end] - self._squares[start:end] - (total * total).sum(1) / lengths
-                self._scatter.append(np.maximum(inside, 0.0))
+                self._scatter.append(np.maximum(inside, 0.0).astype(np.float32))
         return self._scatter
 
     def solve(self, price: float, every_slot: bool = False) -> list[Piece]:

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.checkpoint import Checkpoint
-from stepformer.discover.cutting import KEEP, cut, unit
+from stepformer.discover.cutting import cut, unit
 from stepformer.discover.features import Features, Report, read_video
 from stepformer.discover.knobs import Knobs, check_texts
 from stepformer.discover.loading import check_width
-from stepformer.discover.locating import LOCATE_KEEP, Method, locate_vectors
+from stepformer.discover.locating import Method, locate_vectors
 from stepformer.discover.segmental import Piece
 from stepformer.errors import UsageError
 from stepformer.inference import InferenceConfig, slot_similarity
@@ -60,8 +60,6 @@ class StepFormer:
         self._encoder_spec = encoder
         chosen = {k: v for k, v in checkpoint.inference.items() if k in InferenceConfig.__dataclass_fields__}
         self.inference = InferenceConfig(**chosen)
-        self._keep = self.inference.keep if "keep" in chosen else KEEP
-        self._locate_keep = self.inference.locate_keep if "locate_keep" in chosen else LOCATE_KEEP
         self._banks: dict[str, PhraseBank] = {}
 
     @cached_property
@@ -160,7 +158,7 @@ class StepFormer:
             found = cut(
                 None if knobs.use == "structure" else similarity,
                 None if knobs.use == "slots" else seen.cutting,
-                seen.rate_hz, knobs, self._keep,
+                seen.rate_hz, knobs,
             )  # fmt: skip
             pieces, line, price = found.pieces, found.line, found.price
         aligned = time.perf_counter()
@@ -249,7 +247,7 @@ class StepFormer:
         slots = output.slots[0].numpy()
         found = locate_vectors(
             vectors, slots, output.frames[0].numpy(), seen.vectors, seen.cutting, seen.rate_hz,
-            ordered=ordered, bank=bank, method=method, keep=self._locate_keep,
+            ordered=ordered, bank=bank, method=method,
         )  # fmt: skip
         aligned = time.perf_counter()
         _, segment_vectors = _vectors_of(found.pieces, slots, seen.vectors)
