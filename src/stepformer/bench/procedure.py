@@ -1,0 +1,162 @@
+"""``stepformer bench procedure``: common steps of simulated tasks against controls.
+
+A split of a simulated world gives videos of tasks with known steps; a model's slots (or the true segments) are cut into
+steps, clustered across each task's videos, and scored by the paper's Table 1 matching (one assignment of clusters to
+steps a task, F1 over frames, averaged over tasks). Controls get the same segments and the true number of steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+
+from stepformer.errors import UsageError
+
+HELP = """Clusters the steps of simulated tasks and compares with K-means, with equal parts of the video and with random
+clusters, all on the same segments and with the true number of steps; then with the number that the product chooses
+itself. "order" is the share of pairs of common steps in the true order. Options were chosen on the dev split; test is
+CrossTask's validation timelines. Features are simulated."""
+
+EXAMPLES = [
+    "stepformer bench procedure --world world.safetensors",
+    "stepformer bench procedure --world world.safetensors --split dev --limit 120",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("--world", required=True, metavar="FILE", help="a world made by stepformer simulate")
+    parser.add_argument("--model", default="default", metavar="NAME", help="model name or checkpoint")
+    parser.add_argument("--split", choices=("dev", "test"), default="test")
+    parser.add_argument("--limit", type=int, default=180, help="about so many videos (180)")
+    parser.add_argument("--encoder", default="concepts", help="simulated encoder (concepts)")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints."""
+    from stepformer.corpus.simulator import Simulator
+    from stepformer.corpus.world import load_world
+    from stepformer.discover import Features, load_model
+    from stepformer.validation import make_trial
+
+    if args.limit < 4:
+        raise UsageError("--limit is at least 4 videos")
+    trial = make_trial(Simulator(load_world(args.world)), args.split, args.encoder, args.limit, args.seed)
+    model = load_model(args.model)
+    labels = trial.task_labels()
+    frames = [
+        video[:n].numpy()
+        for batch in trial.batches
+        for video, n in zip(batch.video, batch.video_mask.sum(1).tolist(), strict=True)
+    ]
+    cases: dict[str, list[tuple[Any, Any]]] = {"true segments": [], "discovered": []}
+    for vectors, truth in zip(frames, labels, strict=True):
+        cases["true segments"].append(_true_steps(vectors, truth))
+        found = model.find(Features(vectors), labels="none")
+        spans = [(round(step.start_s), max(round(step.start_s) + 1, round(step.end_s))) for step in found.timeline]
+        from stepformer.procedure import from_findings
+
+        cases["discovered"].append((from_findings([found])[0].vectors, spans))
+    rows = [row for name, steps in cases.items() for row in score_case(name, steps, labels, trial.tasks, args.seed)]
+    result = {
+        "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
+        "features": f"simulated ({args.encoder})", "rows": rows,
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps(result, indent=2))
+        return 0
+    print(f"{result['videos']} {args.split} videos of {result['tasks']} tasks, features {result['features']}")
+    print(f"{'segments':<15} {'clusters':<22} {'F1':>6} {'order':>6} {'steps off':>10}")
+    for row in rows:
+        off = "" if row["count_error"] is None else f"{row['count_error']:.2f}"
+        print(f"{row['segments']:<15} {row['clusters']:<22} {row['f1']:>6.3f} {row['order']:>6.3f} {off:>10}")
+    return 0
+
+
+def _true_steps(vectors: Any, truth: Any) -> tuple[Any, list[tuple[int, int]]]:
+    """Mean vectors and spans of the runs of one label."""
+    edges = [0, *(np.flatnonzero(np.diff(truth)) + 1).tolist(), len(truth)]
+    spans = [(a, b) for a, b in itertools.pairwise(edges) if truth[a] >= 0]
+    means = [vectors[a:b].mean(0) for a, b in spans]
+    return np.asarray(means, np.float32).reshape(-1, vectors.shape[1]), spans
+
+
+def score_case(
+    name: str, steps: list[tuple[Any, Any]], labels: list[Any], tasks: Any, seed: int
+) -> list[dict[str, Any]]:
+    """One row a way of clustering: F1 and order, averaged over the tasks with at least three videos."""
+    from stepformer.evaluation.metrics import score_task
+    from stepformer.kmeans import kmeans
+    from stepformer.procedure import ClusterOptions, choose_count, cluster_steps
+    from stepformer.procedure.clustering import unit
+
+    options = ClusterOptions(seed=seed)
+    totals: dict[str, list[tuple[float, float, float | None]]] = {}
+    for task in np.unique(tasks):
+        members = [int(i) for i in np.flatnonzero(tasks == task)]
+        if len(members) < 3 or sum(len(steps[i][1]) > 0 for i in members) < 2:
+            continue
+        vectors = [steps[i][0] for i in members]
+        places = [np.array([(a + b) / 2 / len(labels[i]) for a, b in steps[i][1]]) for i in members]
+        true = len({k for i in members for k in labels[i].tolist() if k >= 0})
+        flat, cuts = unit(np.concatenate(vectors)), np.cumsum([len(v) for v in vectors])[:-1]
+        rng = np.random.default_rng((seed, int(task)))
+        chosen, _ = choose_count(vectors, places, options)
+        answers = {
+            "ours": list(cluster_steps(vectors, places, true, options).labels),
+            "K-means": np.split(kmeans(flat, true, seed=seed, restarts=4).labels, cuts),
+            "equal parts of video": [np.minimum((p * true).astype(int), true - 1) for p in places],
+            "random": np.split(rng.integers(true, size=len(flat)), cuts),
+            "ours, number chosen": list(chosen.labels),
+        }
+        for way, found in answers.items():
+            predictions = [np.full(len(labels[i]), -1) for i in members]
+            for row, i, path in zip(predictions, members, found, strict=True):
+                for (a, b), cluster in zip(steps[i][1], path.tolist(), strict=True):
+                    row[a:b] = cluster
+            truth = [labels[i] for i in members]
+            error = float(abs(chosen.count - true)) if way.endswith("chosen") else None
+            score = score_task(predictions, truth)
+            totals.setdefault(way, []).append((float(score.f1), _order(predictions, truth), error))
+    return [
+        {
+            "segments": name, "clusters": way, "f1": round(float(np.mean([v[0] for v in values])), 4),
+            "order": round(float(np.mean([v[1] for v in values])), 4),
+            "count_error": None if values[0][2] is None else round(float(np.mean([v[2] or 0.0 for v in values])), 3),
+            "tasks": len(values),
+        }
+        for way, values in totals.items()
+    ]  # fmt: skip
+
+
+def _order(predictions: list[Any], truth: list[Any]) -> float:
+    """Share of pairs of clusters, in the order found, whose steps stand so in the truth; clusters stand for the step
+    they share most frames with, and pairs that stand for one step are not counted. 0.5 is chance."""
+    from stepformer.procedure.ordering import best_order, precedence
+
+    def firsts(rows: list[Any]) -> list[Any]:
+        return [row[np.concatenate(([True], np.diff(row) != 0))] if len(row) else row for row in rows]
+
+    flat, labels = np.concatenate(predictions), np.concatenate(truth)
+    number, kinds = int(flat.max(initial=-1)) + 1, int(labels.max(initial=-1)) + 1
+    if number < 2 or kinds < 2:
+        return 0.5
+    stands = np.array(
+        [np.bincount(labels[(flat == c) & (labels >= 0)], minlength=kinds).argmax() for c in range(number)]
+    )
+    places = np.array([np.mean([np.flatnonzero(r == c).mean() / len(r) for r in predictions if (r == c).any()] or [0.5])
+                       for c in range(number)])  # fmt: skip
+    order = best_order(precedence(firsts(predictions), number)[0], places)
+    true_places = np.array([np.mean([np.flatnonzero(r == k).mean() / len(r) for r in truth if (r == k).any()] or [0.5])
+                            for k in range(kinds)])  # fmt: skip
+    true_order = best_order(precedence(firsts(truth), kinds)[0], true_places)
+    rank = np.empty(kinds, np.int64)
+    rank[true_order] = np.arange(kinds)
+    found = rank[stands[order]]
+    pairs = [(a, b) for i, a in enumerate(found) for b in found[i + 1 :] if a != b]
+    return float(np.mean([a < b for a, b in pairs])) if pairs else 0.5
