@@ -219,11 +219,17 @@ def real_stages(options: PhraseOptions) -> dict[str, Callable[[Any], list[Piece]
     def sentences(**changes: Any) -> Callable[[Any], list[Piece]]:
         return lambda video: sentences_of(video.cues, replace(options, **changes))
 
+    found: dict[tuple[str, PhraseOptions], list[Any]] = {}  # several rows look at the same phrases
+
     def phrases(keep: float | None, **changes: Any) -> Callable[[Any], list[Piece]]:
+        chosen = replace(options, **changes)
+
         def of(video: Any) -> list[Piece]:
+            if (video.video, chosen) not in found:
+                found[video.video, chosen] = extract_phrases(video.cues, chosen)
             return [
                 (p.start_s, p.end_s, p.text)
-                for p in extract_phrases(video.cues, replace(options, **changes))
+                for p in found[video.video, chosen]
                 if keep is None or (not p.chatter and p.groundability >= keep)
             ]
 

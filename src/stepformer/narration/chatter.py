@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS
+from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS, noun_score
 from stepformer.narration.lexicon import (
     CHATTER_OBJECTS,
     CHATTER_VERBS,
@@ -18,7 +18,10 @@ _TWO_FACED = word_set(
 )
 _CHANNEL = word_set("video channel description comments youtube instagram facebook twitter subscribe notification")
 _BUTTONS = word_set("hit smash ring click tap press turn push")
-_TALK_PARTICLES = word_set("go come look talk figure find end stay hang")  # "find out the price" is talk
+_TALK_PARTICLES = word_set(
+    "go come look talk figure find end stay hang have be see want need do know like love"
+)  # "find out the price" is talk
+_MAKING = word_set("get make create obtain give keep")  # "get a nice texture" is no act of its own
 _ON_PRONOUNS = word_set("bring keep hit stop start")
 
 
@@ -35,6 +38,8 @@ def is_chatter(verb: str, particle: str, noun: str, person: bool, around: str = 
     if verb in _BUTTONS and noun in ("button", "bell", "icon") and ("like" in words or noun == "bell"):
         return True
     if noun in CHATTER_OBJECTS and not (noun in _TWO_FACED and verb in PHYSICAL_VERBS):
+        return True
+    if verb in _MAKING and noun_score(noun) <= 0.2:
         return True
     if verb not in STOP_VERBS or (particle and verb not in _TALK_PARTICLES):
         return False  # "keep down the heat", "bring up the edges"

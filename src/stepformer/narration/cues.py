@@ -12,6 +12,8 @@ _SLOWEST_S = 0.75  # a word in slow speech
 
 
 def _check(kind: str, start_s: float, end_s: float, text: str) -> None:
+    if type(text) is str and 0.0 <= start_s <= end_s < math.inf:
+        return  # the common case, without a call: narrations have many words
     if not isinstance(text, str):
         raise InputError(f"a {kind} has text of type {type(text).__name__}; expected str")
     if not (math.isfinite(start_s) and math.isfinite(end_s)):
@@ -69,10 +71,13 @@ def clip_overlaps(cues: Sequence[Cue]) -> list[Cue]:
         if cue.start_s < following:
             next_start, following = following, cue.start_s
         end_s = min(cue.end_s, next_start) if next_start > cue.start_s else cue.end_s
-        words = tuple(
-            word if word.end_s <= end_s else replace(word, end_s=max(word.start_s, end_s)) for word in cue.words
-        )
-        clipped.append(replace(cue, end_s=end_s, words=words))
+        if end_s < cue.end_s or (cue.words and cue.words[-1].end_s > end_s):
+            words = tuple(
+                word if word.end_s <= end_s else replace(word, end_s=max(word.start_s, end_s)) for word in cue.words
+            )
+            clipped.append(replace(cue, end_s=end_s, words=words))
+        else:
+            clipped.append(cue)
     clipped.reverse()
     return clipped
 
@@ -89,9 +94,10 @@ def spread_words(cue: Cue) -> list[Word]:
     span_s = min(cue.end_s - cue.start_s, _SLOWEST_S * len(texts))
     words: list[Word] = []
     said = 0
+    start_s = cue.start_s
     for text in texts:
-        start_s = cue.start_s + span_s * (said / total)
         said += len(text) + 1
         end_s = cue.start_s + span_s * (said / total)
-        words.append(Word(start_s, max(start_s, end_s), text))
+        words.append(Word(start_s, end_s, text))
+        start_s = end_s
     return words

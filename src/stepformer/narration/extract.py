@@ -49,7 +49,7 @@ class Extractor:
         tree = self.tree
         sentence_text: dict[int, str] = {}
         for first, last in tree.sentences():
-            sentence_text[tree.sentence[first]] = tree.words(list(range(first, last)))
+            sentence_text[tree.sentence[first]] = tree.words(range(first, last))
         found: list[Phrase] = []
         for i in self.verbs:
             for phrase in self._of_verb(i, sentence_text[tree.sentence[i]]):

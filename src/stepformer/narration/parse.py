@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stepformer.errors import InputError, MissingError, StepFormerError
 from stepformer.narration.cues import Word
 from stepformer.narration.lemmas import VerbLemmas
@@ -142,16 +144,17 @@ class Parser:
 
     def _set_starts(self, doc: Any, owner: Sequence[int], count: int, starts: Starts) -> None:
         tags = [""] * count
+        names = self._names
         for at, key in zip(reversed(owner), reversed(doc.to_array("TAG").tolist()), strict=True):
-            tags[at] = self._name(key)  # of a word's tokens the first one counts
+            tags[at] = names.get(key) or self._name(key)  # of a word's tokens the first one counts
         begins = starts(tags)
+        signs = np.zeros((len(owner), 1), dtype=np.int64)  # (T, 1): 1 starts a sentence, -1 does not, 0 is open
         seen = -1
         for i, at in enumerate(owner):
-            if at == seen:
-                doc[i].is_sent_start = False
-            elif begins[at] is not None:
-                doc[i].is_sent_start = begins[at]
+            begin = begins[at] if at != seen else False  # never within a word
+            signs[i, 0] = 0 if begin is None else 1 if begin else -1
             seen = at
+        doc.from_array(["SENT_START"], signs.astype(np.uint64))
 
     def _as_tree(
         self,
@@ -175,11 +178,12 @@ class Parser:
             number += start == 1
             sentence.append(max(0, number))
         half = 1 << 63
+        names = self._names
         return Tree(
             text=text,
             low=[token.lower() for token in text],
-            tag=[self._name(key) for key in tags],
-            dep=[self._name(key) for key in deps],
+            tag=[names.get(key) or self._name(key) for key in tags],
+            dep=[names.get(key) or self._name(key) for key in deps],
             head=[i + (head if head < half else head - 2 * half) for i, head in enumerate(heads)],
             sentence=sentence,
             start_s=[words[at].start_s for at in owner],

@@ -128,7 +128,7 @@ def sentences_of(cues: Iterable[Cue], options: PhraseOptions | None = None) -> l
     for words in stretches(_spoken(cues, options)):
         tree = _parsed(words, parser, segmenter, options)
         for first, last in tree.sentences():
-            found.append((tree.start_s[first], tree.end_s[last - 1], tree.words(list(range(first, last)))))
+            found.append((tree.start_s[first], tree.end_s[last - 1], tree.words(range(first, last))))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -61,7 +61,7 @@ class Tree:
             found.extend(self.children[node])
         return sorted(found)
 
-    def words(self, tokens: list[int]) -> str:
+    def words(self, tokens: Sequence[int]) -> str:
         """The tokens as text, lower case, contractions glued."""
         parts: list[str] = []
         for i in tokens:
