@@ -61,8 +61,9 @@ def mermaid(procedure: Procedure, least: float = LEAST) -> str:
 
 def _quoted(text: str) -> str:
     """Text inside a Mermaid string: its own entity codes, because a quote or a tag would end or enter it."""
+    # "#" first: it begins the codes of the others
     for char, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("`", "#96;")):
-        text = text.replace(char, code) if char != "#" else text.replace("#", "#35;")
+        text = text.replace(char, code)
     return text
 
 
