@@ -112,7 +112,7 @@ def test_table4_end_to_end_in_processes(tmp_path, tiny_world, capsys):
     tiny_world.save(world)
     command = ["reproduce", "table4", "--world", str(world), "--out", str(tmp_path / "out")]
     command += ["--work", str(tmp_path / "work"), "--seeds", "0", "--steps", "2", "--batch", "3", "--device", "cpu"]
-    assert main(command + ["--jobs", "2", "--keep-checkpoints", "--json"]) == 0
+    assert main([*command, "--jobs", "2", "--keep-checkpoints", "--json"]) == 0
     table = json.loads(capsys.readouterr().out)["table4"]
     assert [row["method"] for row in table["rows"]][:3] == ["default", "24 slots", "48 slots"]
     assert all(0 < row["F1"]["value"] < 1 for row in table["rows"])

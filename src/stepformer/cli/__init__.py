@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reproduce table2": ("stepformer.cli.reproduce_table2", "zero-shot localisation against published methods"),
     "reproduce table3": ("stepformer.cli.reproduce_table3", "losses, Drop-DTW, presets and controls"),
     "reproduce table4": ("stepformer.cli.reproduce_table4", "number of slots and layers"),
+    "reproduce figures": ("stepformer.cli.reproduce_figures", "timelines, attention, alignment, narration"),
     "reproduce all": ("stepformer.cli.reproduce_all", "the four tables, every run once"),
     "reproduce real-features": ("stepformer.cli.reproduce_real", "uniform, K-means, Kukleva on real features"),
     "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to mend it"),

@@ -1,0 +1,163 @@
+"""How the figures of :mod:`stepformer.reproduce.figures` are drawn, with Matplotlib and the product's colours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import missing_extra
+from stepformer.files import replacing
+from stepformer.palette import STEP_COLORS
+
+IntArray = npt.NDArray[np.int64]
+
+_WIDTH_IN = 12.0
+_DPI = 110
+_NOTHING = "#eef0f3"
+_UNMATCHED = "#b9bec7"
+
+
+def _figure(height_in: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise missing_extra("Matplotlib", "plot", "drawing figures") from None
+    return Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+
+
+def _save(figure: Any, path: Path) -> None:
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=_DPI)
+
+
+def color(step: int) -> str:
+    """The colour of a step; a cluster without a step is grey."""
+    return _UNMATCHED if step < 0 else STEP_COLORS[step % len(STEP_COLORS)]
+
+
+def bar(axis: Any, labels: IntArray, name: str) -> None:
+    """Runs of equal labels as coloured bars with their numbers; -1 is empty, -2 grey."""
+    edges = np.flatnonzero(np.diff(labels, prepend=-9, append=-9))
+    for start, end in itertools.pairwise(edges):
+        label = int(labels[start])
+        if label == -1:
+            continue
+        axis.broken_barh([(start, end - start)], (0, 1), facecolor=color(label), edgecolor="white", linewidth=0.4)
+        if label >= 0 and end - start > 0.018 * len(labels):
+            axis.text((start + end) / 2, 0.47, str(label + 1), ha="center", va="center", fontsize=7, color="#1b1e24")
+    axis.set_facecolor(_NOTHING)
+    axis.set_xlim(0, len(labels))
+    axis.set_ylim(0, 1)
+    axis.set_yticks([0.5], [name])
+    axis.tick_params(axis="y", length=0)
+    axis.spines[:].set_visible(False)
+
+
+def _legend(figure: Any, names: Sequence[str], grey: bool = False) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=color(i), label=f"{i + 1} {name}"[:48]) for i, name in enumerate(names)]
+    if grey:
+        handles.append(Patch(facecolor=_UNMATCHED, label="a cluster that matches no step"))
+    figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8, frameon=False)
+
+
+def timelines(
+    path: Path, found: Mapping[str, IntArray], truth: IntArray, step_names: Sequence[str], where: str
+) -> None:
+    """One bar a method over the truth."""
+    rows = [*found.items(), ("ground truth", truth)]
+    figure = _figure(0.46 * len(rows) + 0.2 * (len(step_names) // 3 + 1) + 1.0)
+    axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (name, labels) in zip(axes, rows, strict=True):
+        bar(axis, labels, name)
+        axis.tick_params(axis="x", length=0)
+    axes[-1].tick_params(axis="x", length=3)
+    axes[-1].set_xlabel("seconds")
+    figure.suptitle(f"Steps found without labels: {where}", fontsize=10)
+    _legend(figure, step_names, grey=any((labels == -2).any() for labels in found.values()))
+    _save(figure, path)
+
+
+def attention(
+    path: Path,
+    shown: Mapping[str, tuple[npt.NDArray[np.float32], IntArray]],
+    truth: IntArray,
+    names: Sequence[str],
+    where: str,
+) -> None:
+    """Columns: slots, texts; rows: similarity of each step over time, what is localised from it, the truth."""
+    figure = _figure(4.4 + 0.2 * (len(names) // 3 + 1))
+    axes = figure.subplots(3, len(shown), height_ratios=(6, 1, 1), sharex=True, squeeze=False)
+    for column, (name, (similarity, found)) in enumerate(shown.items()):
+        top = axes[0, column]
+        for step, values in enumerate(similarity):
+            # what stands out over time, not the level, says where a step is seen
+            top.plot(_smooth(values - values.mean()), color=color(step), linewidth=1.3)
+        top.set_title(name, fontsize=10)
+        top.set_ylabel("similarity, above its mean" if column == 0 else "")
+        top.spines[["top", "right"]].set_visible(False)
+        bar(axes[1, column], found, "localised" if column == 0 else "")
+        bar(axes[2, column], truth, "truth" if column == 0 else "")
+        axes[2, column].set_xlabel("seconds")
+    figure.suptitle(f"Where each step is seen, steps given: {where}", fontsize=10)
+    _legend(figure, names)
+    _save(figure, path)
+
+
+def _smooth(values: npt.NDArray[np.float32], window: int = 5) -> npt.NDArray[np.float32]:
+    """A running mean for the eye; ends keep their own frames."""
+    weight = np.convolve(np.ones_like(values), np.ones(window), "same")
+    return np.asarray(np.convolve(values, np.ones(window), "same") / weight, np.float32)
+
+
+def phrases(path: Path, texts: Sequence[str], slots: IntArray, steps: IntArray, where: str) -> None:
+    """Phrases in order; those a slot is matched with underlined; a dot before those that name a step."""
+    columns = 2 if len(texts) > 14 else 1
+    rows = max(1, -(-len(texts) // columns))
+    height_in = 0.26 * rows + 1.1
+    figure = _figure(height_in)
+    axis = figure.subplots()
+    axis.set_xlim(0, 1)
+    axis.set_ylim(rows + 0.2, -0.4)
+    axis.axis("off")
+    texts_drawn = []
+    for i, (text, slot, step) in enumerate(zip(texts, slots, steps, strict=True)):
+        x, y = (i // rows) / columns, i % rows + 0.5
+        if step >= 0:
+            axis.plot(x + 0.006, y, "o", color=color(int(step)), markersize=6)
+        matched = slot >= 0
+        short = text if len(text) <= 62 else text[:61] + "…"
+        drawn = axis.text(
+            x + 0.018, y, short.replace("$", r"\$"), va="center", fontsize=9, color="#1b1e24" if matched else "#8a919c"
+        )
+        texts_drawn.append((drawn, matched, int(slot)))
+    figure.suptitle(f"Narration: {where}", fontsize=10)
+    right = int(((slots >= 0) & (steps >= 0)).sum())
+    note = (
+        f"Underlined: matched with a slot (number behind). Dot: really names a step. {int((slots >= 0).sum())} of "
+        f"{len(texts)} phrases are matched, {right} of the {int((steps >= 0).sum())} that name a step."
+    )
+    axis.text(0, rows + 0.1, note, fontsize=8, va="top")
+    _underline(figure, axis, texts_drawn)
+    _save(figure, path)
+
+
+def _underline(figure: Any, axis: Any, drawn: Sequence[tuple[Any, bool, int]]) -> None:
+    """Lines below matched texts: their extent is known once the figure is laid out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    back = axis.transData.inverted()
+    for text, matched, slot in drawn:
+        if matched:
+            box = text.get_window_extent(canvas.get_renderer())
+            (x0, y0), (x1, _) = back.transform((box.x0, box.y0)), back.transform((box.x1, box.y1))
+            axis.plot([x0, x1], [y0, y0], color="#1b1e24", linewidth=1.1)
+            axis.text(x1 + 0.006, text.get_position()[1], str(slot + 1), fontsize=7, va="center", color="#5b626d")
