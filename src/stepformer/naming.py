@@ -1,7 +1,7 @@
 """Names for steps: what the speaker says there, or the nearest phrase of a bank, marked as a guess.
 
-A name never stands three times in a row. Guesses of neighbours always differ: the next best phrase of the bank tells
-them apart. What a speaker says twice in a row is numbered.
+A name never stands three times in a row. A guess is never the one that the step before has: the next best phrase
+of the bank tells them apart. What a speaker says twice in a row is numbered.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Floats = NDArray[np.floating[Any]]
 
 EARLY_S, LATE_S = 10.0, 5.0
 """A step may be spoken of this long before it begins and after it ends."""
+_APART = 0.5  # weight of what sets a step apart from its video, beside what it is
 _NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 0 at EARLY_S and LATE_S
 
 
@@ -92,17 +93,20 @@ def read_bank(path: str | Path) -> list[str]:
 
 
 def guess(steps: Floats, bank: PhraseBank) -> list[Name]:
-    """The nearest phrase of each of the steps (M, D) in order; neighbours never get the same."""
+    """A phrase for each of the steps (M, D) in order; the one that the step before has is not taken again.
+
+    The phrase is the nearest to the step itself and to what sets the step apart from the rest of its video: the
+    first alone names every step of a video by its topic.
+    """
     similarity = bank.similarity(steps)
-    names: list[Name] = []
-    for row in similarity:
-        best = np.argsort(-row, kind="stable")[:2]
-        at = int(best[0])
-        if names and names[-1].text == bank.texts[at] and len(best) > 1:
-            # the step before may fit the phrase less well than this one, but it had it first
-            at = int(best[1])
-        names.append(Name(bank.texts[at], float(row[at]), guess=True))
-    return names
+    x = _unit(steps)
+    apart = bank.similarity(x - x.mean(0)) if len(x) > 1 else np.zeros_like(similarity)
+    worth = similarity + _APART * apart
+    taken: list[int] = []
+    for row in worth:
+        best = np.argsort(-row, kind="stable")[:2].tolist()
+        taken.append(next((at for at in best if at not in taken[-1:]), best[0]))
+    return [Name(bank.texts[at], float(row[at]), guess=True) for at, row in zip(taken, similarity, strict=True)]
 
 
 def spoken(

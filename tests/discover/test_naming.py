@@ -20,7 +20,7 @@ def bank_of(width=16, count=30):
 
 
 def test_the_nearest_phrase_is_guessed():
-    bank = bank_of()
+    bank = bank_of(width=64)
     names = guess(bank.vectors[[4, 9, 2]], bank)
     assert [name.text for name in names] == ["do thing 4", "do thing 9", "do thing 2"]
     assert all(name.guess and name.similarity == pytest.approx(1.0, abs=1e-5) for name in names)

@@ -191,7 +191,7 @@ def _length_s(video: Path) -> float:
     from stepformer.video import probe
 
     try:
-        return probe(video).duration_s
+        return round(probe(video).duration_s, 1)
     except StepFormerError:
         return 0.0  # what is wrong with it is said when its turn comes
 

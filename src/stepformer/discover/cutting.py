@@ -6,15 +6,14 @@ never on the videos that results are shown on:
 - the drop line divides the video's frames best into two kinds by the similarity of their best slot (Otsu), unless the
   two kinds are so close that the video is all of one: then nothing is dropped. A share of all slot-frame pairs, the
   paper's percentile, is reached by long steps first, and drops the short ones.
-- ``PRICE``: a step must explain ``PRICE * sqrt(T)`` seconds of a video of T seconds, and at least one. The square root,
-  because people mark shorter steps in shorter videos: hand washing of 20 s has steps of 2 s, a recipe of ten minutes
-  steps of 30 s.
+- ``SHARE``: a step must explain as much as one slot's share of the video, a thirty-second, and at least one second.
+  Marked videos of 20 seconds and of five minutes have about as many steps (see docs/discover.md), so the share is the
+  same for all lengths.
 - slots and structure weigh the same: both are scaled to a spread of 1 in the video at hand.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +27,8 @@ from stepformer.inference import otsu_line
 
 Floats = NDArray[np.floating[Any]]
 
-PRICE = 0.4
+SHARE = 1 / 32
+LEAST_S = 1.0
 TELLING = 0.1
 """Steps and background whose best similarities differ by less than this, on average, are not told apart."""
 _STEEPNESS = 16.0  # detail 0 and 1 make a step 4 times dearer and cheaper than 0.5
@@ -55,11 +55,16 @@ def line_of(similarity: Floats, knobs: Knobs) -> float:
         return float(knobs.similarity)
     if knobs.percentile is not None:
         return float(np.percentile(similarity, knobs.percentile))
-    return dividing_line(np.asarray(similarity).max(0))
+    return dividing_line(np.asarray(similarity).max(0), len(similarity))
 
 
-def dividing_line(best: Floats) -> float:
-    """The value that divides frames by their best similarity (N,) into two kinds, or one just below all of them."""
+def dividing_line(best: Floats, slots: int) -> float:
+    """The value that divides frames by their best similarity (N,) into two kinds, or one just below all of them.
+
+    Where there are fewer frames than slots each frame has a slot of its own, and how well it fits tells nothing.
+    """
+    if len(best) < slots:
+        return float(best.min()) - 1e-6
     values = torch.as_tensor(np.asarray(best, np.float64))[None]  # (1, N)
     line = float(otsu_line(values, torch.ones_like(values, dtype=torch.bool))[0])
     high, low = best[best >= line], best[best < line]
@@ -71,7 +76,7 @@ def dividing_line(best: Floats) -> float:
 def price_of(frames: int, rate_hz: float, knobs: Knobs) -> float:
     """What a piece costs, in frames."""
     detail = 0.5 if knobs.detail is None else knobs.detail
-    price_s: float = max(1.0, PRICE * math.sqrt(frames / rate_hz)) * _STEEPNESS ** (0.5 - detail)
+    price_s: float = max(LEAST_S, SHARE * frames / rate_hz) * _STEEPNESS ** (0.5 - detail)
     return price_s * rate_hz
 
 
