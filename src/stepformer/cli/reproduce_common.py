@@ -41,6 +41,52 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
 
 
+def add_real_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the tables that also run on real features."""
+    real = parser.add_argument_group("real features instead of the simulation")
+    real.add_argument("--features", help="folder of <task>_<video>.npy, (frames, width)")
+    real.add_argument("--dataset", help="CrossTask, COIN, ProceL or a plain folder, as for stepformer evaluate")
+    real.add_argument("--subset", help="the videos to score (default: the test set)")
+    real.add_argument("--rate", type=float, default=1.0, help="features a second (1)")
+    real.add_argument("--texts", help=".npz of step texts and their vectors in the space of the features")
+    real.add_argument("--checkpoint", help="weights of the StepFormer row")
+
+
+def _execute_real(args: argparse.Namespace, tables: Sequence[str], results: Results, out: Path) -> int:
+    from stepformer.cli.evaluate import _TEST_SUBSETS
+    from stepformer.corpus import read_dataset
+    from stepformer.errors import UsageError
+    from stepformer.reproduce.real import SPLIT, execute_real, load_real, read_texts, real_runs
+
+    if not args.dataset:
+        raise UsageError("--features needs --dataset PATH: the annotations of the videos")
+    dataset = read_dataset(args.dataset)
+    subset = args.subset or _TEST_SUBSETS.get(dataset.name)
+    if subset and subset != "all":
+        dataset = dataset.select(subset)
+    texts = read_texts(args.texts) if args.texts else None
+    if texts is None and "table2" in tables:
+        raise UsageError("Table 2 localises step texts: give their vectors with --texts FILE.npz")
+    device = args.device or "cpu"
+    data = load_real(dataset, args.features, args.rate, texts, device)
+    runs = real_runs(data, args.seeds, args.checkpoint)
+    weights = f"weights {args.checkpoint}" if args.checkpoint else "no weights given: no StepFormer row"
+    for table in tables:
+        results.plan(table, runs)
+        results.facts[table] = {
+            "datasets": {SPLIT: data.name},
+            "features": f"Real features of {data.videos} videos of {data.name} ({data.left_out} annotated videos have "
+            f"none and are left out), {args.rate:g} a second; {weights}. Nothing is chosen on these videos; Shen "
+            "et al. need narration and are left out.",
+        }
+    if args.plan:
+        for run in runs:
+            print(f"{'done' if run.id in results.runs else 'to do'}  {run.id}  {run.name}, seed {run.seed}")
+        return 0
+    execute_real(data, runs, results, out, args.checkpoint, device, lambda text: print(text, file=sys.stderr))
+    return 0
+
+
 def run_tables(args: argparse.Namespace, tables: Sequence[str]) -> int:
     """Runs what is missing, then writes and prints the tables. 5 where some runs failed or are left."""
     from stepformer.reproduce.results import NAME, read_results, results_in
@@ -54,7 +100,8 @@ def run_tables(args: argparse.Namespace, tables: Sequence[str]) -> int:
         if not results.runs:
             read_results(out)  # raises, saying what is missing
     else:
-        code = _execute(args, tables, results, out)
+        real = getattr(args, "features", None)
+        code = (_execute_real if real else _execute)(args, tables, results, out)
         if args.plan:
             return 0
         if args.results_only:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from stepformer.cli.reproduce_common import FIT, add_run_arguments, run_tables
+from stepformer.cli.reproduce_common import FIT, add_real_arguments, add_run_arguments, run_tables
 
 HELP = (
     """Zero-shot localisation of given steps: StepFormer, Shen et al., ground-truth texts, untrained controls.
@@ -16,12 +16,14 @@ EXAMPLES = [
     "stepformer reproduce table2 --world world.safetensors --out results",
     "stepformer reproduce table2 --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
     "stepformer reproduce table2 --out results --render",
+    "stepformer reproduce table2 --out real --features univl --dataset crosstask --texts t.npz --checkpoint c",
 ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add_run_arguments(parser)
+    add_real_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

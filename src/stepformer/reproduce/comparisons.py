@@ -96,13 +96,14 @@ def comparison_table(results: Results, table: str) -> Table:
         name = _called(split, dataset, datasets)  # names are keys in the JSON
         columns += [*(f"{name} {SHORT[m]}" for m in metrics), f"paper: {name}"]
     what = "unsupervised step discovery" if table == "table1" else "zero-shot step localisation"
-    title = f"Table {table[-1]}: {what}, simulated features"
+    real = bool(results.facts[table].get("features"))
+    title = f"Table {table[-1]}: {what}, {'real' if real else 'simulated'} features"
     said = list(notes(results, table))
     said.append(
         "Published methods are fitted on the very videos they are scored on, without labels; StepFormer and the "
         "controls are not fitted on them. Supervision: none = nothing learned, weak = one model a task."
     )
-    said += _remarks(datasets)
+    said += [] if real else _remarks(datasets)
     for split, dataset in datasets.items():
         said += _verdict(rows, measured[split], metrics[0], _called(split, dataset, datasets), numbers, dataset)
     return Table(title, tuple(columns), with_bold(body), tuple(said))

@@ -131,6 +131,9 @@ def as_cell(measured: Measured | None) -> Cell | None:
 def notes(results: Results, table: str) -> list[str]:
     """Where the numbers come from; said in the table itself, because tables travel without their page."""
     facts = results.facts.get(table, results.facts)
+    if facts.get("features"):
+        missing = results.missing(table)
+        return [str(facts["features"]), *([f"Incomplete: {len(missing)} runs are missing."] if missing else [])]
     seeds = sorted({int(seed) for ids in results.plans.get(table, {}).values() for seed in ids})
     out = [
         "Simulated: features are the calibrated simulation, on real timelines where the world has them "
