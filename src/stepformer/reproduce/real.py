@@ -3,7 +3,7 @@
 The same scoring as on simulated videos, at the rate of the features. Nothing is chosen here, because there is nothing
 to choose it on: the model and the slot controls use the inference options that the checkpoint brings, ground-truth
 texts too, and the published methods their defaults with 40% background. Step texts in the space of the features come
-from an ``.npz`` file; without it there is no Table 2, and Shen et al., who learn from narration, are left out in any case.
+from an ``.npz`` file; without it there is no Table 2. Shen et al., who learn from narration, are left out in any case.
 """
 
 from __future__ import annotations
