@@ -82,6 +82,7 @@ def comparison_table(results: Results, table: str) -> Table:
         (TABLE1_ROWS, UNSUPERVISED, paper.TABLE1) if table == "table1" else (TABLE2_ROWS, ZERO_SHOT, paper.TABLE2)
     )
     datasets: Mapping[str, str] = results.facts[table]["datasets"]
+    real = bool(results.facts[table].get("features"))  # what cannot be run on given features has no row
     measured = {split: _column(results, table, rows, split) for split in datasets}
     body: list[tuple[Cell | str | None, ...]] = []
     for number, row in enumerate(rows):
@@ -90,13 +91,13 @@ def comparison_table(results: Results, table: str) -> Table:
             found = measured[split][number]
             cells += [as_cell(found.get(metric)) for metric in metrics]
             cells.append(paper_cell(_paper(numbers, row, dataset), metrics))
-        body.append((row.supervision, row.label, *cells))
+        if not real or any(isinstance(cell, Cell) for cell in cells):
+            body.append((row.supervision, row.label, *cells))
     columns = ["supervision", "method"]
     for split, dataset in datasets.items():
         name = _called(split, dataset, datasets)  # names are keys in the JSON
         columns += [*(f"{name} {SHORT[m]}" for m in metrics), f"paper: {name}"]
     what = "unsupervised step discovery" if table == "table1" else "zero-shot step localisation"
-    real = bool(results.facts[table].get("features"))
     title = f"Table {table[-1]}: {what}, {'real' if real else 'simulated'} features"
     said = list(notes(results, table))
     said.append(
