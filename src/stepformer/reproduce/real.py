@@ -177,6 +177,7 @@ def execute_real(
             raise InputError(f"the model takes features {loaded.model.config.feature_dim} wide, these are {width}")
         model = loaded.model
         config = InferenceConfig(**loaded.inference) if loaded.inference else config
+    results.save(out)  # the plan, also where every run is done
     for run in runs:
         if run.id in results.runs:
             continue
