@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         encoded = time.perf_counter()
         hits = index.search_vector(vector, args.top, args.per_video, args.exact)
         result |= {
-            "query": args.text, "videos": index.info.videos, "text_s": round(encoded - began, 4), "seconds": round(time.perf_counter() - encoded, 4),
+            "query": args.text, "videos": index.info.videos,
+            "text_s": round(encoded - began, 4), "seconds": round(time.perf_counter() - encoded, 4),
             "hits": [hit.to_dict() for hit in hits],
         }  # fmt: skip
     if args.json:
@@ -125,8 +126,5 @@ def _tell(result: dict[str, Any]) -> None:
         print(f"{number + 1:>3}  {hit['score']:>5.1f}  {one_line(hit['video'])}  {span}{label}")
     if not result["hits"]:
         print("nothing was found: the index is empty")
-    print(
-        f"{result['videos']} videos searched in {1000 * result['seconds']:.0f} ms, after {1000 * result['text_s']:.0f} ms for "
-        "the text",
-        file=sys.stderr,
-    )
+    text_ms, ms = 1000 * result["text_s"], 1000 * result["seconds"]
+    print(f"{result['videos']} videos searched in {ms:.0f} ms, after {text_ms:.0f} ms for the text", file=sys.stderr)
