@@ -21,6 +21,10 @@ from stepformer.evaluation.metrics import score_task
 from stepformer.evaluation.per_video import score_per_video
 from stepformer.evaluation.tables import Cell, Table
 
+DEV_TASKS = ("Cheese", "Coffee", "Peanut")
+"""GTEA's activities on which the options of "kukleva, chosen" were picked. The other four are no clean test set:
+earlier trials, of inputs and lengths of training, were seen as averages over all seven (docs/baselines.md has the list)."""
+
 METRICS = ("f1", "precision", "recall", "mof", "per_video_f1")
 
 
@@ -88,7 +92,8 @@ def methods(updates: int = 0) -> dict[str, tuple[Baseline, Setting]]:
     """The methods of this table by the name of their row, each with its setting.
 
     Kukleva et al. as published: 60 epochs, no background where videos are densely labelled, in both settings.
-    ``updates`` trains it for at least so many steps of the optimiser.
+    ``updates`` trains it for at least so many steps of the optimiser. "kukleva, chosen" has the options that did best
+    on ``DEV_TASKS`` of GTEA with one seed, out of many tried: one for all, embedding of 50, features as they are.
     """
     kukleva = baseline("kukleva", min_updates=updates)
     return {
@@ -96,6 +101,7 @@ def methods(updates: int = 0) -> dict[str, tuple[Baseline, Setting]]:
         "kmeans": (baseline("kmeans", keep=1.0), "weak"),
         "kukleva, one a task": (kukleva, "weak"),
         "kukleva, one for all": (kukleva, "unsupervised"),
+        "kukleva, chosen": (baseline("kukleva", min_updates=updates, embedding=50, standardize=False), "unsupervised"),
     }
 
 
@@ -140,6 +146,12 @@ def tables(scores: Sequence[RealScores]) -> list[Table]:
         best = max(names, key=lambda name: float(result.mean(name)[0]))
         cells = [Cell(float(result.mean(n)[0]), float(result.spread(n)[0]), n == best) for n in names]
         rows.append(("all", "", *cells))
+        others = [i for i, task in enumerate(result.tasks) if task not in DEV_TASKS]
+        if 0 < len(others) < len(result.tasks):
+            means = {n: result.values[n][others, :, 0].mean(axis=0) for n in names}  # (seeds,) each
+            best = max(names, key=lambda name: float(means[name].mean()))
+            cells = [Cell(float(means[n].mean()), _spread(means[n]), n == best) for n in names]
+            rows.append(("not chosen on", "", *cells))
         out.append(Table(f"F1 on {result.dataset}, {result.videos} videos", ("task", "steps", *names), tuple(rows)))
     summary: list[tuple[Cell | str | None, ...]] = []
     for result in scores:
