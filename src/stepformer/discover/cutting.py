@@ -55,21 +55,23 @@ def line_of(similarity: Floats, knobs: Knobs) -> float:
         return float(knobs.similarity)
     if knobs.percentile is not None:
         return float(np.percentile(similarity, knobs.percentile))
-    return dividing_line(np.asarray(similarity).max(0), len(similarity))
+    return dividing_line(similarity, len(similarity))
 
 
-def dividing_line(best: Floats, slots: int) -> float:
-    """The value that divides frames by their best similarity (N,) into two kinds, or one just below all of them.
+def dividing_line(similarity: Floats, slots: int) -> float:
+    """The line that divides frames by their best similarity, of (K, N), into two kinds, or one just below all of them.
 
     Where there are fewer frames than slots each frame has a slot of its own, and how well it fits tells nothing.
     """
+    best = np.asarray(similarity, np.float64).max(0)  # (N,)
+    below_all = float(np.min(similarity)) - 1e-6
     if len(best) < slots:
-        return float(best.min()) - 1e-6
-    values = torch.as_tensor(np.asarray(best, np.float64))[None]  # (1, N)
+        return below_all
+    values = torch.as_tensor(best)[None]  # (1, N)
     line = float(otsu_line(values, torch.ones_like(values, dtype=torch.bool))[0])
     high, low = best[best >= line], best[best < line]
     if not len(low) or not len(high) or high.mean() - low.mean() < TELLING:
-        return float(best.min()) - 1e-6
+        return below_all
     return line
 
 
