@@ -23,7 +23,7 @@ from stepformer.evaluation.tables import Cell, Table
 
 DEV_TASKS = ("Cheese", "Coffee", "Peanut")
 """GTEA's activities on which the options of "kukleva, chosen" were picked. The other four are no clean test set:
-earlier trials, of inputs and lengths of training, were seen as averages over all seven (docs/baselines.md lists them)."""
+earlier trials, of inputs and lengths of training, were seen as averages over all seven (see docs/baselines.md)."""
 
 METRICS = ("f1", "precision", "recall", "mof", "per_video_f1")
 
