@@ -83,7 +83,11 @@ def test_structure_alone(n, seed, price):
 def test_a_number_of_pieces(wanted):
     rng = np.random.default_rng(1)
     x = np.repeat(rng.standard_normal((8, 16)), 6, 0) + 0.3 * rng.standard_normal((48, 16))
-    assert abs(count_steps(solve_for_count(Segmenter(x, None), wanted)) - wanted) <= 1
+    found = solve_for_count(Segmenter(x, None), wanted)
+    assert count_steps(found) == wanted
+    assert [p.first for p in found[1:]] == [p.last for p in found[:-1]]
+    if wanted <= 8:
+        assert all(p.first % 6 == 0 for p in found)
 
 
 def test_more_pieces_as_they_get_cheaper():

@@ -28,7 +28,7 @@ COMMON: tuple[Option, ...] = (
     Option("skip_existing", bool, False, "leave videos whose files are all there already"),
     Option("keep_going", bool, False, "go on after a video that fails; a table at the end"),
     Option("jobs", int, 1, "videos worked on at once, each in a process of its own", "N"),
-    Option("cache", bool, True, "read every video again, keep nothing", flag="--no-cache"),
+    Option("reuse", bool, True, "read every video again, keep nothing", flag="--no-cache"),
     Option("quiet", bool, False, "no progress and no summary"),
     Option("dry_run", bool, False, "say what would be done, do nothing"),
 )
@@ -136,7 +136,7 @@ def run_over(
 def _all_done(jobs: list[Job], find: Finder, settings: Settings, progress: _VideoProgress) -> Iterator[Done]:
     if not jobs:
         return
-    start = (settings.model, settings.encoder, settings.device, find, settings.cache)
+    start = (settings.model, settings.encoder, settings.device, find, settings.reuse)
     if settings.jobs == 1:
         _start(*start)  # outside run_many: a model that is not here is the command's failure, not a video's
         _worker["report"] = progress.report

@@ -17,6 +17,7 @@ much of the video as ``price`` frames that have nothing in common with the rest*
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +109,17 @@ class Segmenter:
                 self._scatter.append(np.maximum(inside, 0.0).astype(np.float32))
         return self._scatter
 
+    def worth(self, piece: Piece) -> float:
+        """What a piece adds to the sum that is made largest, but for its price."""
+        worth = 0.0
+        if self._sums is not None:
+            total = self._sums[piece.last] - self._sums[piece.first]
+            square = self._squares[piece.last] - self._squares[piece.first]
+            worth -= float(square - (total * total).sum() / (piece.last - piece.first))
+        if self._gains is not None and piece.slot >= 0:
+            worth += float(self._gains[piece.last, piece.slot] - self._gains[piece.first, piece.slot])
+        return worth
+
     def solve(self, price: float, every_slot: bool = False) -> list[Piece]:
         """The best pieces, in order. Without slots every piece is a step with slot -1. ``every_slot`` (ordered only):
         each slot takes a piece, as long as there are frames enough."""
@@ -184,22 +196,45 @@ def count_steps(pieces: list[Piece]) -> int:
 
 
 def solve_for_count(segmenter: Segmenter, wanted: int, rounds: int = 14) -> list[Piece]:
-    """The pieces at the price that gives ``wanted`` steps, or as near to it as any price comes.
+    """Pieces with ``wanted`` steps, or as near to it as can be.
 
-    The number of pieces falls as the price rises, so the price is found by halving; some numbers are the optimum
-    of no price, and then the nearest that is one is given.
+    The number of pieces falls as the price rises, so the price is found by halving. Some numbers are the optimum of no
+    price; then neighbours of the next larger solution are joined, those first that lose least.
     """
     low, high = 0.0, 2.0 * segmenter.length + 1.0  # at the high price one piece is best
-    found = segmenter.solve(low)
-    best = found
-    if count_steps(found) <= wanted:
-        return found
+    above = segmenter.solve(low)
+    below: list[Piece] | None = None
+    if count_steps(above) <= wanted:
+        return above
     for _ in range(rounds):
         middle = (low + high) / 2 if low else high / 4
         pieces = segmenter.solve(middle)
-        if abs(count_steps(pieces) - wanted) < abs(count_steps(best) - wanted):
-            best = pieces
-        if count_steps(pieces) == wanted:
+        found = count_steps(pieces)
+        if found == wanted:
+            return pieces
+        if found > wanted:
+            low, above = middle, pieces
+        else:
+            high, below = middle, pieces
+    joined = _join_neighbours(segmenter, above, wanted)
+    if below is not None and wanted - count_steps(below) < count_steps(joined) - wanted:
+        return below
+    return joined
+
+
+def _join_neighbours(segmenter: Segmenter, pieces: list[Piece], wanted: int) -> list[Piece]:
+    pieces = list(pieces)
+    slots = any(piece.slot >= 0 for piece in pieces)
+    while count_steps(pieces) > wanted:
+        options = []
+        for i, (a, b) in enumerate(itertools.pairwise(pieces)):
+            if slots and (a.slot < 0 or b.slot < 0):
+                continue  # what lies between two steps as background keeps them apart
+            whole = max((Piece(a.first, b.last, slot) for slot in {a.slot, b.slot}), key=segmenter.worth)
+            loss = segmenter.worth(a) + segmenter.worth(b) - segmenter.worth(whole)
+            options.append((loss, i, whole))
+        if not options:
             break
-        low, high = (middle, high) if count_steps(pieces) > wanted else (low, middle)
-    return best
+        _, at, whole = min(options, key=lambda option: option[:2])
+        pieces[at : at + 2] = [whole]
+    return pieces
