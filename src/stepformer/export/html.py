@@ -65,6 +65,8 @@ def render(timeline: Timeline, options: Options) -> Rendered:
         "data": json.dumps(data).replace("<", "\\u003c"),
         "summary": f"{count} in {clock_s(round(length_s))}",
         "source": f' src="{escape(source)}"' if source else "",
+        # until it plays, the video shows its first step instead of a black box
+        "poster": "".join(f' poster="{thumb}"' for thumb in thumbs[:1] if thumb),
         "file": escape(PurePath(timeline.video).name),
         "length": f"{length_s:.3f}",
         "segments": _segments(timeline, length_s),
@@ -244,7 +246,7 @@ _PAGE = """<!doctype html>
 <main>
 <section class="stage" aria-label="Video">
 <div class="screen" id="screen">
-<video id="video" controls preload="metadata" playsinline{source}></video>
+<video id="video" controls preload="metadata" playsinline{source}{poster}></video>
 <div class="missing" id="missing" hidden><p>The video <b>{file}</b> is not beside this page. Choose it, or drop it
 here; it stays on your computer.</p><label>Choose the video<input id="file" type="file" accept="video/*"
 style="position:absolute;opacity:0;width:1px"></label></div>
