@@ -2,7 +2,7 @@
 
 All methods are fitted and scored on the same videos (they use no labels), K is the number of steps that occur in
 the task, and scores are those of Table 1: one Hungarian matching a task, background left out. Both datasets are
-labelled almost throughout (83% and 86% of the frames), so no method is made to call a share of its frames background.
+labelled almost throughout (81% and 87% of the frames), so no method is made to call a share of its frames background.
 """
 
 from __future__ import annotations
