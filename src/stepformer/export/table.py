@@ -42,7 +42,9 @@ def parse_tsv(text: str, source: str) -> Timeline:
 
 def _render(timeline: Timeline, dialect: str, lines: bool) -> str:
     out = io.StringIO(newline="")
-    writer = csv.writer(out, dialect, lineterminator="\n")
+    # CSV ends lines as RFC 4180 says; with a bare "\n" Python 3.11 leaves a "\r" inside a label unquoted, which reads as
+    # two rows. TSV has labels on one line and tools that split at "\n".
+    writer = csv.writer(out, dialect, lineterminator="\n" if lines else "\r\n")
     writer.writerow(COLUMNS)
     tidy = one_line if lines else str
     for i, step in enumerate(timeline):
