@@ -12,7 +12,7 @@ its optimum is Drop-DTW's. The second is kernel change-point detection, which ne
 steps are and structure says where they begin and end.
 
 Distances are divided by the video's own variance per frame, so the price has a plain meaning: *a piece must explain as
-much of the video as ``price`` frames that have nothing in common with the rest*. Only NumPy is needed here.
+much of the video as ``price`` frames that have nothing in common with the rest*.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from stepformer.discover.threads import one_thread_if_small
 from stepformer.errors import InputError
 
 Floats = NDArray[np.floating[Any]]
@@ -54,15 +56,22 @@ def spread_out(structure: Floats, width: int = WIDTH) -> NDArray[np.float64]:
         raise InputError(f"structure must be a finite (N, S) matrix, got shape {x.shape}")
     x = x - x.mean(0)
     if x.shape[1] > width:
-        # the range of x from a fixed random sketch, refined once: exact for N <= width, close otherwise
-        rank = min(width, len(x))
-        sketch = np.random.default_rng(0).standard_normal((x.shape[1], rank))
-        base, _ = np.linalg.qr(x @ sketch)
-        base, _ = np.linalg.qr(x @ (x.T @ base))
-        x = base @ np.linalg.qr(x.T @ base)[1].T
+        x = _narrowed(x, min(width, len(x)))
     variance = float((x * x).sum(1).mean())
     # float32 unit vectors of identical pictures differ by rounding alone
     return np.zeros_like(x) if variance < 1e-9 else np.asarray(x / np.sqrt(variance))
+
+
+def _narrowed(x: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    """Coordinates (N, rank) of x (N, S) in the range of a fixed random sketch, refined once: exact for N <= rank, close
+    otherwise."""
+    with one_thread_if_small(len(x)):
+        wide = torch.from_numpy(x)
+        sketch = torch.from_numpy(np.random.default_rng(0).standard_normal((x.shape[1], rank)))
+        base = torch.linalg.qr(wide @ sketch).Q
+        base = torch.linalg.qr(wide @ (wide.T @ base)).Q
+        narrow = base @ torch.linalg.qr(wide.T @ base).R.T
+    return np.asarray(narrow.numpy())
 
 
 class Segmenter:

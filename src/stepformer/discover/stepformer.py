@@ -21,6 +21,7 @@ from stepformer.discover.knobs import Knobs, check_texts
 from stepformer.discover.loading import check_width
 from stepformer.discover.locating import Method, locate_vectors
 from stepformer.discover.segmental import Piece
+from stepformer.discover.threads import one_thread_if_small
 from stepformer.errors import UsageError
 from stepformer.inference import InferenceConfig, slot_similarity
 from stepformer.model import Slots
@@ -87,7 +88,8 @@ class StepFormer:
         if vectors.ndim != 2 or vectors.shape[1] != want:
             raise UsageError(f"model {self.name} takes (N, {want}) vectors, got {vectors.shape}")
         video = torch.as_tensor(np.asarray(vectors, np.float32), device=self.device)[None]
-        out = self.checkpoint.model(video, attention=True)
+        with one_thread_if_small(len(vectors) if self.device == "cpu" else 1 << 30):
+            out = self.checkpoint.model(video, attention=True)
         attention = None if out.attention is None else out.attention.float().cpu()
         return Slots(out.slots.float().cpu(), out.frames.float().cpu(), attention)
 
