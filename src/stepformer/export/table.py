@@ -42,8 +42,8 @@ def parse_tsv(text: str, source: str) -> Timeline:
 
 def _render(timeline: Timeline, dialect: str, lines: bool) -> str:
     out = io.StringIO(newline="")
-    # CSV ends lines as RFC 4180 says; with a bare "\n" Python 3.11 leaves a "\r" inside a label unquoted, which reads as
-    # two rows. TSV has labels on one line and tools that split at "\n".
+    # CSV ends lines as RFC 4180 says; with a bare "\n" Python 3.11 leaves a "\r" inside a label unquoted, which reads
+    # as two rows. TSV has labels on one line and tools that split at "\n".
     writer = csv.writer(out, dialect, lineterminator="\n" if lines else "\r\n")
     writer.writerow(COLUMNS)
     tidy = one_line if lines else str
