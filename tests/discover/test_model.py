@@ -206,6 +206,14 @@ def test_a_video_file_and_what_is_kept_of_it(tmp_path):
     assert model.encoder.videos_encoded > before
 
 
+def test_short_videos_are_looked_at_more_often(tmp_path):
+    from stepformer.discover.features import looks_hz
+
+    assert [looks_hz(t, 1.0) for t in (0.0, 8.0, 21.0, 33.0, 64.0, 500.0)] == [4, 4, 4, 2, 1, 1]
+    features = tiny_model().read(write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE], seconds_each=3))
+    assert features.rate_hz == 4 and len(features) == 36
+
+
 def test_a_damaged_cache_is_made_again(tmp_path):
     model = tiny_model()
     video = write_video(tmp_path / "v.mp4", [RED, GREEN])
@@ -265,3 +273,33 @@ def test_an_encoder_of_another_width(tmp_path):
     model = load_model(tiny_checkpoint(tmp_path / "m.safetensors"), encoder=encoder, device="cpu")
     with pytest.raises(UsageError, match="64 dimensions"):
         _ = model.encoder
+
+
+# -- the real thing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch):
+    """The shipped model and encoder on the demo clip: names come from what is said, boundaries beat equal parts."""
+    monkeypatch.delenv("STEPFORMER_CACHE")
+    from stepformer import weights
+
+    try:
+        video = weights.pull("demo-video", quiet=True)
+        model = sf.load_model("default", device="cpu")
+        encoder = model.encoder
+    except MissingError as error:
+        pytest.skip(f"weights are not here: {error}")
+    said = tmp_path / "talk.srt"
+    said.write_text(
+        "1\n00:00:01,500 --> 00:00:04,000\nFirst turn on the tap.\n\n"
+        "2\n00:00:08,000 --> 00:00:09,500\nNow take the soap.\n\n"
+        "3\n00:00:16,000 --> 00:00:19,000\nRinse your hands under the water.\n"
+    )
+    timeline = model.discover(video, subtitles=said)
+    assert 5 <= len(timeline) <= 12
+    spoken = {step.label for step in timeline if step.meta["guess"] is False}
+    assert {"turn on the tap", "take the soap"} <= spoken
+    located = model.locate(video, ["turn on the tap", "rinse the hands", "change the tyre of a car"])
+    assert located.meta["absent"] == ["change the tyre of a car"]
+    assert encoder.name == "concepts"

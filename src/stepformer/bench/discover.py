@@ -40,7 +40,7 @@ def measure(model: Any, video: Path, repeats: int, seconds: float) -> tuple[dict
     read_s = 0.0
     for number in range(repeats + 1):
         if number <= 1 or repeats <= 3:
-            features = _encode(video, model.encoder, None, str(video))
+            features = _encode(video, model.encoder, None, str(video), model.encoder.rate_hz)
         read_s = features.duration_s
         length = max(1, round(seconds * features.rate_hz))
         index = np.arange(length) % len(features)

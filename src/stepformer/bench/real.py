@@ -246,9 +246,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--world", type=Path, metavar="FILE", help="measure the simulated dev split of a world instead")
     parser.add_argument("--videos", type=int, default=40, metavar="N", help="simulated videos an encoder (default: 40)")
     parser.add_argument("--model", default="default", metavar="NAME", help="model to measure (default: default)")
-    parser.add_argument(
-        "--phases", type=int, default=4, help="phases of the one-second grid for our clips (default: 4)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -259,7 +256,7 @@ def run(args: argparse.Namespace) -> int:
     if args.world:
         sets = {f"simulated dev, {e}": simulated(args.world, e, args.videos) for e in ("concepts", "plain")}
     else:
-        sets = load(args.data, model.encoder, args.phases)
+        sets = load(args.data, model)
     found: list[Discovery] = []
     located: list[Localisation] = []
     total = len(sets) * (len(DISCOVERY) + len(LOCALISATION))

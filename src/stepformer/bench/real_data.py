@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.discover.features import Features, _keep, _kept_file, _load
+from stepformer.discover.features import Features
 from stepformer.errors import InputError
 
 GTEA_HZ = 15.0
@@ -36,25 +36,15 @@ class RealVideo:
         return out
 
 
-def own_clips(encoder: Any, phases: int) -> list[RealVideo]:
-    """The clips that come with the product, at several phases of the encoder's grid; encoded once and kept."""
-    from stepformer.bench.encoders import _encoded, _own, read_labels
+def own_clips(model: Any) -> list[RealVideo]:
+    """The clips that come with the product, read as the product reads them."""
+    from stepformer.bench.encoders import _own, read_labels
 
     labels, folder = _own()
     out = []
     for clip in read_labels(labels, folder):
-        texts = encoder.encode_text([label for _, _, label in clip.steps])
-        for phase in np.arange(phases) / phases / encoder.rate_hz:
-            kept = _kept_file(clip.path, f"{encoder.fingerprint}|phase {phase:g}")
-            features = _load(kept, encoder, clip.path.name) if kept is not None else None
-            if features is None:
-                encoded = _encoded(encoder, clip.path, float(phase))["both"]
-                features = Features(encoded.vectors, encoder.rate_hz, encoded.structure, video=clip.path.name)
-                if kept is not None:
-                    _keep(kept, features)
-            # the clip as if it began at the phase
-            steps = tuple((max(0.0, s - phase), e - phase, name) for s, e, name in clip.steps if e > phase)
-            out.append(RealVideo(f"{clip.path.stem}+{phase:g}", features, steps, texts[-len(steps) :]))
+        texts = model.encoder.encode_text([label for _, _, label in clip.steps])
+        out.append(RealVideo(clip.path.stem, model.read(clip.path), clip.steps, texts))
     return out
 
 
@@ -128,15 +118,15 @@ def _finest_actions(nodes: list[Any], children: dict[Any, list[Any]]) -> tuple[t
     return tuple(out)
 
 
-def load(data: Path | None, encoder: Any, phases: int) -> dict[str, list[RealVideo]]:
+def load(data: Path | None, model: Any) -> dict[str, list[RealVideo]]:
     """Every set that is there, by name."""
-    sets = {"own clips": own_clips(encoder, phases)}
+    sets = {"own clips": own_clips(model)}
     if data is None:
         return sets
     if not data.is_dir():
         raise InputError(f"there is no folder {data}")
     if (data / "gtea" / "gtea_features.npz").is_file():
-        sets["GTEA"] = gtea(data / "gtea", encoder)
+        sets["GTEA"] = gtea(data / "gtea", model.encoder)
     if (data / "action100m" / "videos.json.gz").is_file():
-        sets["Action100M"] = action100m(data / "action100m", encoder)
+        sets["Action100M"] = action100m(data / "action100m", model.encoder)
     return sets

@@ -7,6 +7,7 @@ name made of the file (path, size, time of change) and the encoder's fingerprint
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 import warnings
@@ -28,7 +29,10 @@ Report = Callable[[float, float], None]
 CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
 _BATCH = 4  # clips decoded ahead of the encoder
-_VERSION = "1"
+_VERSION = "2"
+ENOUGH = 64
+"""A video too short for this many vectors at the encoder's rate, two a slot, is looked at up to four times as often."""
+_OFTENEST = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +114,7 @@ def read_video(
         encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=str(video))
     kept = _kept_file(path, encoder.fingerprint) if cache else None
-    if kept is not None and (found := _load(kept, encoder, str(video))) is not None:
+    if kept is not None and (found := _load(kept, str(video))) is not None:
         if report is not None:
             report(found.duration_s, found.duration_s)
         return found
@@ -120,23 +124,29 @@ def read_video(
     return features
 
 
-def _encode(path: Path, encoder: Any, report: Report | None, name: str) -> Features:
+def looks_hz(duration_s: float, rate_hz: float) -> float:
+    """How many vectors a second to make of a video: the encoder's rate, or a multiple of it for a short video."""
+    return rate_hz * min(_OFTENEST, max(1, math.ceil(ENOUGH / max(duration_s * rate_hz, 1e-3))))
+
+
+def _encode(path: Path, encoder: Any, report: Report | None, name: str, rate_hz: float | None = None) -> Features:
     from stepformer.video import VideoReader, VideoWarning
 
     reader = VideoReader(path)
-    total_s = max(reader.info.duration_s, 1.0 / encoder.rate_hz)
+    rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
+    total_s = max(reader.info.duration_s, 1.0 / rate)
     spent = {"decode": 0.0, "encode": 0.0}
     parts: list[Encoded] = []
     done = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
-        for batch in _timed(reader.clips(encoder.wants, encoder.rate_hz, _BATCH), spent):
+        for batch in _timed(reader.clips(encoder.wants, rate, _BATCH), spent):
             began = time.perf_counter()
             parts.append(encoder.encode_video(batch))
             spent["encode"] += time.perf_counter() - began
             done += len(batch)
             if report is not None:
-                report(min(done / encoder.rate_hz, total_s), total_s)
+                report(min(done / rate, total_s), total_s)
     began = time.perf_counter()
     whole = Encoded.join(parts)
     finish = getattr(encoder, "finish", None)
@@ -148,7 +158,7 @@ def _encode(path: Path, encoder: Any, report: Report | None, name: str) -> Featu
         structure = structure.astype(np.float16).astype(np.float32)
     end_s = reader.end_s if reader.end_s is not None else reader.info.duration_s
     return Features(
-        whole.vectors, float(encoder.rate_hz), structure, float(end_s or 0.0), name,
+        whole.vectors, rate, structure, float(end_s or 0.0), name,
         tuple(problem.text for problem in reader.problems), spent,
     )  # fmt: skip
 
@@ -185,7 +195,7 @@ def _kept_file(path: Path, fingerprint: str) -> Path | None:
     return cache_folder() / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.safetensors"
 
 
-def _load(kept: Path, encoder: Any, name: str) -> Features | None:
+def _load(kept: Path, name: str) -> Features | None:
     import json
 
     from safetensors import SafetensorError, safe_open
@@ -198,7 +208,7 @@ def _load(kept: Path, encoder: Any, name: str) -> Features | None:
     except (OSError, SafetensorError, KeyError, ValueError):
         return None  # not there, or damaged: it is made again
     return Features(
-        arrays["vectors"], float(encoder.rate_hz), arrays.get("structure"), info["duration_s"], name,
+        arrays["vectors"], info["rate_hz"], arrays.get("structure"), info["duration_s"], name,
         tuple(info["problems"]),
     )  # fmt: skip
 
@@ -213,7 +223,7 @@ def _keep(kept: Path, features: Features) -> None:
     arrays = {"vectors": features.vectors}
     if features.structure is not None:
         arrays["structure"] = features.structure.astype(np.float16)  # for distances alone
-    info = {"duration_s": features.duration_s, "problems": list(features.problems)}
+    info = {"rate_hz": features.rate_hz, "duration_s": features.duration_s, "problems": list(features.problems)}
     try:
         with replacing(kept) as temporary:
             save_file(arrays, temporary, {"stepformer": json.dumps(info)})

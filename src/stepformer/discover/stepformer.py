@@ -32,6 +32,7 @@ from stepformer.version import __version__
 Labels = Literal["auto", "none"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
 _MOST_FRAMES = 14_400  # four hours at one a second; longer videos are seen at a lower rate
+_MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 
 
@@ -153,9 +154,10 @@ class StepFormer:
         modelled = time.perf_counter()
         notes: list[str] = []
         if _is_still(seen):
-            pieces: tuple[Piece, ...] = ()
             line, price = None, 0.0
-            notes.append("the picture never changes: there are no steps to tell apart")
+            pieces: tuple[Piece, ...] = (Piece(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
+            if not pieces:
+                notes.append("the picture never changes: there are no steps to tell apart")
         else:
             found = cut(
                 None if knobs.use == "structure" else similarity,
