@@ -1,12 +1,13 @@
 """Similarities and structure of one video to its steps: how the knobs become a price and a drop line.
 
-What is fixed here was set by argument and checked on the simulated dev split (``stepformer bench real --world FILE``),
-never on the videos that results are shown on:
+What is fixed here was set by argument and checked on the simulated dev split (``stepformer bench real --world FILE``);
+docs/discover.md says what else was looked at:
 
 - the drop line divides the video's frames best into two kinds by the similarity of their best slot (Otsu), unless the
   two kinds are so close that the video is all of one: then nothing is dropped. A share of all slot-frame pairs, the
   paper's percentile, is reached by long steps first, and drops the short ones.
-- ``SHARE``: a step must explain as much as one slot's share of the video, a thirty-second, and at least one second.
+- ``SHARE``: a step must explain as much as one slot's share of the video, a thirty-second, and at least
+  ``LEAST_S`` seconds or one frame: people mark hardly any step shorter than a second.
   Marked videos of 20 seconds and of five minutes have about as many steps (see docs/discover.md), so the share is the
   same for all lengths.
 - slots and structure weigh the same: both are scaled to a spread of 1 in the video at hand.
@@ -28,7 +29,7 @@ from stepformer.inference import otsu_line
 Floats = NDArray[np.floating[Any]]
 
 SHARE = 1 / 32
-LEAST_S = 1.0
+LEAST_S = 0.5
 TELLING = 0.1
 """Steps and background whose best similarities differ by less than this, on average, are not told apart."""
 _STEEPNESS = 16.0  # detail 0 and 1 make a step 4 times dearer and cheaper than 0.5
@@ -49,23 +50,23 @@ def unit(x: Floats) -> NDArray[np.float64]:
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
 
 
-def line_of(similarity: Floats, knobs: Knobs) -> float:
+def line_of(similarity: Floats, rate_hz: float, knobs: Knobs) -> float:
     """The drop line: a fixed one, the paper's percentile, or the one that divides the frames best."""
     if knobs.similarity is not None:
         return float(knobs.similarity)
     if knobs.percentile is not None:
         return float(np.percentile(similarity, knobs.percentile))
-    return dividing_line(similarity, len(similarity))
+    return dividing_line(similarity, rate_hz, len(similarity))
 
 
-def dividing_line(similarity: Floats, slots: int) -> float:
+def dividing_line(similarity: Floats, rate_hz: float, slots: int) -> float:
     """The line that divides frames by their best similarity, of (K, N), into two kinds, or one just below all of them.
 
-    Where there are fewer frames than slots each frame has a slot of its own, and how well it fits tells nothing.
+    Where a slot has less than a second to itself it fits whatever is there, and how well it fits tells nothing.
     """
     best = np.asarray(similarity, np.float64).max(0)  # (N,)
     below_all = float(np.min(similarity)) - 1e-6
-    if len(best) < slots:
+    if len(best) / rate_hz < slots:
         return below_all
     values = torch.as_tensor(best)[None]  # (1, N)
     line = float(otsu_line(values, torch.ones_like(values, dtype=torch.bool))[0])
@@ -78,8 +79,8 @@ def dividing_line(similarity: Floats, slots: int) -> float:
 def price_of(frames: int, rate_hz: float, knobs: Knobs) -> float:
     """What a piece costs, in frames."""
     detail = 0.5 if knobs.detail is None else knobs.detail
-    price_s: float = max(LEAST_S, SHARE * frames / rate_hz) * _STEEPNESS ** (0.5 - detail)
-    return price_s * rate_hz
+    price: float = max(1.0, LEAST_S * rate_hz, SHARE * frames) * _STEEPNESS ** (0.5 - detail)
+    return price
 
 
 def gains_of(similarity: Floats, line: float) -> NDArray[np.float64]:
@@ -98,7 +99,7 @@ def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, kno
     what is background by default stays so, or many steps would be had by throwing most of each away.
     """
     frames = similarity.shape[1] if similarity is not None else len(structure)  # type: ignore[arg-type]
-    line = None if similarity is None else line_of(similarity, knobs)
+    line = None if similarity is None else line_of(similarity, rate_hz, knobs)
     gains = None if similarity is None or line is None else gains_of(similarity, line)
     # slots alone are Drop-DTW: a match costs nothing beside its similarity
     usual = 0.0 if structure is None else price_of(frames, rate_hz, replace(knobs, detail=None))

@@ -96,7 +96,7 @@ def locate_vectors(
     here = np.array([i for i in range(len(t)) if i not in absent], np.int64)
     pieces: list[Piece] = []
     if len(here):
-        line = dividing_line(similarity[here], K) if chosen == "slots" else TEXT_LINE
+        line = dividing_line(similarity[here], rate_hz, K) if chosen == "slots" else TEXT_LINE
         pieces = _place(similarity[here], structure, rate_hz, line, ordered)
     return Located(
         tuple(Piece(p.first, p.last, int(here[p.slot])) for p in pieces), tuple(absent), chosen, scores, fit,
