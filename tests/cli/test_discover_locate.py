@@ -109,6 +109,14 @@ def test_files_are_written_with_the_options_beside_them(video, capsys):
     assert "b/talk.steps.vtt  vtt" in capsys.readouterr().out
 
 
+def test_a_format_that_cannot_be_written_costs_not_the_result(video, capsys):
+    args = ["discover", "talk.mp4", "--format", "csv", "--format", "youtube", "--no-labels"]
+    assert main(args) != 0
+    out, err = capsys.readouterr()
+    assert "talk.mp4  0:16  4 steps" in out and Path("talk.steps.csv").is_file()
+    assert "YouTube" in err and not Path("talk.steps.txt").exists()
+
+
 def test_a_dry_run_does_nothing(video, capsys):
     assert main(["discover", "talk.mp4", "--format", "json", "--dry-run", "--model", "nothing"]) == 0
     assert "would write talk.steps.json" in capsys.readouterr().out

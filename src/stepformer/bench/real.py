@@ -29,8 +29,8 @@ from stepformer.evaluation.metrics import score_video
 from stepformer.inference import pooled_slots
 from stepformer.progress import Progress
 
-HELP = """Discovery: cuts found within 1 s (and 0.5 s) of marked ones (F1), and overlap of found with marked steps (IoU, matched one
-to one, over the larger number of the two), each beside a uniform split into the same number of steps. Localisation of
+HELP = """Discovery: cuts found within 1 s (and 0.5 s) of marked ones (F1), and overlap of found with marked
+steps (IoU, matched one to one, over the larger number of the two), each beside a uniform split into the same number of steps. Localisation of
 the marked steps' own names in order: IoU, precision, recall, MoF. Our clips are always measured; --data adds GTEA
 (class scores times class names as vectors, CNN features as structure) and Action100M (captions as the video)."""
 
@@ -278,7 +278,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(f"model {args.model} ({model.checkpoint.hash[:12]}); videos: {sizes}\n")
     print(
-        "| data | discovery | steps (marked) | cut F1 ±1 s (uniform) | ±0.5 s (uniform) | overlap (uniform) | background |"
+        "| data | discovery | steps (marked) | cut F1 ±1 s (uniform) | ±0.5 s (uniform) | overlap (uniform) | dropped |"
     )
     print("|---|---|---|---|---|---|---|")
     for d in found:

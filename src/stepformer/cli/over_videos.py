@@ -74,10 +74,16 @@ def _work(job: Job) -> Done:
     began = time.perf_counter()
     try:
         finding = _worker["find"](_worker["model"], job.video, job.request, _worker["cache"], _worker["report"])
-        written = write_all(finding.timeline, job.outputs, job.video, finding.similarity)
     except StepFormerError as error:
         return Done(job.video, error=str(error), exit_code=error.exit_code, seconds=time.perf_counter() - began)
-    return Done(job.video, finding.timeline.to_dict(), tuple(written), seconds=time.perf_counter() - began)
+    timeline, written = finding.timeline.to_dict(), []
+    for output in job.outputs:
+        try:
+            written += write_all(finding.timeline, [output], job.video, finding.similarity)
+        except StepFormerError as error:  # one format that cannot be written costs not the result
+            failed = (str(error), error.exit_code)
+            return Done(job.video, timeline, tuple(written), *failed, seconds=time.perf_counter() - began)
+    return Done(job.video, timeline, tuple(written), seconds=time.perf_counter() - began)
 
 
 def run_over(
@@ -107,8 +113,9 @@ def run_over(
     with _shown(command, jobs, settings) as progress:
         for done in _all_done(jobs, find, settings, progress):
             results.append(done)
-            if done.error is None:
+            if done.timeline is not None:
                 _print(done, as_json, several=len(videos) > 1)
+            if done.error is None:
                 continue
             if not settings.keep_going:
                 failed = done
@@ -244,14 +251,14 @@ def _summary(videos: Sequence[Path], results: Sequence[Done]) -> str:
             rows.append((video.name, "", "", "not reached"))
         elif done.skipped:
             rows.append((video.name, "", "", "there already"))
-        elif done.timeline is None:
+        elif done.error is not None:
             rows.append((video.name, "", clock(done.seconds), f"failed: {done.error}"))
         else:
             rows.append((video.name, str(len(done.timeline["steps"])), clock(done.seconds), "ok"))
     width = min(40, max(len(row[0]) for row in rows))
     lines = [f"{'video':<{width}}  steps  time   result"]
     lines += [f"{name[:width]:<{width}}  {steps:>5}  {spent:>5}  {result}" for name, steps, spent, result in rows]
-    good = sum(done.timeline is not None for done in results)
+    good = sum(done.timeline is not None and done.error is None for done in results)
     bad = sum(done.error is not None for done in results)
     lines.append(f"{good} done, {sum(done.skipped for done in results)} left as they were, {bad} failed")
     return "\n".join(lines)
