@@ -30,8 +30,8 @@ from stepformer.inference import pooled_slots
 from stepformer.progress import Progress
 
 HELP = """Discovery: cuts found within 1 s (and 0.5 s) of marked ones (F1), and overlap of found with marked
-steps (IoU, matched one to one, over the larger number of the two), each beside a uniform split into the same number of steps. Localisation of
-the marked steps' own names in order: IoU, precision, recall, MoF. Our clips are always measured; --data adds GTEA
+steps (IoU, matched one to one, over the larger number of the two), each beside a uniform split into the same number of
+steps. Localisation of the marked steps' own names in order: IoU, precision, recall, MoF. Our clips are always measured; --data adds GTEA
 (class scores times class names as vectors, CNN features as structure) and Action100M (captions as the video)."""
 
 EXAMPLES = [

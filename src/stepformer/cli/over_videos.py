@@ -251,7 +251,7 @@ def _summary(videos: Sequence[Path], results: Sequence[Done]) -> str:
             rows.append((video.name, "", "", "not reached"))
         elif done.skipped:
             rows.append((video.name, "", "", "there already"))
-        elif done.error is not None:
+        elif done.error is not None or done.timeline is None:
             rows.append((video.name, "", clock(done.seconds), f"failed: {done.error}"))
         else:
             rows.append((video.name, str(len(done.timeline["steps"])), clock(done.seconds), "ok"))
