@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from training_runs import SMALL, rows, same_files
 
 from stepformer.cli import main
@@ -99,6 +100,9 @@ def test_ctrl_c_keeps_everything_and_the_run_goes_on_exactly(run_toml, tmp_path)
     from stepformer.training import Trainer
 
     config = make_config(json.loads((out / "config.json").read_text()))
+    # exact means: with as many threads as before, since sums are split among them
+    threads = torch.get_num_threads()
+    torch.set_num_threads(int(QUICK["OMP_NUM_THREADS"]))
 
     class Short(Trainer):
         def train_step(self, step):
@@ -109,6 +113,7 @@ def test_ctrl_c_keeps_everything_and_the_run_goes_on_exactly(run_toml, tmp_path)
     for folder, resume in ((out, True), (tmp_path / "whole", False)):
         with pytest.raises(KeyboardInterrupt):
             Short(config, folder, "cpu", quiet=True).run(resume)
+    torch.set_num_threads(threads)
     assert rows(out) == rows(tmp_path / "whole")
     assert same_files(out, tmp_path / "whole", "state.safetensors")
 
