@@ -31,8 +31,9 @@ from stepformer.progress import Progress
 
 HELP = """Discovery: cuts found within 1 s (and 0.5 s) of marked ones (F1), and overlap of found with marked
 steps (IoU, matched one to one, over the larger number of the two), each beside a uniform split into the same number of
-steps. Localisation of the marked steps' own names in order: IoU, precision, recall, MoF. Our clips are always measured; --data adds GTEA
-(class scores times class names as vectors, CNN features as structure) and Action100M (captions as the video)."""
+steps. Localisation of the marked steps' own names in order: IoU, precision, recall, MoF. Our clips are always
+measured; --data adds GTEA (class scores times class names as vectors, CNN features as structure) and Action100M
+(captions as the video)."""
 
 EXAMPLES = [
     "stepformer bench real",
@@ -133,7 +134,7 @@ def discovery_row(data: str, method: str, find: Finder, videos: list[RealVideo],
         rows.append((
             len(found), len(marked), boundary_f1(_cuts(found, end_s), true), boundary_f1(_cuts(equal, end_s), true),
             boundary_f1(_cuts(found, end_s), true, 0.5), boundary_f1(_cuts(equal, end_s), true, 0.5),
-            overlap(found, marked), overlap(equal, marked), 1.0 - covered / end_s,
+            overlap(found, marked), overlap(equal, marked), max(0.0, 1.0 - covered / end_s),
         ))  # fmt: skip
     return Discovery(data, method, *(float(x) for x in np.mean(rows, axis=0)))
 
