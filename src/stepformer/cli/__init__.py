@@ -77,11 +77,27 @@ def command_module(name: str) -> ModuleType:
     return importlib.import_module(COMMANDS[name][0])
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help starts with its description, which starts with examples; argparse puts usage first."""
+
+    def format_help(self) -> str:
+        """Description, usage, options."""
+        formatter = self._get_formatter()
+        formatter.add_text(self.description)
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_text(group.description)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        return formatter.format_help()
+
+
 def command_parser(name: str) -> argparse.ArgumentParser:
     """The full parser of one command: its help starts with examples."""
     module = command_module(name)
     examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"stepformer {name}",
         description=f"examples:\n{examples}\n\n{module.HELP}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
