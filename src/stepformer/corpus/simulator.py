@@ -54,8 +54,8 @@ class EncoderModel:
     gap: float = 0.5
 
 
-# Calibrated by `stepformer simulate --calibrate`: ground-truth texts aligned to the simulated CrossTask validation
-# videos score the IoU that the paper reports for real UniVL features (18.6).
+# `stepformer simulate --calibrate`: ground-truth texts aligned to the simulated CrossTask validation videos score about
+# the IoU that the paper reports for real UniVL features (18.6); docs/simulator.md says how near each comes.
 ENCODERS: dict[str, EncoderModel] = {
     "plain": EncoderModel("plain", strength=0.517),
     "concepts": EncoderModel("concepts", strength=1.163),
@@ -67,8 +67,7 @@ ENCODERS: dict[str, EncoderModel] = {
 class SimConfig:
     """What the simulator makes. Frames are one a second unless a video is longer than ``max_frames``."""
 
-    # drawn evenly, one a video: a model that sees several encoders' distortions serves each of them better than one
-    # that saw only its own (docs/simulator.md has the numbers)
+    # drawn evenly, one a video: one model is to serve several encoders (docs/simulator.md says what is known of it)
     encoders: tuple[str, ...] = ("concepts", "plain", "joint")
     # (name, share); empty = every source, evenly by video. These are the sources whose texts anyone may use.
     sources: tuple[tuple[str, float], ...] = (("grammar", 0.55), ("youcook2", 0.4), ("crosstask-related", 0.05))
