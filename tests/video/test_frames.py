@@ -357,6 +357,27 @@ def test_importing_the_door_is_cheap():
 
 
 @pytest.mark.slow
+def test_twelve_hours_at_a_picture_a_second_need_bounded_memory(tmp_path):
+    path = tmp_path / "day.mkv"
+    hours = 12
+    # the last picture stands at 12 h and has no length of its own
+    write_clip(path, (float(i) for i in range(3600 * hours + 1)), size=(64, 128), options={"preset": "ultrafast"})
+    script = f"""
+import itertools, resource
+from stepformer import video
+from stepformer.encoders.base import FrameSpec
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+clips = video.clips({str(path)!r}, FrameSpec((64, 128)), batch=64)
+first = sum(len(b) for b in itertools.islice(clips, 10)); early = peak()
+rest = sum(len(b) for b in clips); late = peak()
+print(first + rest, early, late)
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert int(out[0]) == 3600 * hours
+    assert float(out[2]) - float(out[1]) < 60, out
+
+
+@pytest.mark.slow
 def test_a_long_file_needs_bounded_memory(tmp_path):
     """Two hours at 10 frames a second with one key frame: the worst case for what is buffered."""
     path = tmp_path / "hours.mkv"
