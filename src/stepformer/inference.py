@@ -81,7 +81,10 @@ def otsu_line(values: Tensor, mask: Tensor) -> Tensor:
     if between.shape[1] == 0:
         return below
     best = between.argmax(1, keepdim=True)
-    line = (finite.gather(1, best) + finite.gather(1, best + 1)).squeeze(1) / 2
+    low_kind, high_kind = (finite.gather(1, at).squeeze(1) for at in (best, best + 1))
+    # not midway: a last frame of the high kind and a first one of the low kind, side by side, would then cost exactly
+    # the same kept or dropped, and rounding would choose
+    line = low_kind + 0.45 * (high_kind - low_kind)
     # differences of rounding are no kinds: they change with the batch a video stands in
     spread = finite.gather(1, (number - 1).clamp(min=0)[:, None]).squeeze(1) - finite[:, 0]
     flat = spread <= 1e-5 if values.dtype != torch.float64 else between.amax(1) <= 1e-12

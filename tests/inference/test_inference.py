@@ -71,7 +71,16 @@ def test_the_automatic_line_looks_only_at_rows_that_are_there():
     config = InferenceConfig(auto=True)
     one = -float(drop_cost(similarity, mask, 0.1, config, torch.tensor([1]))[0])
     alone = -float(drop_cost(similarity[:, :1], mask, 0.1, config)[0])
-    assert one == alone == pytest.approx(0.5)
+    assert one == alone == pytest.approx(0.2 + 0.45 * 0.6)
+
+
+def test_neighbours_of_both_kinds_are_no_tie():
+    # midway between -0.35 and -0.16 both frames cost the same kept and dropped: rounding must not decide
+    for off in (-1e-7, 0.0, 1e-7):
+        similarity = torch.tensor([[[0.004, -0.35, -0.16 + off]]])
+        mask = torch.ones(1, 3, dtype=torch.bool)
+        drop = drop_cost(similarity, mask, 0.1, InferenceConfig(auto=True))
+        assert align_to_frames(similarity, mask, drop).tolist() == [[0, 0, 0]]
 
 
 def test_a_fixed_line_is_the_drop_cost():
