@@ -5,27 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stepformer.errors import UsageError
+from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import PhraseOptions
+from stepformer.progress import Progress
+
+if TYPE_CHECKING:
+    from stepformer.narration.spoken import Spoken
 
 HELP = """Without --youcook2 and --procel: precision, recall and F1 on the gold set in the package, with each stage
 switched off in turn. "Exact" asks for the same verb and the same content words; "loose" for the same verb and half of
 the words. "One by one" gives the pipeline one utterance at a time; "as one stream" all of them as one narration
 without a pause, as automatic captions are, and takes each phrase to the utterance it was said in.
 With --youcook2 or --procel: for what is said during a human step, how often it is closer to that step's text than to
-the other steps of the video (AUC; top-1), by the sentence encoder and by plain word overlap."""
+the other steps of the video (AUC; top-1), by the sentence encoder and by plain word overlap: as a mean over pieces,
+over steps (each the mean of its pieces), and over steps with all their pieces at once (a step's text is as near as
+the nearest piece). Stages cover different steps, so phrases are compared with the others on the same steps too."""
 EXAMPLES = [
     "stepformer bench phrases",
     "stepformer bench phrases --split dev --errors",
     "stepformer bench phrases --youcook2 youcook2_asr_steps.json.gz --procel procel_assemble_clarinet.json",
 ]
 
-Piece = tuple[float, float, str]
+_ENCODED = 1024  # texts a step of the progress bar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,94 +163,105 @@ def _show_errors(gold: Sequence[Any], found: Sequence[Sequence[str]]) -> None:
 
 
 def _real(args: argparse.Namespace) -> int:
-    from stepformer.narration.speech_score import load_procel, load_youcook2
+    from stepformer.narration.spoken import load_procel, load_youcook2
 
     datasets = {}
     if args.youcook2:
         datasets["YouCook2, marks taken away"] = load_youcook2(args.youcook2)
     if args.procel:
         datasets["ProceL"] = load_procel(args.procel)
-    rows: list[dict[str, Any]] = []
+    out: list[dict[str, Any]] = []
     for name, videos in datasets.items():
         chosen = [video for video in videos if args.all or video.half == args.split][: args.videos]
-        rows += _score_rows(name, chosen, args)
+        if not chosen:
+            raise InputError(f"{name}: no video with narration and steps in the half that was asked for")
+        result = _measured(name, chosen, args)
+        out.append(result)
+        if not args.json:
+            _show_real(result)
     if args.json:
-        print(json.dumps({"half": "all" if args.all else args.split, "rows": rows}))
+        print(json.dumps({"half": "all" if args.all else args.split, "data": out}))
     return 0
 
 
-def _score_rows(name: str, videos: Sequence[Any], args: argparse.Namespace) -> list[dict[str, Any]]:
+def _measured(name: str, videos: Sequence[Spoken], args: argparse.Namespace) -> dict[str, Any]:
+    """Rows of one dataset: every stage by itself, and the phrases less the others on the same steps."""
     from stepformer.encoders.sentence import default_sentence_encoder
-    from stepformer.narration.speech_score import score, word_overlap
+    from stepformer.narration import speech_score, speech_stages
+    from stepformer.narration.speech_score import within_steps
 
+    options = PhraseOptions(parser=args.parser)
+    stages: list[dict[str, list[speech_score.Piece]]] = []
+    with Progress("phrases", len(videos), "videos", quiet=args.json) as progress:
+        for video in videos:
+            stages.append(speech_stages.stages_of(video, options))
+            progress.advance(1)
+    texts = {step[2] for video in videos for step in video.steps}
+    for video, found in zip(videos, stages, strict=True):
+        texts.update(text for pieces in found.values() for inside in within_steps(video, pieces) for text in inside)
     encoder = default_sentence_encoder()
-    remembered: dict[str, Any] = {}
-
-    def embed(texts: Sequence[str]) -> Any:
-        import numpy as np
-
-        new = [text for text in texts if text not in remembered]
-        if new:
-            remembered.update(zip(new, encoder.encode_text(new), strict=True))
-        return np.stack([remembered[text] for text in texts])
-
-    half = "all videos" if args.all else f"{args.split} half"
-    if not args.json:
-        print(
-            f"{name}, {half}: {len(videos)} videos, {sum(len(v.steps) for v in videos)} human steps, "
-            f"encoder {encoder.name}"
-        )
-        print(f"{'':<44} {'AUC':>6} {'top-1':>6} {'pieces':>7} {'covered':>8} {'overlap AUC':>12}")
-    rows = []
-    for stage, pieces in real_stages(PhraseOptions(parser=args.parser)).items():
-        found = [pieces(video) for video in videos]
-        match, plain = score(videos, found, embed), score(videos, found, word_overlap)
-        rows.append({"data": name, "half": half, "stage": stage, "auc": match.auc, "top1": match.top1,
-                     "pieces": match.pieces, "covered": match.covered, "overlap_auc": plain.auc})  # fmt: skip
-        if not args.json:
-            print(
-                f"{stage:<44} {match.auc:>6.3f} {match.top1:>6.3f} {match.pieces:>7} {match.covered:>8.3f} "
-                f"{plain.auc:>12.3f}",
-                flush=True,
-            )
-    if not args.json:
-        print()
-    return rows
-
-
-def real_stages(options: PhraseOptions) -> dict[str, Callable[[Any], list[Piece]]]:
-    """Name of a stage -> the pieces of a video's narration after it."""
-    from stepformer.narration.pipeline import extract_phrases, sentences_of
-
-    def sentences(**changes: Any) -> Callable[[Any], list[Piece]]:
-        return lambda video: sentences_of(video.cues, replace(options, **changes))
-
-    found: dict[tuple[str, PhraseOptions], list[Any]] = {}  # several rows look at the same phrases
-
-    def phrases(keep: float | None, **changes: Any) -> Callable[[Any], list[Piece]]:
-        chosen = replace(options, **changes)
-
-        def of(video: Any) -> list[Piece]:
-            if (video.video, chosen) not in found:
-                found[video.video, chosen] = extract_phrases(video.cues, chosen)
-            return [
-                (p.start_s, p.end_s, p.text)
-                for p in found[video.video, chosen]
-                if keep is None or (not p.chatter and p.groundability >= keep)
-            ]
-
-        return of
-
+    embed = _remembering(encoder, sorted(texts), quiet=args.json)
+    rows, judged = [], {}
+    for stage in speech_stages.STAGES:
+        pieces = [found[stage] for found in stages]
+        judged[stage] = speech_score.judge(videos, pieces, embed)
+        match = speech_score.summary(videos, judged[stage])
+        plain = speech_score.summary(videos, speech_score.judge(videos, pieces, speech_score.word_overlap))
+        rows.append({"stage": stage, **asdict(match), "overlap_auc": plain.auc})
+    compared = []
+    for stage in (speech_stages.PHRASES, speech_stages.GROUNDED):
+        for other in (speech_stages.CUES, speech_stages.SENTENCES, speech_stages.RUN_ON):
+            less = speech_score.difference(judged[stage], judged[other])
+            if less is not None:
+                compared.append({"stage": stage, "less": other, **asdict(less)})
     return {
-        "cues as they are": lambda video: [(cue.start_s, cue.end_s, cue.text) for cue in video.cues],
-        "sentences, no punctuation (parser's own)": sentences(punctuation="none"),
-        "sentences, default punctuation": sentences(),
-        "phrases, no punctuation, no co-reference": phrases(None, punctuation="none", coreference="none"),
-        "phrases, + punctuation": phrases(None, coreference="none"),
-        "phrases, + co-reference": phrases(None),
-        "phrases, chatter left out": phrases(0.0),
-        "phrases, the same without punctuation": phrases(0.0, punctuation="none"),
-        "phrases, the same without co-reference": phrases(0.0, coreference="none"),
-        "phrases, groundability of at least 0.6": phrases(0.6),
-        "phrases, groundability of at least 0.9": phrases(0.9),
+        "data": name,
+        "half": "all videos" if args.all else f"{args.split} half",
+        "videos": len(videos),
+        "steps": sum(len(video.steps) for video in videos),
+        "encoder": encoder.name,
+        "rows": rows,
+        "differences": compared,
     }
+
+
+def _remembering(encoder: Any, texts: Sequence[str], quiet: bool) -> Callable[[Sequence[str]], Any]:
+    """Vectors of ``texts``, made once; in the order of their length, so that batches have little padding."""
+    import numpy as np
+
+    vectors: dict[str, Any] = {}
+    ordered = sorted(texts, key=len)
+    with Progress("vectors", len(ordered), "texts", quiet=quiet) as progress:
+        for first in range(0, len(ordered), _ENCODED):
+            some = ordered[first : first + _ENCODED]
+            vectors.update(zip(some, encoder.encode_text(some), strict=True))
+            progress.advance(len(some))
+    return lambda wanted: np.stack([vectors[text] for text in wanted])
+
+
+def _show_real(result: dict[str, Any]) -> None:
+    print(
+        f"{result['data']}, {result['half']}: {result['videos']} videos, {result['steps']} human steps, "
+        f"encoder {result['encoder']}\n"
+    )
+    print(f"{'':<44} {'a piece':>13}   {'a step: mean':>13}   {'all at once':>13}")
+    print(
+        f"{'':<44} {'AUC':>6} {'top-1':>6}   {'AUC':>6} {'top-1':>6}   {'AUC':>6} {'top-1':>6} "
+        f"{'pieces':>7} {'covered':>8} {'overlap AUC':>12}"
+    )
+    for row in result["rows"]:
+        print(
+            f"{row['stage']:<44} {row['auc']:>6.3f} {row['top1']:>6.3f}   {row['step_auc']:>6.3f} "
+            f"{row['step_top1']:>6.3f}   {row['pooled_auc']:>6.3f} {row['pooled_top1']:>6.3f} "
+            f"{row['pieces']:>7} {row['covered']:>8.3f} {row['overlap_auc']:>12.3f}"
+        )
+    print("\non the same steps, difference and 95 % of a bootstrap over videos:")
+    for row in result["differences"]:
+        print(f"{row['stage']}  less  {row['less']}  ({row['steps']} steps)")
+        for title, auc, top1 in (("mean", "auc", "top1"), ("all at once", "pooled_auc", "pooled_top1")):
+            print(f"    a step: {title:<12} AUC {_signed(row[auc])}   top-1 {_signed(row[top1])}")
+    print()
+
+
+def _signed(interval: dict[str, float]) -> str:
+    return f"{interval['mean']:+.3f} [{interval['low']:+.3f}, {interval['high']:+.3f}]"

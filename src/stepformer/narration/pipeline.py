@@ -54,7 +54,8 @@ def iter_phrases(
     segmenter = segmenter or make_segmenter(options.punctuation)
     resolver = resolver or make_resolver(options.coreference)
     for words in stretches(_spoken(cues, options)):
-        yield from keep_lengths(_of_stretch(words, parser, segmenter, resolver, options), options)
+        tree = _parsed(words, parser, segmenter, options)
+        yield from keep_lengths(_of_tree(tree, parser, resolver, options), options)
 
 
 def make_segmenter(name: str) -> Segmenter | None:
@@ -119,17 +120,32 @@ def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         yield words[first:]
 
 
-def sentences_of(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[tuple[float, float, str]]:
-    """(start_s, end_s, text) of the sentences that the punctuation stage finds, fillers taken out."""
+def trees_of(
+    cues: Iterable[Cue], options: PhraseOptions | None = None, *, segmenter: Segmenter | None = None
+) -> list[Tree]:
+    """The parsed stretches of one video's narration, for those who want several things of one parse."""
     options = options or PhraseOptions()
     parser = load_parser(options.parser)
-    segmenter = make_segmenter(options.punctuation)
-    found: list[tuple[float, float, str]] = []
-    for words in stretches(_spoken(cues, options)):
-        tree = _parsed(words, parser, segmenter, options)
-        for first, last in tree.sentences():
-            found.append((tree.start_s[first], tree.end_s[last - 1], tree.words(range(first, last))))
-    return found
+    segmenter = segmenter or make_segmenter(options.punctuation)
+    return [_parsed(words, parser, segmenter, options) for words in stretches(_spoken(cues, options))]
+
+
+def phrases_of(trees: Iterable[Tree], options: PhraseOptions | None = None) -> list[Phrase]:
+    """The phrases of :func:`trees_of`; with its options the same as :func:`extract_phrases` gives."""
+    options = options or PhraseOptions()
+    parser = load_parser(options.parser)
+    resolver = make_resolver(options.coreference)
+    phrases = [phrase for tree in trees for phrase in keep_lengths(_of_tree(tree, parser, resolver, options), options)]
+    return without_repeats(phrases) if options.drop_repeats else phrases
+
+
+def sentences_of(trees: Iterable[Tree]) -> list[tuple[float, float, str]]:
+    """(start_s, end_s, text) of the sentences of :func:`trees_of`, fillers taken out."""
+    return [
+        (tree.start_s[first], tree.end_s[last - 1], tree.words(range(first, last)))
+        for tree in trees
+        for first, last in tree.sentences()
+    ]
 
 
 def _parsed(words: Sequence[Word], parser: Parser, segmenter: Segmenter | None, options: PhraseOptions) -> Tree:
@@ -138,14 +154,7 @@ def _parsed(words: Sequence[Word], parser: Parser, segmenter: Segmenter | None, 
     return parser.tree(words, starts, shown)
 
 
-def _of_stretch(
-    words: Sequence[Word],
-    parser: Parser,
-    segmenter: Segmenter | None,
-    resolver: Resolver | None,
-    options: PhraseOptions,
-) -> list[Phrase]:
-    tree = _parsed(words, parser, segmenter, options)
+def _of_tree(tree: Tree, parser: Parser, resolver: Resolver | None, options: PhraseOptions) -> list[Phrase]:
     resolved = resolver.resolve(tree) if resolver is not None else {}
     phrases = Extractor(tree, resolved, parser.lemma_of, need_object=options.objects).phrases()
     return sorted(phrases, key=lambda phrase: phrase.start_s)

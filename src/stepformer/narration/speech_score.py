@@ -2,131 +2,185 @@
 
 For every piece of narration (a sentence or a phrase) whose middle lies within a human step, its similarity to that
 step's text is compared with its similarity to the texts of the video's other steps. AUC is the share of other
-steps that are less similar (a tie counts half), top-1 whether none is more similar; both are means over pieces.
-Steps with the same text are one. A piece within several steps counts once for each.
+steps that are less similar (a tie counts half), top-1 whether none is more similar. Steps with the same text are one.
+A piece within several steps counts once for each.
+
+Means over pieces favour what says little: a stage that is silent in hard steps looks good. So each step is judged
+too: by the mean of its pieces, and by all of its pieces at once (to each of the video's steps the similarity of the
+piece that is nearest to it), and two stages are compared on the steps in which both have something to say.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stepformer.errors import InputError
-from stepformer.narration.cues import Cue, cue_at
 from stepformer.narration.lexicon import word_set
+from stepformer.narration.spoken import Spoken
 
 Embed = Callable[[Sequence[str]], Any]  # texts -> (L, D) unit vectors
+Piece = tuple[float, float, str]  # start_s, end_s, text
+
+_SAME = 1e-6  # similarities nearer than this are a tie
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """A real video's narration and its human steps: (start_s, end_s, text)."""
+class Judged:
+    """One human step and how well what is said in it matches it."""
 
-    video: str
-    cues: tuple[Cue, ...]
-    steps: tuple[tuple[float, float, str], ...]
+    video: int
+    step: int
+    aucs: tuple[float, ...]  # of each piece
+    firsts: tuple[float, ...]  # of each piece: top-1, shared where there is a tie
+    pooled_auc: float  # of all pieces at once
+    pooled_first: float
 
     @property
-    def half(self) -> str:
-        """ "dev" or "test", by the hash of the name: rules were looked at on "dev" only."""
-        return "test" if hashlib.sha256(self.video.encode()).digest()[0] % 2 else "dev"
+    def auc(self) -> float:
+        """Mean over the step's pieces."""
+        return sum(self.aucs) / len(self.aucs)
+
+    @property
+    def first(self) -> float:
+        """Mean over the step's pieces."""
+        return sum(self.firsts) / len(self.firsts)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Means over ``pieces`` and the share of steps that any piece was said in."""
+    """Means over pieces, over steps (each step the mean of its pieces) and over steps with all their pieces at once."""
 
     auc: float
     top1: float
     pieces: int
-    covered: float
+    covered: float  # share of the human steps in which anything is said
+    step_auc: float
+    step_top1: float
+    pooled_auc: float
+    pooled_top1: float
 
 
-def load_youcook2(path: str | os.PathLike[str], marks: bool = False) -> list[Spoken]:
-    """The videos with narration and timed steps. Sentence marks and capitals are taken away unless ``marks``."""
-    videos = _load(path)
-    found: list[Spoken] = []
-    for name, video in videos.items():
-        steps = tuple((float(a), float(b), str(text)) for a, b, text in video.get("segments") or ())
-        said = video.get("asr") or ()
-        if not steps or not said:
-            continue
-        cues: list[Cue] = []
-        for i, line in enumerate(said):
-            start_s = float(line["start"])
-            end_s = float(said[i + 1]["start"]) if i + 1 < len(said) else start_s + 5.0
-            # the file writes "i 'm" and "today ," with spaces
-            text = re.sub(r"\s+(?=n't\b|'|[,.!?])", "", str(line["text"]))
-            if not marks:
-                text = re.sub(r"[.,!?;:\"]+(?=\s|$)", "", text).lower()
-            cues.append(cue_at(start_s, end_s, " ".join(text.split())))
-        found.append(Spoken(str(name), tuple(cues), steps))
-    return found
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean difference and the bounds between which 95 % of the bootstrap's means lie."""
+
+    mean: float
+    low: float
+    high: float
 
 
-def load_procel(path: str | os.PathLike[str]) -> list[Spoken]:
-    """The videos of one ProceL task as JSON, captions as they are."""
-    task = _load(path)
-    found: list[Spoken] = []
-    for video in task.get("videos", ()):
-        cues = tuple(cue_at(a, b, str(text)) for a, b, text in video["captions"])
-        steps = tuple((float(a), float(b), str(text).lower()) for _, a, b, text in video["key_steps"])
-        if cues and steps:
-            found.append(Spoken(f"{task['task']}/{video['index']}", cues, steps))
-    return found
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One stage less another on the ``steps`` in which both have pieces."""
+
+    steps: int
+    auc: Interval  # each step the mean of its pieces
+    top1: Interval
+    pooled_auc: Interval  # each step with all its pieces at once
+    pooled_top1: Interval
 
 
-def _load(path: str | os.PathLike[str]) -> Any:
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-        return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as JSON: {error}") from error
+def within_steps(video: Spoken, pieces: Sequence[Piece]) -> list[list[str]]:
+    """For each human step, the texts of the pieces whose middle lies in it."""
+    return [[text for a, b, text in pieces if start_s <= (a + b) / 2 <= end_s] for start_s, end_s, _ in video.steps]
 
 
-def score(videos: Sequence[Spoken], pieces: Sequence[Sequence[tuple[float, float, str]]], embed: Embed) -> Match:
-    """Scores the pieces (start_s, end_s, text) of each video."""
-    within = [
-        [[text for a, b, text in spoken if start_s <= (a + b) / 2 <= end_s] for start_s, end_s, _ in video.steps]
-        for video, spoken in zip(videos, pieces, strict=True)
-    ]
-    said = {text for video in within for step in video for text in step}
-    texts = sorted(said | {step[2] for video in videos for step in video.steps})
-    vectors = np.asarray(embed(texts), dtype=np.float32)  # (L, D)
-    row = {text: i for i, text in enumerate(texts)}
-    aucs: list[float] = []
-    firsts: list[float] = []
-    covered = total = 0
-    for video, insides in zip(videos, within, strict=True):
+def judge(videos: Sequence[Spoken], pieces: Sequence[Sequence[Piece]], embed: Embed) -> list[Judged]:
+    """The steps in which something is said, of videos that have at least two different steps."""
+    found: list[Judged] = []
+    for at, (video, said) in enumerate(zip(videos, pieces, strict=True)):
         names = sorted({step[2] for step in video.steps})
+        insides = within_steps(video, said)
+        texts = sorted({text for inside in insides for text in inside} | set(names))
+        if len(names) < 2:
+            continue
+        vectors = np.asarray(embed(texts), dtype=np.float32)  # (L, D)
+        row = {text: i for i, text in enumerate(texts)}
         steps = vectors[[row[name] for name in names]]  # (K, D)
-        for (_, _, name), inside in zip(video.steps, insides, strict=True):
-            total += 1
-            covered += bool(inside)
-            if not inside or len(names) < 2:
+        for number, ((_, _, name), inside) in enumerate(zip(video.steps, insides, strict=True)):
+            if not inside:
                 continue
             own = names.index(name)
             similar = vectors[[row[text] for text in inside]] @ steps.T  # (P, K)
-            mine = similar[:, own : own + 1]
-            others = np.delete(similar, own, axis=1)
-            less = (others < mine - 1e-6).mean(axis=1) + 0.5 * (np.abs(others - mine) <= 1e-6).mean(axis=1)
-            aucs.extend(less.tolist())
-            # a tie for the first place is shared
-            best = (similar >= mine - 1e-6).sum(axis=1)
-            firsts.extend(np.where((others > mine + 1e-6).any(axis=1), 0.0, 1.0 / best).tolist())
-    if not aucs:
-        return Match(0.0, 0.0, 0, covered / total if total else 0.0)
-    return Match(float(np.mean(aucs)), float(np.mean(firsts)), len(aucs), covered / total)
+            aucs, firsts = _ranks(similar, own)
+            pooled_auc, pooled_first = _ranks(similar.max(axis=0, keepdims=True), own)
+            found.append(
+                Judged(
+                    at,
+                    number,
+                    tuple(aucs.tolist()),
+                    tuple(firsts.tolist()),
+                    float(pooled_auc[0]),
+                    float(pooled_first[0]),
+                )
+            )
+    return found
+
+
+def _ranks(similar: NDArray[np.float32], own: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(P, K) similarities -> (P,) share of the other steps that are less similar than step ``own``, (P,) top-1."""
+    mine = similar[:, own : own + 1]
+    others = np.delete(similar, own, axis=1)
+    less = (others < mine - _SAME).mean(axis=1) + 0.5 * (np.abs(others - mine) <= _SAME).mean(axis=1)
+    best = (similar >= mine - _SAME).sum(axis=1)
+    return less, np.where((others > mine + _SAME).any(axis=1), 0.0, 1.0 / best)
+
+
+def summary(videos: Sequence[Spoken], judged: Sequence[Judged]) -> Match:
+    """Means of what :func:`judge` found; all 0 where nothing is said in any step."""
+    if not judged:
+        return Match(0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    aucs = [value for step in judged for value in step.aucs]
+    firsts = [value for step in judged for value in step.firsts]
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.mean(values))
+
+    return Match(
+        auc=mean(aucs),
+        top1=mean(firsts),
+        pieces=len(aucs),
+        covered=len(judged) / sum(len(v.steps) for v in videos if len({step[2] for step in v.steps}) > 1),
+        step_auc=mean([step.auc for step in judged]),
+        step_top1=mean([step.first for step in judged]),
+        pooled_auc=mean([step.pooled_auc for step in judged]),
+        pooled_top1=mean([step.pooled_first for step in judged]),
+    )
+
+
+def difference(ours: Sequence[Judged], theirs: Sequence[Judged], draws: int = 2000, seed: int = 0) -> Difference | None:
+    """``ours`` less ``theirs`` on the steps that are in both, with a bootstrap over videos; None if there is none."""
+    other = {(step.video, step.step): step for step in theirs}
+    pairs = [(step, other[step.video, step.step]) for step in ours if (step.video, step.step) in other]
+    if not pairs:
+        return None
+    gaps = np.array(
+        [
+            (
+                a.auc - b.auc,
+                a.first - b.first,
+                a.pooled_auc - b.pooled_auc,
+                a.pooled_first - b.pooled_first,
+            )
+            for a, b in pairs
+        ]
+    )  # (S, 4)
+    numbers, owner = np.unique([a.video for a, _ in pairs], return_inverse=True)
+    sums = np.zeros((len(numbers), gaps.shape[1]))  # (V, 4) of each video
+    np.add.at(sums, owner, gaps)
+    counts = np.bincount(owner)  # (V,)
+    drawn = np.random.default_rng(seed).integers(0, len(numbers), (draws, len(numbers)))  # videos, not steps
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]  # (draws, 4)
+    low, high = np.quantile(means, (0.025, 0.975), axis=0)
+    mean = gaps.mean(axis=0)
+    return Difference(
+        len(pairs), *(Interval(float(m), float(a), float(b)) for m, a, b in zip(mean, low, high, strict=True))
+    )
 
 
 _STOP = word_set(

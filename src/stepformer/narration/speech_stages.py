@@ -1,0 +1,63 @@
+"""What is left of a narration after each stage of the pipeline, for measuring what each one is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.pipeline import phrases_of, sentences_of, trees_of
+from stepformer.narration.speech_score import Piece
+from stepformer.narration.spoken import Spoken
+
+CUES = "cues as they are"
+SENTENCES = "sentences, default punctuation"
+RUN_ON = "sentences, no punctuation (parser's own)"
+PHRASES = "phrases, chatter left out"  # what training reads
+GROUNDED = "phrases, groundability of at least 0.6"
+STAGES = (
+    CUES,
+    RUN_ON,
+    SENTENCES,
+    "phrases, no punctuation, no co-reference",
+    "phrases, + punctuation",
+    "phrases, + co-reference",
+    PHRASES,
+    "phrases, the same without punctuation",
+    "phrases, the same without co-reference",
+    GROUNDED,
+    "phrases, groundability of at least 0.9",
+)
+
+
+def stages_of(video: Spoken, options: PhraseOptions) -> dict[str, list[Piece]]:
+    """The pieces of a video's narration by the names in ``STAGES``. Two parses serve all of them."""
+    trees = trees_of(video.cues, options)
+    unmarked = trees_of(video.cues, replace(options, punctuation="none"))
+    alone = replace(options, coreference="none")
+    full = phrases_of(trees, options)
+    unresolved = phrases_of(trees, alone)
+    run_on = phrases_of(unmarked, options)
+    pieces = (
+        [(cue.start_s, cue.end_s, cue.text) for cue in video.cues],
+        sentences_of(unmarked),
+        sentences_of(trees),
+        _pieces(phrases_of(unmarked, alone)),
+        _pieces(unresolved),
+        _pieces(full),
+        _pieces(full, 0.0),
+        _pieces(run_on, 0.0),
+        _pieces(unresolved, 0.0),
+        _pieces(full, 0.6),
+        _pieces(full, 0.9),
+    )
+    return dict(zip(STAGES, pieces, strict=True))
+
+
+def _pieces(phrases: Sequence[Phrase], keep: float | None = None) -> list[Piece]:
+    """All phrases, or with ``keep`` those that are no chatter and have at least this groundability."""
+    return [
+        (phrase.start_s, phrase.end_s, phrase.text)
+        for phrase in phrases
+        if keep is None or (not phrase.chatter and phrase.groundability >= keep)
+    ]
