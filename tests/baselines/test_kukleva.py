@@ -120,3 +120,18 @@ def test_gaussians_agree_with_the_density_written_out():
 
 def test_clusters_are_renumbered_by_mean_time():
     assert in_time_order(np.array([2, 2, 0, 1, 1]), np.array([0.0, 0.1, 0.5, 0.8, 0.9]), 3).tolist() == [0, 0, 1, 2, 2]
+
+
+def test_tasks_trained_side_by_side_learn_what_each_learns_alone():
+    looks = np.random.default_rng(3).normal(size=(4, 12))
+    short = [action(s, looks=looks) for s in range(2)]
+    long = [
+        FeatureVideo(f"long{s}", "other", action(s, looks=looks[::-1]).features.repeat(2, axis=0)) for s in range(3)
+    ]
+    steps = {short[0].task: 4, "other": 4}
+    method = baseline("kukleva", min_updates=150, epochs=1, batch=64)  # batches that do not divide either task
+    both = method.fit([*short, *long], steps, seed=1)
+    for videos in (short, long):
+        alone = method.fit(videos, steps, seed=1)
+        np.testing.assert_allclose(both.embed(videos[0]), alone.embed(videos[0]), rtol=0, atol=1e-4)
+    assert not np.allclose(both.embed(short[0]), method.fit(long, steps, setting="unsupervised").embed(short[0]))

@@ -54,8 +54,9 @@ def test_a_loss_that_is_off_has_no_weight_and_the_run_is_not_the_full_one():
 
 
 def test_table1_fits_every_published_method_on_every_split():
-    names = {r.name for r in table_runs("table1", SETUP) if r.kind == "baseline"}
-    assert names == {f"{m} {how} {split}" for m, how in BASELINES for split in SETUP.splits}
+    runs = [r for r in table_runs("table1", SETUP) if r.kind == "baseline"]
+    assert {(r.name, r.seed) for r in runs} == {(f"{m} {how}", seed) for m, how in BASELINES for seed in SETUP.seeds}
+    assert all(tuple(r.spec["splits"]) == SETUP.splits for r in runs)
 
 
 def test_senseless_asks_are_refused():

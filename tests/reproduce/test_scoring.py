@@ -117,8 +117,9 @@ def test_published_methods_are_fitted_and_scored(stage, method, monkeypatch):
     quick = {"shen": {"epochs": 1}, "elhamifar": {"rounds": 1}, "kukleva": {"epochs": 1}}[method]
     real = methods.baseline
     monkeypatch.setattr(methods, "baseline", lambda name, **options: real(name, **{**options, **quick}))
-    setup = Setup(world="w", dim=64, splits=("unseen",))
-    result = methods.run_baseline(baseline_run(setup, method, "weak", "unseen", 0), stage, "cpu")
+    setup = Setup(world="w", dim=64, splits=("unseen", "test"))
+    result = methods.run_baseline(baseline_run(setup, method, "weak", 0), stage, "cpu")
+    assert set(result["scores"]["grid"]) == {"unseen", "test"}
     scores = result["scores"]["grid"]["unseen"]["concepts"]
     assert 0 < scores["un_f1"] < 1
     assert ("zs_iou" in scores) == (method == "shen")

@@ -95,8 +95,8 @@ class Elhamifar:
         centers = before
         for _ in range(self.refine):
             nearest = similarity(centers, points).argmax(axis=0)
-            sums = np.zeros_like(centers)
-            np.add.at(sums, nearest, points)
+            member = (nearest == np.arange(len(centers))[:, None]).astype(points.dtype)  # (M, n)
+            sums = member @ points
             sizes = np.bincount(nearest, minlength=len(centers))[:, None]
             centers = np.where(sizes > 0, sums / np.maximum(sizes, 1), centers)
         return centers

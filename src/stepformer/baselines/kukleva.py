@@ -22,7 +22,7 @@ time makes the spaces comparable, and that is what this method learns anyway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,12 +86,10 @@ class Kukleva:
     ) -> FittedKukleva:
         """Learns the embedding: one a task, or one for all."""
         check_setting(self, setting, videos)
+        groups = dict(training_groups(videos, setting))
         with one_thread():
-            embeddings = {
-                group: train_embedding(members, self, seed, device)
-                for group, members in training_groups(videos, setting)
-            }
-        return FittedKukleva(self, embeddings, dict(n_steps), seed, device)
+            embeddings = train_embeddings(list(groups.values()), self, seed, device)
+        return FittedKukleva(self, dict(zip(groups, embeddings, strict=True)), dict(n_steps), seed, device)
 
 
 class TimeEmbedding(nn.Module):
@@ -153,32 +151,85 @@ def prepare(video: FeatureVideo, standardize: bool) -> FloatArray:
     return out
 
 
-def train_embedding(videos: Sequence[FeatureVideo], options: Kukleva, seed: int, device: str) -> TimeEmbedding:
-    """The perceptron that predicts relative time, trained on these videos."""
-    spaces = sorted({video.space for video in videos})
-    generator = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = TimeEmbedding(videos[0].features.shape[1], options.embedding, spaces)
-    x = torch.cat([model.blocks(v, options.standardize) for v in videos]).to(device)  # (n, S · D)
-    time = torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device)
-    model = model.to(device)
+def train_embeddings(
+    groups: Sequence[Sequence[FeatureVideo]], options: Kukleva, seed: int, device: str
+) -> list[TimeEmbedding]:
+    """For each group of videos the perceptron that predicts relative time.
+
+    Perceptrons of one shape that take equally many steps are trained side by side: one product of many small matrices
+    costs little more than one of them. Each sees the very batches that it would see alone.
+    """
+    models, inputs, times = [], [], []
+    stacks: dict[tuple[int, int], list[int]] = {}
+    for number, videos in enumerate(groups):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = TimeEmbedding(
+                videos[0].features.shape[1], options.embedding, sorted({video.space for video in videos})
+            )
+        models.append(model.to(device))
+        inputs.append(torch.cat([model.blocks(v, options.standardize) for v in videos]).to(device))  # (n, S · D)
+        times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))
+        key = (options.total_updates(len(inputs[-1])), model.first.in_features)
+        stacks.setdefault(key, []).append(number)
+    for (updates, _), own in stacks.items():
+        train_stack(
+            [models[i] for i in own], [inputs[i] for i in own], [times[i] for i in own], updates, options, seed
+        )  # fmt: skip
+    return models
+
+
+def train_stack(
+    models: Sequence[TimeEmbedding],
+    inputs: Sequence[Tensor],
+    times: Sequence[Tensor],
+    updates: int,
+    options: Kukleva,
+    seed: int,
+) -> None:
+    """Trains G perceptrons at once, each on its own frames: inputs (n_g, D), times (n_g,). Changes the models."""
+    device = inputs[0].device
+    names = [name for name, _ in models[0].named_parameters()]
+    stacked = {
+        name: torch.stack([m.get_parameter(name).detach() for m in models]).requires_grad_() for name in names
+    }  # (G, ...) each
     optimizer = torch.optim.Adam(
-        model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+        stacked.values(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
-    updates = options.total_updates(len(x))
-    done = 0
-    while done < updates:
-        order = torch.randperm(len(x), generator=generator).to(device)
-        for rows in order.split(options.batch)[: updates - done]:  # type: ignore[no-untyped-call]
-            if done == updates // 2:
-                optimizer.param_groups[0]["lr"] = options.learning_rate / 10
-            loss = (model(x[rows]) - time[rows]).square().sum()
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            done += 1
-    return model.eval()
+    x, time = torch.cat(list(inputs)), torch.cat(list(times))
+    offsets = np.cumsum([0, *(len(part) for part in inputs[:-1])]).tolist()
+    batches = [endless_batches(len(part), options.batch, seed) for part in inputs]
+
+    def layer(name: str, values: Tensor) -> Tensor:
+        return torch.baddbmm(stacked[f"{name}.bias"][:, None], values, stacked[f"{name}.weight"].mT)
+
+    for done in range(updates):
+        if done == updates // 2:
+            optimizer.param_groups[0]["lr"] = options.learning_rate / 10
+        drawn = [next(own) + offset for own, offset in zip(batches, offsets, strict=True)]
+        # the last batch of a pass is short: it is filled up with frames that do not count
+        width = max(len(own) for own in drawn)
+        rows = torch.stack([nn.functional.pad(own, (0, width - len(own))) for own in drawn]).to(device)  # (G, B)
+        counts = torch.tensor([len(own) for own in drawn])[:, None] > torch.arange(width)
+        weight = counts.to(device, torch.float32)
+        hidden = torch.sigmoid(layer("first", x[rows]))
+        told = layer("last", torch.sigmoid(layer("second", hidden)))[..., 0]  # (G, B)
+        loss = ((told - time[rows]).square() * weight).sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    with torch.no_grad():
+        for number, model in enumerate(models):
+            for name in names:
+                model.get_parameter(name).copy_(stacked[name][number])
+            model.eval()
+
+
+def endless_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
+    """Row numbers (<= size,) below ``count``: pass after pass, each in a new order."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield from torch.randperm(count, generator=generator).split(size)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

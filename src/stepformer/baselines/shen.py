@@ -168,11 +168,12 @@ def batch_loss(
     seed: int,
 ) -> Tensor:
     """DWSA between the prototypes of frames (n, D) and of phrases (l, D), with their scaled times (n,) and (l,)."""
-    visual = torch.cat([model.embed(frames, "visual"), frame_times[:, None]], 1).double()
-    spoken = torch.cat([model.embed(phrases, "text"), phrase_times[:, None]], 1).double()
+    visual = torch.cat([model.embed(frames, "visual"), frame_times[:, None]], 1)
+    spoken = torch.cat([model.embed(phrases, "text"), phrase_times[:, None]], 1)
     a = ordered_prototypes(visual, k, options.rounds, options.softness, seed)
     b = ordered_prototypes(spoken, k + options.extra_narration, options.rounds, options.softness, seed)
-    return dwsa_loss(a[:, :-1], b[:, :-1], options.softness, options.empty_cost)
+    # costs are divided by γ = 0.001 and added up: there float32 would be too coarse
+    return dwsa_loss(a[:, :-1].double(), b[:, :-1].double(), options.softness, options.empty_cost)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,9 +218,9 @@ class FittedShen:
     @torch.no_grad()
     def slots(self, video: FeatureVideo) -> FloatArray:
         """(K, D) the ordered prototypes of this video alone; fewer than ``slots`` where it has fewer frames."""
-        points = torch.from_numpy(self._timed(video)).double()
+        points = torch.from_numpy(self._timed(video))
         k = min(self.options.slots, len(points))
         with one_thread():
             centers = ordered_prototypes(points, k, self.options.rounds, self.options.softness, self.seed)
-        out: FloatArray = centers[:, :-1].float().numpy()
+        out: FloatArray = centers[:, :-1].numpy()
         return out

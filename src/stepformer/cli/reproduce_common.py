@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stepformer.reproduce.results import Results
     from stepformer.reproduce.schedule import Machine
 
+KINDS = ("train", "control", "baseline")
 FIT = """
 Trains and scores what the table needs on simulated videos, in parallel processes, and writes TABLE.md, TABLE.tex,
 TABLE.json and results.json into --out. What is done already is found and not done again; a stopped call (Ctrl-C,
@@ -38,6 +39,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--again", action="store_true", help="do the runs again though results are there")
     parser.add_argument("--render", action="store_true", help="only write the tables from the results there are")
     parser.add_argument("--results-only", action="store_true", help="write results.json alone; --render makes tables")
+    parser.add_argument(
+        "--only", nargs="+", choices=KINDS, default=KINDS, metavar="KIND",
+        help=f"do these runs alone: {', '.join(KINDS)} (published methods); --merge brings several results together",
+    )  # fmt: skip
     parser.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
 
 
@@ -147,7 +152,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], results: Results, 
         results.plan(table, planned)
         results.facts[table] = facts
         runs += planned
-    runs = unique(runs)
+    runs = [run for run in unique(runs) if run.kind in args.only]
     if args.plan:
         for run in runs:
             done = run.id in results.runs or (machine.work / run.id / "result.json").exists()

@@ -28,7 +28,7 @@ DATASETS = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "gramm
 class Method:
     """A row: what a method may know, which run it is, and the name under which the paper's table has it.
 
-    each_split: a published method is fitted on each split in a run of its own, whose name ends with the split's.
+    fitted: a published method, fitted on the very videos it is scored on.
     """
 
     supervision: str
@@ -36,15 +36,11 @@ class Method:
     name: str
     view: str = "grid"
     paper: str | None = None
-    each_split: bool = False
-
-    def run_name(self, split: str) -> str:
-        """The run of this method on a split."""
-        return f"{self.name} {split}" if self.each_split else self.name
+    fitted: bool = False
 
 
-_SHEN_WEAK = Method("weak", "Shen et al.", "shen weak", paper="shen weak", each_split=True)
-_SHEN = Method("unsupervised", "Shen et al.", "shen unsupervised", paper="shen unsupervised", each_split=True)
+_SHEN_WEAK = Method("weak", "Shen et al.", "shen weak", paper="shen weak", fitted=True)
+_SHEN = Method("unsupervised", "Shen et al.", "shen unsupervised", paper="shen unsupervised", fitted=True)
 OURS = Method("unsupervised", "StepFormer (default)", "default", paper="stepformer")
 _MODELS = (
     Method("unsupervised", "StepFormer (preset paper)", "paper", paper="stepformer"),
@@ -57,10 +53,10 @@ TABLE1_ROWS = (
     Method("none", "frame K-means", "kmeans"),
     Method("none", "random slots", "random"),
     Method("none", "pooled32", "pooled"),
-    Method("weak", "Kukleva et al.", "kukleva weak", paper="kukleva weak", each_split=True),
-    Method("weak", "Elhamifar et al.", "elhamifar weak", paper="elhamifar weak", each_split=True),
+    Method("weak", "Kukleva et al.", "kukleva weak", paper="kukleva weak", fitted=True),
+    Method("weak", "Elhamifar et al.", "elhamifar weak", paper="elhamifar weak", fitted=True),
     _SHEN_WEAK,
-    Method("unsupervised", "Kukleva et al.", "kukleva unsupervised", paper="kukleva unsupervised", each_split=True),
+    Method("unsupervised", "Kukleva et al.", "kukleva unsupervised", paper="kukleva unsupervised", fitted=True),
     _SHEN,
     *_MODELS,
 )
@@ -117,7 +113,7 @@ def _called(split: str, dataset: str, datasets: Mapping[str, str]) -> str:
 
 
 def _column(results: Results, table: str, rows: Sequence[Method], split: str) -> list[dict[str, Measured]]:
-    return [scores_of(results.of(table, row.run_name(split)), row.view, split) for row in rows]
+    return [scores_of(results.of(table, row.name), row.view, split) for row in rows]
 
 
 def _paper(numbers: Mapping[str, Mapping[str, Numbers]], row: Method, dataset: str) -> Numbers | None:
@@ -142,7 +138,7 @@ def _verdict(
     numbers: Mapping[str, Mapping[str, Numbers]],
     dataset: str,
 ) -> list[str]:
-    labels = [f"{row.label}, {row.supervision}" if row.each_split else row.label for row in rows]
+    labels = [f"{row.label}, {row.supervision}" if row.fitted else row.label for row in rows]
     values = {label: m[metric] for label, m in zip(labels, found, strict=True) if metric in m}
     if OURS.label not in values or len(values) < 2:
         return []

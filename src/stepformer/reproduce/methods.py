@@ -78,18 +78,20 @@ def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tup
 
 
 def run_baseline(run: Run, stage: Any, device: str) -> dict[str, Any]:
-    """Fits a published method on one split and scores it there."""
-    name, setting, split = run.spec["method"], run.spec["setting"], run.spec["split"]
+    """Fits a published method on each split and scores it there."""
+    name, setting = run.spec["method"], run.spec["setting"]
     options: dict[str, Any] = {"min_updates": MIN_UPDATES} if name == "kukleva" else {}
     # Kukleva's perceptron is so small that a GPU only waits for it
     where = "cpu" if name == "kukleva" else device
-    trial = stage.trial(split, scoring.MAIN_ENCODER)
+
+    def fit(videos: Sequence[FeatureVideo], steps: dict[str, int]) -> Any:
+        return baseline(name, **options).fit(videos, steps, setting=setting, seed=run.seed, device=where)
+
     chosen: dict[str, Any] = {}
-    scores: scoring.Scores = {}
     config = None
     if name in ("kukleva", "shen"):
         videos, steps = feature_videos(stage.dev)
-        fitted = baseline(name, **options).fit(videos, steps, setting=setting, seed=run.seed, device=where)
+        fitted = fit(videos, steps)
         if name == "kukleva":
             tried = {
                 share: discovery_scores(stage.dev, with_background(fitted, share), videos)["un_f1"]
@@ -101,14 +103,17 @@ def run_baseline(run: Run, stage: Any, device: str) -> dict[str, Any]:
             own, outputs = prototypes(stage.dev, fitted, videos)
             config = scoring.choose_locate(own, outputs)
             chosen = {"grid": {"zero_shot": scoring.plain(config)}}
-    videos, steps = feature_videos(trial)
-    fitted = baseline(name, **options).fit(videos, steps, setting=setting, seed=run.seed, device=where)
-    scores |= discovery_scores(trial, fitted, videos)
-    if config is not None:
-        own, outputs = prototypes(trial, fitted, videos)
-        scores |= scoring.locate_scores(own, outputs, config)
-    rounded = {key: round(float(value), 5) for key, value in scores.items()}
-    return {"chosen": chosen, "scores": {"grid": {split: {scoring.MAIN_ENCODER: rounded}}}}
+    found: dict[str, dict[str, scoring.Scores]] = {}
+    for split in run.spec["splits"]:
+        trial = stage.trial(split, scoring.MAIN_ENCODER)
+        videos, steps = feature_videos(trial)
+        fitted = fit(videos, steps)
+        scores = discovery_scores(trial, fitted, videos)
+        if config is not None:
+            own, outputs = prototypes(trial, fitted, videos)
+            scores |= scoring.locate_scores(own, outputs, config)
+        found[split] = {scoring.MAIN_ENCODER: {key: round(float(value), 5) for key, value in scores.items()}}
+    return {"chosen": chosen, "scores": {"grid": found}}
 
 
 def with_background(fitted: Any, share: float) -> Any:

@@ -161,7 +161,7 @@ def real_runs(data: RealData, seeds: Sequence[int], checkpoint: str | None) -> l
         runs += [Run("real", name, seed, {"method": name}, world) for name in ("kmeans", "random")]
         for method, setting in (("kukleva", "weak"), ("elhamifar", "weak"), ("kukleva", "unsupervised")):
             spec = {"method": method, "setting": setting}
-            runs.append(Run("real", f"{method} {setting} {SPLIT}", seed, spec, world))
+            runs.append(Run("real", f"{method} {setting}", seed, spec, world))
     return runs
 
 
