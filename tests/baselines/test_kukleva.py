@@ -124,10 +124,9 @@ def test_clusters_are_renumbered_by_mean_time():
 
 def test_tasks_trained_side_by_side_learn_what_each_learns_alone():
     looks = np.random.default_rng(3).normal(size=(4, 12))
-    short = [action(s, looks=looks) for s in range(2)]
-    long = [
-        FeatureVideo(f"long{s}", "other", action(s, looks=looks[::-1]).features.repeat(2, axis=0)) for s in range(3)
-    ]
+    short = [action(s, looks=looks)[0] for s in range(2)]
+    turned = [action(s, looks=looks[::-1])[0] for s in range(3)]
+    long = [FeatureVideo(v.video, "other", v.features.repeat(2, axis=0)) for v in turned]
     steps = {short[0].task: 4, "other": 4}
     method = baseline("kukleva", min_updates=150, epochs=1, batch=64)  # batches that do not divide either task
     both = method.fit([*short, *long], steps, seed=1)
