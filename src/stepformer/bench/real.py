@@ -195,7 +195,7 @@ def _located(video: RealVideo, model: Any, method: str) -> Ints:
     structure = np.zeros((count, 1)) if method.endswith("no structure") else seen.cutting
     found = locate_vectors(
         video.texts, output.slots[0].numpy(), frames, seen.vectors, structure, seen.rate_hz,
-        method=forced,
+        method=forced, shown=None if method == "pooled32 slots" else model._similarity(output),
     )  # fmt: skip
     out = np.full(count, -1, np.int64)
     for piece in found.pieces:

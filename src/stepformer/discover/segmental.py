@@ -103,7 +103,7 @@ class Segmenter:
             self._gains = np.concatenate([np.zeros((1, len(g))), g.T.cumsum(0)])  # (N + 1, K)
         self._scatter: list[NDArray[np.float32]] | None = None
 
-    def _scatters(self) -> list[NDArray[np.float32]]:
+    def scatters(self) -> list[NDArray[np.float32]]:
         """For each end e = 1..N: scatter of the pieces [s, e), s = max(0, e - longest)..e - 1. Made once."""
         if self._scatter is None:
             self._scatter = []
@@ -117,6 +117,27 @@ class Segmenter:
                 inside = self._squares[end] - self._squares[start:end] - (total * total).sum(1) / lengths
                 self._scatter.append(np.maximum(inside, 0.0).astype(np.float32))
         return self._scatter
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether pieces may be background; without slots every piece is a step."""
+        return self._gains is not None
+
+    def most_gained(self, start: int, end: int) -> NDArray[np.float64]:
+        """(end - start,) what the best slot of each piece [s, end), s = start..end - 1, gains; zeros without slots."""
+        if self._gains is None:
+            return np.zeros(end - start)
+        return np.asarray((self._gains[end] - self._gains[start:end]).max(1))
+
+    def with_slots(self, pieces: list[Piece]) -> list[Piece]:
+        """The pieces with the slots that fit them best: in order where this is kept; as they are without slots."""
+        from stepformer.discover.exactly import slots_in_order
+
+        if self._gains is None or not pieces:
+            return pieces
+        gained = np.asarray([self._gains[p.last] - self._gains[p.first] for p in pieces])  # (M, K)
+        slots = slots_in_order(gained) if self.ordered else gained.argmax(1).tolist()
+        return [Piece(p.first, p.last, slot) for p, slot in zip(pieces, slots, strict=True)]
 
     def worth(self, piece: Piece) -> float:
         """What a piece adds to the sum that is made largest, but for its price."""
@@ -140,7 +161,7 @@ class Segmenter:
     def _solve_structure(self, price: float) -> list[Piece]:
         best = np.zeros(self.length + 1)
         back = np.zeros(self.length + 1, np.int64)
-        for end, scatter in enumerate(self._scatters(), 1):
+        for end, scatter in enumerate(self.scatters(), 1):
             start = end - len(scatter)
             values = best[start:end] - scatter - price
             at = int(values.argmax())
@@ -162,7 +183,7 @@ class Segmenter:
         from_start = np.zeros((N + 1, states), np.int64)
         from_slot = np.full((N + 1, states), -1, np.int64)  # slot of the piece that ends here
         from_state = np.zeros((N + 1, states), np.int64)
-        for end, scatter in enumerate(self._scatters(), 1):
+        for end, scatter in enumerate(self.scatters(), 1):
             start = end - len(scatter)
             base = best[start:end] - scatter[:, None] - price  # (s, states)
             gained = self._gains[end] - self._gains[start:end]  # (s, K)

@@ -251,7 +251,7 @@ class StepFormer:
         slots = output.slots[0].numpy()
         found = locate_vectors(
             vectors, slots, output.frames[0].numpy(), seen.vectors, seen.cutting, seen.rate_hz,
-            ordered=ordered, bank=bank, method=method,
+            ordered=ordered, bank=bank, method=method, shown=self._similarity(output),
         )  # fmt: skip
         aligned = time.perf_counter()
         _, segment_vectors = _vectors_of(found.pieces, slots, seen.vectors)
