@@ -49,6 +49,11 @@ ALL_FOUR = ["peel the potatoes", "peel the carrots", "slice the potatoes", "slic
         ("the eggs are added to the bowl", ["add the eggs to the bowl"]),
         ("the dough should be kneaded for ten minutes", ["knead the dough for ten minutes"]),
         ("the eggs were beaten by the chef", ["beat the eggs"]),
+        # objects that are left out, once it is known what is meant
+        ("chop the onions and cook for ten minutes", ["chop the onions", "cook the onions for ten minutes"]),
+        ("add the flour now stir well", ["add the flour", "stir the flour"]),
+        ("stir well", []),
+        ("we've got the carrots washed and cut", ["wash the carrots"]),
         # prepositional phrases
         ("pour the batter into the pan", ["pour the batter into the pan"]),
         ("season the chicken with salt and pepper", ["season the chicken with salt and pepper"]),
@@ -89,11 +94,40 @@ def test_references(say, said: str, wanted: str) -> None:
         "this gives the cake a nice flavor",
         "take a look at this",
         "leave a comment down below",
+        "I make this recipe",
+        "it takes an hour and I use that",
     ],
 )
 def test_chatter_is_marked(say, said: str) -> None:
     assert say(said) == []
     assert say(said, chatter=True)
+
+
+def test_amounts_are_amounts_of_things(say) -> None:
+    assert say("add a little bit of soy sauce") == ["add a little bit of soy sauce"]
+    assert say("use the rest of the butter") == ["use the rest of the butter"]
+
+
+def test_detail_keeps_what_the_pattern_leaves_out(say) -> None:
+    said = "cut the peas diagonally and cook them in the pan for ten minutes"
+    assert say(said) == ["cut the peas", "cook the peas in the pan"]
+    assert say(said, detail=True) == ["cut the peas diagonally", "cook the peas in the pan ten minutes"]
+    assert say("turn off the heat", detail=True) == ["turn off the heat"]
+
+
+def test_nouns_on_no_list_are_placed_by_their_vectors(parser) -> None:
+    from stepformer.narration.groundability import NounScores, noun_score
+
+    if not parser.nlp.vocab.vectors.size:
+        pytest.skip("the parser's pipeline has no word vectors")
+    assert noun_score("schnitzel") == noun_score("meeting")  # the lists know neither
+    assert parser.tangible("schnitzel") > 0.75 > 0.5 > parser.tangible("meeting")
+    assert parser.tangible("onion") == 1.0 and parser.tangible("idea") == 0.1
+
+    import spacy
+
+    bare = NounScores(spacy.blank("en"))
+    assert bare("schnitzel") == noun_score("schnitzel") and bare("") == noun_score("")
 
 
 def test_the_bell_of_a_clarinet_is_no_chatter(say) -> None:

@@ -209,7 +209,7 @@ def _measured(name: str, videos: Sequence[Spoken], args: argparse.Namespace) -> 
         plain = speech_score.summary(videos, speech_score.judge(videos, pieces, speech_score.word_overlap))
         rows.append({"stage": stage, **asdict(match), "overlap_auc": plain.auc})
     compared = []
-    for stage in (speech_stages.PHRASES, speech_stages.GROUNDED):
+    for stage in (speech_stages.PATTERN, speech_stages.DETAIL, speech_stages.GROUNDED):
         for other in (speech_stages.CUES, speech_stages.SENTENCES, speech_stages.RUN_ON):
             less = speech_score.difference(judged[stage], judged[other])
             if less is not None:

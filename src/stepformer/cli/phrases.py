@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--speech-model", default="whisper-base", help="Whisper weights, a name or a folder (default: whisper-base)"
     )
     parser.add_argument("--width", type=int, help="columns of the output (default: the terminal's)")
-    add_options(parser)
+    add_options(parser, detail=False)
 
 
 def run(args: argparse.Namespace) -> int:

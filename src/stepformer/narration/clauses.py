@@ -22,6 +22,7 @@ from stepformer.narration.tree import Tree
 _NOT_CLAUSES = word_set("aux auxpass amod compound nummod det prt case poss punct cc mark")
 _SHARING = word_set("gon going want wants need needs start starts begin begins seem seems tend tends help helps")
 _BRINGING = word_set("get gets getting got have having want need keep leave make")
+_BEHIND = frozenset(("it", "them", "this", "these", "those", "that"))
 _NOUNS = ("NN", "NNS", "NNP", "NNPS")
 _WH = ("WP", "WDT", "WRB", "WP$")
 
@@ -169,6 +170,8 @@ def objects(tree: Tree, i: int) -> list[int]:
         for clause in tree.having(i, "ccomp", "oprd", "xcomp"):
             if tree.tag[clause] in ("JJ", "RB", "IN", "JJR") and not tree.having(clause, "aux", "mark", "auxpass"):
                 found += [thing for child in tree.having(clause, "nsubj") for thing in joined(tree, child)]
+    if not found and tree.tag[i] in ("VB", "VBP") and _pronoun_behind(tree, i):
+        found = [i + 1]
     if not found and tree.dep[i] == "relcl":
         found = [tree.head[i]] if _object_is_relative(tree, i) else []
     elif found and all(
@@ -176,6 +179,16 @@ def objects(tree: Tree, i: int) -> list[int]:
     ):
         found = [tree.head[i]] if tree.dep[i] == "relcl" else []
     return _things(tree, found)
+
+
+def _pronoun_behind(tree: Tree, i: int) -> bool:
+    """ "mix this together", "move it around": the parser hangs the pronoun on what follows at times."""
+    return (
+        i + 1 < len(tree)
+        and tree.low[i + 1] in _BEHIND
+        and tree.tag[i + 1] in ("PRP", "DT")
+        and tree.dep[i + 1] in ("nsubj", "dep", "npadvmod", "advmod", "attr")
+    )
 
 
 def _object_is_relative(tree: Tree, i: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration.groundability import noun_score
-from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, PERSON_NOUNS, TIME_NOUNS, word_set
+from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, ELIDING, PERSON_NOUNS, TIME_NOUNS, word_set
 from stepformer.narration.nouns import short_name
 from stepformer.narration.tree import Tree
 
@@ -29,6 +29,9 @@ _WEIGHT = {
     "conj": 2.5,
     "appos": 1.5,
 }
+_ACTED_ON = 2.2  # weight from which a thing counts as acted on, and not only as named
+_BASE = frozenset(("VB", "VBP"))
+_COMPLEMENTS = ("dobj", "ccomp", "xcomp", "acomp", "attr", "nsubjpass", "auxpass", "oprd", "dative")
 _PUT = word_set("in into on onto inside to over under with from at by for between")
 
 
@@ -42,7 +45,10 @@ class Resolver(Protocol):
         ...
 
     def resolve(self, tree: Tree) -> dict[int, str]:
-        """Token of a pronoun -> the words it stands for, such as "the eggs". Unresolved pronouns are left out."""
+        """Token of a pronoun -> the words it stands for, such as "the eggs". Unresolved pronouns are left out.
+
+        A verb whose object is left out ("stir well") may be there too, with what it acts on.
+        """
         ...
 
 
@@ -55,6 +61,13 @@ def pronouns(tree: Tree) -> list[int]:
         if tree.tag[i] in ("PRP", "DT") and tree.dep[i] not in ("det", "mark", "expl", "advmod", "predet"):
             found.append(i)
     return found
+
+
+def _lacks_object(tree: Tree, i: int) -> bool:
+    """Whether a verb in its base form has nothing to act on; "washed and cut" is no base form."""
+    if tree.tag[i] not in _BASE or tree.having(i, *_COMPLEMENTS):
+        return False
+    return tree.dep[i] != "conj" or tree.tag[tree.head[i]] not in ("VBN", "VBD")
 
 
 @dataclass(slots=True)
@@ -75,6 +88,7 @@ class RuleResolver:
     name: str = "rules"
     reach_tokens: int = 70
     reach_s: float = 45.0
+    reach_elided: int = 40
     _things: deque[_Thing] = field(default_factory=lambda: deque(maxlen=24))
     _offset: int = 0
 
@@ -92,6 +106,10 @@ class RuleResolver:
                     found.weight = max(found.weight, 2.5 if tree.dep[i] in ("dobj", "nsubjpass") else 1.5)
             elif tree.tag[i] in ("NN", "NNS", "NNP", "NNPS") and tree.dep[i] in _ROLES and i not in grouped:
                 self._mention(tree, i, grouped)
+            elif tree.low[i] in ELIDING and _lacks_object(tree, i):
+                left_out = self._last_acted_on(tree, i)
+                if left_out is not None:
+                    resolved[i] = left_out.name
         self._offset += len(tree)
         return resolved
 
@@ -139,6 +157,15 @@ class RuleResolver:
                 break
             i = tree.head[i]
         return self._offset + i
+
+    def _last_acted_on(self, tree: Tree, i: int) -> _Thing | None:
+        """What a verb without an object is about: the thing that was acted on last, if that is not long ago."""
+        for thing in reversed(self._things):
+            if self._offset + i - thing.at > self.reach_elided or tree.start_s[i] - thing.time_s > self.reach_s:
+                continue
+            if thing.weight >= _ACTED_ON and not thing.container:
+                return thing
+        return None
 
     def _find(self, tree: Tree, i: int) -> _Thing | None:
         plural = tree.low[i] in PLURAL

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from stepformer.narration.chatter import is_chatter
 from stepformer.narration.clauses import by_person, is_passive, is_verb, negation, objects, shared_objects
-from stepformer.narration.groundability import PHYSICAL_VERBS, groundability
+from stepformer.narration.groundability import PHYSICAL_VERBS, groundability, noun_score
 from stepformer.narration.lexicon import (
     ACTION_NOUNS,
+    EMPTY_WORDS,
     GIVE_VERBS,
     LIGHT_VERBS,
     MOTION,
@@ -20,11 +21,12 @@ from stepformer.narration.lexicon import (
     TOGETHER,
     TRANSITIVE,
 )
-from stepformer.narration.nouns import is_particle, noun_text, noun_tokens, prep_objects, prep_phrase
+from stepformer.narration.nouns import is_particle, measured, noun_text, noun_tokens, prep_objects, prep_phrase
 from stepformer.narration.phrases import Phrase
 from stepformer.narration.tree import Tree
 
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
+_TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
 
 
@@ -32,9 +34,17 @@ class Extractor:
     """Phrases of one parsed stretch. ``resolved`` says what pronouns stand for; ``lemma_of`` gives base forms."""
 
     def __init__(
-        self, tree: Tree, resolved: Mapping[int, str], lemma_of: Callable[[str, str], str], *, need_object: bool = False
+        self,
+        tree: Tree,
+        resolved: Mapping[int, str],
+        lemma_of: Callable[[str, str], str],
+        *,
+        need_object: bool = False,
+        detail: bool = False,
+        tangible: Callable[[str], float] = noun_score,
     ) -> None:
         self.tree, self.resolved, self.need_object = tree, resolved, need_object
+        self.detail, self.tangible = detail, tangible
         self.verbs = [i for i in range(len(tree)) if is_verb(tree, i)]
         self.lemma = {i: self._base(i, lemma_of) for i in self.verbs}
 
@@ -47,12 +57,14 @@ class Extractor:
     def phrases(self) -> list[Phrase]:
         """Phrases in the order of their verbs."""
         tree = self.tree
-        sentence_text: dict[int, str] = {}
-        for first, last in tree.sentences():
-            sentence_text[tree.sentence[first]] = tree.words(range(first, last))
+        spans = {tree.sentence[first]: range(first, last) for first, last in tree.sentences()}
+        sentence, number = "", -1
         found: list[Phrase] = []
         for i in self.verbs:
-            for phrase in self._of_verb(i, sentence_text[tree.sentence[i]]):
+            if tree.sentence[i] != number:
+                number = tree.sentence[i]
+                sentence = tree.words(spans[number])
+            for phrase in self._of_verb(i, sentence):
                 if not found or phrase.text != found[-1].text or phrase.start_s > found[-1].end_s:
                     found.append(phrase)
         return found
@@ -70,6 +82,8 @@ class Extractor:
         things = own or shared_objects(tree, i, self.lemma)
         particles = [c for c in tree.children[i] if is_particle(tree, c)][:1]
         if not things:
+            if i in self.resolved and not particles and not self.need_object and by_person(tree, i):
+                return [self._make(i, verb, [], [], self._prep(i, [i]), denied.no, sentence, elided=self.resolved[i])]
             return self._without_object(i, verb, particles, denied.no, sentence)
         if verb in LIGHT_VERBS and tree.having(i, "xcomp", "ccomp") and verb not in ("keep", "get", "make"):
             return []
@@ -162,16 +176,17 @@ class Extractor:
         no: bool,
         sentence: str,
         extra: str = "",
+        elided: str = "",
     ) -> Phrase:
         tree = self.tree
-        named = " and ".join(noun_text(tree, thing, self.resolved) for thing in things)
+        named = elided or " and ".join(noun_text(tree, thing, self.resolved) for thing in things)
         if len(things) > 2:
             named = " ".join(noun_text(tree, thing, self.resolved) for thing in things[:-1])
             named += f" and {noun_text(tree, things[-1], self.resolved)}"
         particle = tree.low[particles[0]] if particles else ""
-        noun = tree.low[things[0]] if things else (tree.low[prep[1]] if prep else "")
-        if things and things[0] in self.resolved:
-            noun = _head_word(self.resolved[things[0]])
+        noun = tree.low[measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
+        if elided or (things and things[0] in self.resolved):
+            noun = _head_word(elided or self.resolved[things[0]])
         pronoun = bool(things) and things[0] not in self.resolved and tree.low[things[0]] in OBJECT_PRONOUNS
         if extra == "let":
             prep = self._prep(i, [i])
@@ -188,17 +203,24 @@ class Extractor:
             parts.append(where)
         if no:
             parts.insert(0, "do not")
+        if self.detail:
+            parts.append(self._rest(i, " ".join(parts)))
         tokens = [i, *particles, *(t for thing in things for t in noun_tokens(tree, thing)), *(prep[2] if prep else [])]
-        person = True if extra == "let" or is_passive(tree, i) else by_person(tree, i)
+        person = extra == "let" or is_passive(tree, i) or by_person(tree, i)
         around = " ".join([where, *(tree.low[t] for thing in things for t in tree.subtree(thing))])
-        chatter = extra != "let" and is_chatter(verb, particle, noun, person, around)
+        chatter = extra != "let" and is_chatter(verb, particle, noun, person, around, bool(where), self.tangible(noun))
         return Phrase(
             text=" ".join(part for part in parts if part),
             start_s=min(tree.start_s[t] for t in tokens),
             end_s=max(tree.end_s[t] for t in tokens),
             chatter=chatter,
             groundability=groundability(
-                verb, noun, chatter=chatter, negated=no, second=tree.low[prep[1]] if prep and things else ""
+                verb,
+                noun,
+                chatter=chatter,
+                negated=no,
+                second=tree.low[prep[1]] if prep and things else "",
+                tangible=self.tangible,
             ),
             verb=verb,
             particle=particle,
@@ -207,6 +229,18 @@ class Extractor:
             negated=no,
             sentence=sentence,
         )
+
+    def _rest(self, i: int, text: str) -> str:
+        """The words that carry meaning behind verb ``i``, before the next verb, and are not in ``text``."""
+        tree = self.tree
+        said = set(text.split())
+        rest: list[int] = []
+        for t in range(i + 1, len(tree)):
+            if tree.sentence[t] != tree.sentence[i] or t in self.lemma:
+                break
+            if tree.tag[t] in _TELLING and tree.low[t] not in said and tree.low[t] not in EMPTY_WORDS:
+                rest.append(t)
+        return tree.words(rest)
 
     def _state(self, i: int, verb: str, things: list[int]) -> str:
         """ "straight" of "keep your back straight"."""

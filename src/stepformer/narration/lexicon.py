@@ -125,6 +125,14 @@ TRANSITIVE = word_set(
     "drain rinse wash dry fry bake boil grill roast clean wipe scrub sand paint glue drill fill tie clip pin "
     "thread loosen tighten open close"
 )
+# verbs that speakers leave the object out of, once it is known: "stir well", "cook for ten minutes"
+ELIDING = word_set(
+    "mix stir cook fry bake boil simmer whisk blend beat chop slice dice cut serve season roll fold knead drain rinse "
+    "mash grate peel spread flip toss cover marinate saute roast grill chill refrigerate freeze heat steam drizzle "
+    "sprinkle shake press twist tighten loosen screw unscrew push pull sand paint wipe scrub dry soak strain squeeze "
+    "garnish combine reheat sear brown deglaze broil toast puree grind crush wrap seal tie glue iron polish trim sew "
+    "pin attach insert remove install"
+)
 # things put together: "mix the flour and sugar" is one act on two things
 TOGETHER = word_set(
     "mix combine join connect blend whisk merge unite pair mingle tie beat cream alternate separate toss marry bind"
@@ -141,6 +149,13 @@ NON_OBJECTS = word_set(
     "that's whatever whichever how why when where lot so there here one's 's s i we he she 're"
 )
 OBJECT_PRONOUNS = word_set("it them they this these that those one ones some both all each half")
+
+# words that say nothing about a step wherever they stand
+EMPTY_WORDS = word_set(
+    "here there now then so too very really just right ok okay also well again not n't going gonna nice good great "
+    "guys guy video thing things way sure lot kind sort actually basically pretty already maybe like little bit "
+    "course next more much today first one ones same other else else's even still only up down out"
+)
 
 # prepositional phrases that say nothing about where or with what
 EMPTY_PREPS = word_set(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stepformer.narration.groundability import MEASURES
 from stepformer.narration.lexicon import EMPTY_PREP_OBJECTS, EMPTY_PREPS, FILLERS, PARTICLES, SOFTENERS, word_set
 from stepformer.narration.tree import Tree
 
@@ -69,6 +70,16 @@ def short_name(tree: Tree, i: int) -> str:
         if owned or (tree.tag[i] == "NNP" and not tree.having(i, "det") and tree.text[i][:1].isupper())
         else f"the {text}"
     )
+
+
+def measured(tree: Tree, i: int) -> int:
+    """What an amount is an amount of: "sauce" for "a little bit of soy sauce"; any other noun is itself."""
+    if tree.low[i] in MEASURES:
+        for of in tree.having(i, "prep"):
+            if tree.low[of] == "of":
+                for noun in tree.having(of, "pobj"):
+                    return noun
+    return i
 
 
 def noun_text(tree: Tree, i: int, resolved: Mapping[int, str], *, whole: bool = False) -> str:

@@ -7,8 +7,12 @@ import argparse
 from stepformer.narration.phrases import PhraseOptions
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds one flag a field of :class:`PhraseOptions`."""
+def add_options(parser: argparse.ArgumentParser, *, detail: bool = True) -> None:
+    """Adds one flag a field of :class:`PhraseOptions`.
+
+    ``detail`` is on where phrases are prepared for training, because phrases with it match the steps better
+    (``stepformer bench phrases``), and off where they are shown to a person.
+    """
     group = parser.add_argument_group("phrases")
     group.add_argument("--punctuation", default="rules", help="rules, none, or an installed model (default: rules)")
     group.add_argument("--coreference", default="rules", help="rules, none, or an installed model (default: rules)")
@@ -18,6 +22,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--drop-negated", action="store_true", help='leave out "do not stir it"')
     group.add_argument(
         "--need-object", action="store_true", help="ask for a direct object, as the paper's pattern does"
+    )
+    group.add_argument(
+        "--detail",
+        action=argparse.BooleanOptionalAction,
+        default=detail,
+        help="behind the paper's pattern, the other words of the clause (default: "
+        + ("yes; --no-detail is the pattern alone)" if detail else "no)"),
     )
     group.add_argument("--no-chatter", action="store_true", help="leave chatter out instead of marking it")
     group.add_argument(
@@ -38,6 +49,7 @@ def options_from(args: argparse.Namespace) -> PhraseOptions:
         parser=args.parser,
         negation="drop" if args.drop_negated else "keep",
         objects=args.need_object,
+        detail=args.detail,
         chatter=not args.no_chatter,
         min_groundability=args.min_groundability,
         max_letters=args.max_letters,

@@ -13,6 +13,7 @@ import numpy as np
 
 from stepformer.errors import InputError, MissingError, StepFormerError
 from stepformer.narration.cues import Word
+from stepformer.narration.groundability import NounScores
 from stepformer.narration.lemmas import VerbLemmas
 from stepformer.narration.tree import Tree
 
@@ -73,6 +74,7 @@ class Parser:
             )
         # its tables are read below; as a component it costs as much as the parser
         self.lemma_of = VerbLemmas(self.nlp)
+        self.tangible = NounScores(self.nlp)
         if "lemmatizer" in self.nlp.pipe_names:
             self.nlp.disable_pipe("lemmatizer")
         at = self.nlp.pipe_names.index("parser")

@@ -52,6 +52,7 @@ class PhraseOptions:
     steer: bool = True  # help the parser with imperatives that look like nouns
     negation: Negation = "keep"  # "don't stir it" -> "do not stir it", or nothing at all
     objects: bool = False  # ask for a direct object: the paper's pattern to the letter, without "tap on the icon"
+    detail: bool = False  # behind the pattern, the other words of its clause: "cut the peas diagonally lengthwise"
     chatter: bool = True  # give chatter too, marked; False leaves it out
     min_groundability: float = 0.0
     # the released loader's filters

@@ -156,7 +156,9 @@ def _parsed(words: Sequence[Word], parser: Parser, segmenter: Segmenter | None, 
 
 def _of_tree(tree: Tree, parser: Parser, resolver: Resolver | None, options: PhraseOptions) -> list[Phrase]:
     resolved = resolver.resolve(tree) if resolver is not None else {}
-    phrases = Extractor(tree, resolved, parser.lemma_of, need_object=options.objects).phrases()
+    phrases = Extractor(
+        tree, resolved, parser.lemma_of, need_object=options.objects, detail=options.detail, tangible=parser.tangible
+    ).phrases()
     return sorted(phrases, key=lambda phrase: phrase.start_s)
 
 

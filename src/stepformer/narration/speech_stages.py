@@ -13,8 +13,9 @@ from stepformer.narration.spoken import Spoken
 CUES = "cues as they are"
 SENTENCES = "sentences, default punctuation"
 RUN_ON = "sentences, no punctuation (parser's own)"
-PHRASES = "phrases, chatter left out"  # what training reads
-GROUNDED = "phrases, groundability of at least 0.6"
+PATTERN = "phrases, chatter left out"
+DETAIL = "phrases, the same with detail"  # what training reads
+GROUNDED = "phrases with detail, groundability 0.75"
 STAGES = (
     CUES,
     RUN_ON,
@@ -22,11 +23,12 @@ STAGES = (
     "phrases, no punctuation, no co-reference",
     "phrases, + punctuation",
     "phrases, + co-reference",
-    PHRASES,
+    PATTERN,
     "phrases, the same without punctuation",
     "phrases, the same without co-reference",
+    DETAIL,
     GROUNDED,
-    "phrases, groundability of at least 0.9",
+    "phrases with detail, groundability 0.9",
 )
 
 
@@ -37,7 +39,7 @@ def stages_of(video: Spoken, options: PhraseOptions) -> dict[str, list[Piece]]:
     alone = replace(options, coreference="none")
     full = phrases_of(trees, options)
     unresolved = phrases_of(trees, alone)
-    run_on = phrases_of(unmarked, options)
+    detailed = phrases_of(trees, replace(options, detail=True))
     pieces = (
         [(cue.start_s, cue.end_s, cue.text) for cue in video.cues],
         sentences_of(unmarked),
@@ -46,10 +48,11 @@ def stages_of(video: Spoken, options: PhraseOptions) -> dict[str, list[Piece]]:
         _pieces(unresolved),
         _pieces(full),
         _pieces(full, 0.0),
-        _pieces(run_on, 0.0),
+        _pieces(phrases_of(unmarked, options), 0.0),
         _pieces(unresolved, 0.0),
-        _pieces(full, 0.6),
-        _pieces(full, 0.9),
+        _pieces(detailed, 0.0),
+        _pieces(detailed, 0.75),
+        _pieces(detailed, 0.9),
     )
     return dict(zip(STAGES, pieces, strict=True))
 

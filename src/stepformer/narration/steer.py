@@ -46,7 +46,8 @@ _TAKEN_FOR_NOUNS = frozenset(word for word in PHYSICAL_VERBS if len(word) > 2) -
 _NOUNS_FIRST = word_set(
     "top rest light water oil salt ice color step dress string test cream butter flour juice wax frost dust bread "
     "bone core steam brew plant tile wire iron lace bow stitch glaze layer file stew roast patch plaster nail "
-    "gloss print fan"
+    "gloss print fan form store stain stamp smoke ring pickle prep return break burn slip split splash nest notch pile "
+    "pound rim chunk soap sink crisp warm temper swab slit drip flake lean turn pack squash"
 )
 
 

@@ -51,8 +51,11 @@ class Tree:
 
     def having(self, i: int, *deps: str) -> list[int]:
         """Children of ``i`` with one of these labels."""
+        children = self.children[i]
+        if not children:  # most tokens
+            return []
         dep = self.dep
-        return [child for child in self.children[i] if dep[child] in deps]
+        return [child for child in children if dep[child] in deps]
 
     def subtree(self, i: int) -> list[int]:
         """``i`` and everything below it, ascending."""
