@@ -97,7 +97,7 @@ _OPTIM_PRESETS: dict[str, dict[str, Any]] = {
 _INFERENCE_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "released": {},
-    "default": {"auto": True, "read": 1.0, "text": 0.6},
+    "default": {"auto": True, "read": 0.5, "text": 0.3},
 }
 
 

@@ -7,7 +7,7 @@ import argparse
 from stepformer.cli.reproduce_common import FIT, add_run_arguments, run_tables
 
 HELP = (
-    """The four tables; runs that several tables need are done once.
+    """The paper's four tables and our own of the training data; runs that several tables need are done once.
 """
     + FIT
 )
@@ -26,4 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs and prints the tables."""
-    return run_tables(args, ["table1", "table2", "table3", "table4"])
+    from stepformer.reproduce.runs import TABLES
+
+    return run_tables(args, TABLES)

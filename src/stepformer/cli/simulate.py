@@ -5,18 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepformer.corpus.world import World
 
 HELP = """Makes a simulated world: procedures with timelines, their text vectors, and what is held out for testing.
 
 Without --data everything comes from the grammar that ships with the package. With a folder of public datasets
 (crosstask/, coin/, youcook2/, wikihow/; any may be missing) their procedures and real timelines are used too, and the
-test split is CrossTask's validation set. --calibrate prints how ground-truth texts score on the test split for a
-range of signal strengths, beside the paper's numbers for real UniVL features."""
+test split is CrossTask's validation set. --calibrate prints how ground-truth texts score on the test split through
+each simulated encoder, beside the paper's numbers for real UniVL features; --fit searches for a nearer mixture."""
 
 EXAMPLES = [
     "stepformer simulate --out world.safetensors",
     "stepformer simulate --data DATASETS --out world.safetensors",
     "stepformer simulate --world world.safetensors --calibrate",
+    "stepformer simulate --world world.safetensors --fit concepts --tries 40",
 ]
 
 
@@ -28,17 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--procedures", type=int, default=6000, help="procedures drawn from the grammar (6000)")
     parser.add_argument("--wikihow-share", type=float, default=0.3, help="share of wikiHow articles taken (0.3)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--calibrate", action="store_true", help="score ground-truth texts by signal strength")
+    parser.add_argument("--calibrate", action="store_true", help="score ground-truth texts through each encoder")
+    parser.add_argument(
+        "--fit", metavar="ENCODER", help="search the mixture of a simulated encoder: plain, concepts, joint"
+    )
+    parser.add_argument("--tries", type=int, default=40, help="mixtures that --fit tries (40)")
     parser.add_argument("--device", default=None, help="where to calibrate: cpu or cuda")
 
 
 def run(args: argparse.Namespace) -> int:
     """Makes a world, or calibrates one."""
-    from stepformer.corpus.world import World, load_world
+    from stepformer.corpus.world import load_world
     from stepformer.errors import UsageError
 
     if not args.out and not args.world:
-        raise UsageError("give --out FILE to make a world, or --world FILE --calibrate")
+        raise UsageError("give --out FILE to make a world, or --world FILE with --calibrate or --fit")
     world: World
     if args.world:
         world = load_world(args.world)
@@ -64,4 +73,21 @@ def run(args: argparse.Namespace) -> int:
         else:
             for row in rows:
                 print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
+    if args.fit:
+        fit_encoder(args, world)
     return 0
+
+
+def fit_encoder(args: argparse.Namespace, world: World) -> None:
+    """Searches one encoder's mixture and prints it."""
+    from dataclasses import asdict
+
+    from stepformer.corpus.calibration import fit
+    from stepformer.corpus.simulator import ENCODERS
+    from stepformer.errors import UsageError
+
+    if args.fit not in ENCODERS:
+        raise UsageError(f"no simulated encoder {args.fit!r}; there are {', '.join(ENCODERS)}")
+    encoder, keep, scores = fit(world, args.fit, args.tries, args.device, say=lambda line: print(line, file=sys.stderr))
+    found = {**{k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(encoder).items()}, "keep": keep}
+    print(json.dumps({"encoder": found, "scores": scores}))

@@ -41,7 +41,7 @@ class Method:
 
 _SHEN_WEAK = Method("weak", "Shen et al.", "shen weak", paper="shen weak", fitted=True)
 _SHEN = Method("unsupervised", "Shen et al.", "shen unsupervised", paper="shen unsupervised", fitted=True)
-OURS = Method("unsupervised", "StepFormer (default)", "default", paper="stepformer")
+OURS = Method("unsupervised", "StepFormer (default)", "default", "own", paper="stepformer")
 _MODELS = (
     Method("unsupervised", "StepFormer (preset paper)", "paper", paper="stepformer"),
     Method("unsupervised", "StepFormer (preset released)", "released", paper="stepformer"),

@@ -6,7 +6,7 @@ from stepformer.errors import InputError
 from stepformer.evaluation.tables import Table
 from stepformer.reproduce.comparisons import comparison_table
 from stepformer.reproduce.results import Results
-from stepformer.reproduce.tables import TABLE3_ROWS, TABLE4_ROWS, ablation_table
+from stepformer.reproduce.tables import TABLE3_ROWS, TABLE4_ROWS, ablation_table, data_table
 
 
 def render(results: Results, table: str) -> dict[str, Table]:
@@ -22,4 +22,6 @@ def render(results: Results, table: str) -> dict[str, Table]:
     if table == "table4":
         title = f"Table 4: slots and layers of the default preset, simulated {where}"
         return {table: ablation_table(results, table, TABLE4_ROWS, title)}
+    if table == "data":
+        return {table: data_table(results, f"Training data of the default preset, simulated {where}")}
     return {table: comparison_table(results, table)}

@@ -1,8 +1,8 @@
 """One run = one training or one fit, scored; known by the hash of everything that decides its numbers.
 
 A run's *spec* is plain data: for a training the whole resolved config, for a control or a baseline its name and
-options. Its id is the SHA-256 of the spec, the seed and the world's hash, so that nothing is trained twice: Table 3's
-full model is Table 1's StepFormer and Table 4's 32 slots.
+options. Its id is the SHA-256 of the spec, the seed, the world's hash and the simulated encoders, so that nothing is
+trained twice: Table 3's full model is Table 1's StepFormer and Table 4's 32 slots.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from stepformer.corpus.simulator import ENCODERS
 from stepformer.errors import UsageError
 from stepformer.trainconfig import TrainConfig, make_config, merged
 
-SCORING = 1
+SCORING = 2
 """Raised when runs are scored differently than before, so that old results are not mixed in."""
 TRAIN_ENCODERS = ("concepts", "plain", "joint")
 CONTROLS = ("uniform", "kmeans", "random", "pooled", "text", "text smoothed")
@@ -27,7 +28,12 @@ PRESETS = ("paper", "released", "default")
 LOSSES = ("seq", "glob", "div", "smooth")
 SLOTS = (24, 48)
 LAYERS = (2, 4, 6, 8)
-TABLES = ("table1", "table2", "table3", "table4")
+TABLES = ("table1", "table2", "table3", "table4", "data")
+ALL_TEXTS = (
+    ("grammar", 0.2), ("youcook2", 0.3), ("wikihow", 0.22), ("coin", 0.24), ("crosstask-related", 0.04),
+    ("howto100m-phrases", 1e-4),
+)  # fmt: skip
+"""Sources with their shares when the non-commercial ones are used too (phrases only ever serve as narration)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,8 @@ class Run:
     @property
     def id(self) -> str:
         """16 hex digits of the hash of everything that decides the numbers."""
-        what = {"kind": self.kind, "seed": self.seed, "spec": self.spec, "world": self.world, "scoring": SCORING}
+        what = {"kind": self.kind, "seed": self.seed, "spec": self.spec, "world": self.world, "scoring": SCORING,
+                "encoders": {name: asdict(encoder) for name, encoder in ENCODERS.items()}}  # fmt: skip
         return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,11 +99,18 @@ def _config(setup: Setup, preset: str, seed: int, model: Mapping[str, Any] | Non
 
 
 def train_run(
-    setup: Setup, preset: str, seed: int, without: Sequence[str] = (), name: str | None = None, **model: Any
+    setup: Setup,
+    preset: str,
+    seed: int,
+    without: Sequence[str] = (),
+    name: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    **model: Any,
 ) -> Run:
-    """A training: a preset, with losses switched off by name or fields of the model changed."""
+    """A training: a preset, with losses switched off by name or fields of the simulator or of the model changed."""
     base = _config(setup, preset, seed)
-    config = _config(setup, preset, seed, model)
+    changed = {f"data.simulator.{field}": value for field, value in (data or {}).items()}
+    config = _config(replace(setup, overrides={**(setup.overrides or {}), **changed}), preset, seed, model)
     if without:
         from stepformer.training import with_loss_off
 
@@ -133,6 +147,14 @@ def table_runs(table: str, setup: Setup) -> list[Run]:
             runs += [train_run(setup, "default", seed)]
             runs += [train_run(setup, "default", seed, name=f"default {n} slots", slots=n) for n in SLOTS]
             runs += [train_run(setup, "default", seed, name=f"default {n} layers", layers=n) for n in LAYERS]
+            continue
+        if table == "data":
+            runs += [control_run(setup, "pooled", seed), train_run(setup, "default", seed)]
+            runs += [
+                train_run(setup, "default", seed, name=f"default {encoder} only", data={"encoders": [encoder]})
+                for encoder in TRAIN_ENCODERS
+            ]
+            runs += [train_run(setup, "default", seed, name="default all texts", data={"sources": list(ALL_TEXTS)})]
             continue
         runs += [control_run(setup, name, seed) for name in CONTROLS]
         runs += [train_run(setup, preset, seed) for preset in PRESETS]

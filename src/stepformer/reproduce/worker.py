@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +67,17 @@ def put(scores: Nested, view: str, split: str, encoder: str, values: Scores) -> 
 def score_method(
     stage: Stage, make: SlotMaker, views: dict[str, Chosen], others: dict[str, tuple[SlotMaker, Chosen]]
 ) -> Nested:
-    """The view ``grid`` everywhere and all views in the main place; ``others``: other slots under some options."""
+    """The views ``grid`` and ``own`` everywhere, all in the main place; ``others``: other slots under some options."""
     scores: Nested = {}
     for split, encoder in stage.places():
         trial = stage.trial(split, encoder)
         outputs = scoring.all_slots(trial, make)
         # the other encoders are transfer: the options chosen for the main one
-        put(scores, "grid", split, encoder, scoring.scores_with(trial, outputs, views["grid"]))
+        for view, chosen in views.items():
+            if view in ("grid", "own") or (split, encoder) == MAIN:
+                put(scores, view, split, encoder, scoring.scores_with(trial, outputs, chosen))
         if (split, encoder) != MAIN:
             continue
-        for view, chosen in views.items():
-            if view != "grid":
-                put(scores, view, split, encoder, scoring.scores_with(trial, outputs, chosen))
         for view, (other, chosen) in others.items():
             put(scores, view, split, encoder, scoring.scores_with(trial, scoring.all_slots(trial, other), chosen))
     return scores
@@ -88,16 +88,25 @@ def pooled(batch: Batch) -> Slots:
     return pooled_slots(batch.video, batch.video_mask)
 
 
-def slot_views(stage: Stage, make: SlotMaker, prescribed: str = "slots", unordered: bool = False) -> dict[str, Chosen]:
-    """Options of every view, chosen on the choosing videos."""
+def slot_views(
+    stage: Stage,
+    make: SlotMaker,
+    prescribed: str = "slots",
+    unordered: bool = False,
+    own: InferenceConfig | None = None,
+) -> dict[str, Chosen]:
+    """Options of every view, chosen on the choosing videos; ``own`` are those that a preset brings with it."""
     outputs = scoring.all_slots(stage.dev, make)
     views = {
         "grid": scoring.choose(stage.dev, outputs),
         "keep": scoring.choose(stage.dev, outputs, "keep", cluster_by=prescribed),
         "fixed": Chosen(FIXED.zero_shot, FIXED.unsupervised, prescribed, {}),
     }
-    if unordered:
-        views["unordered"] = scoring.choose(stage.dev, outputs, ordered=False)
+    if own is not None:
+        views["own"] = Chosen(own, own, prescribed, {})
+        if unordered:
+            free = replace(own, ordered=False)
+            views["unordered"] = Chosen(free, free, prescribed, {})
     return views
 
 
@@ -148,8 +157,10 @@ def run_training(run: Run, world: World, stage_of: Any, folder: Path, device: st
     make = model_slots(model)
     stage: Stage = stage_of()
     full = bool(run.spec["full"])
-    views = slot_views(stage, make, PRESCRIBED.get(config.preset, "slots"), unordered=full)
-    others: dict[str, tuple[SlotMaker, Chosen]] = {"pooled": (pooled, views["grid"])} if full else {}
+    views = slot_views(stage, make, PRESCRIBED.get(config.preset, "slots"), unordered=full, own=config.inference)
+    others: dict[str, tuple[SlotMaker, Chosen]] = {}
+    if full:
+        others = {"pooled": (pooled, views["grid"]), "pooled own": (pooled, views["own"])}
     result = {
         "chosen": _plain(views),
         "scores": score_method(stage, make, views, others),
