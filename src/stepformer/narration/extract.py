@@ -179,10 +179,9 @@ class Extractor:
         elided: str = "",
     ) -> Phrase:
         tree = self.tree
-        named = elided or " and ".join(noun_text(tree, thing, self.resolved) for thing in things)
-        if len(things) > 2:
-            named = " ".join(noun_text(tree, thing, self.resolved) for thing in things[:-1])
-            named += f" and {noun_text(tree, things[-1], self.resolved)}"
+        spans = [noun_tokens(tree, thing) for thing in things]
+        names = [noun_text(tree, thing, self.resolved, span) for thing, span in zip(things, spans, strict=True)]
+        named = elided or " and ".join(names if len(names) < 3 else [" ".join(names[:-1]), names[-1]])
         particle = tree.low[particles[0]] if particles else ""
         noun = tree.low[measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
         if elided or (things and things[0] in self.resolved):
@@ -205,7 +204,7 @@ class Extractor:
             parts.insert(0, "do not")
         if self.detail:
             parts.append(self._rest(i, " ".join(parts)))
-        tokens = [i, *particles, *(t for thing in things for t in noun_tokens(tree, thing)), *(prep[2] if prep else [])]
+        tokens = [i, *particles, *(t for span in spans for t in span), *(prep[2] if prep else [])]
         person = extra == "let" or is_passive(tree, i) or by_person(tree, i)
         around = " ".join([where, *(tree.low[t] for thing in things for t in tree.subtree(thing))])
         chatter = extra != "let" and is_chatter(verb, particle, noun, person, around, bool(where), self.tangible(noun))

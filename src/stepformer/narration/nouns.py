@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from stepformer.narration.groundability import MEASURES
 from stepformer.narration.lexicon import EMPTY_PREP_OBJECTS, EMPTY_PREPS, FILLERS, PARTICLES, SOFTENERS, word_set
@@ -27,6 +27,8 @@ def joined(tree: Tree, i: int) -> list[int]:
 
 def noun_tokens(tree: Tree, i: int, *, whole: bool = False) -> list[int]:
     """Tokens of the noun phrase around ``i``: modifiers before it, "of …" behind it; with ``whole``, conjuncts too."""
+    if not tree.children[i]:
+        return [i]
     tokens = [i]
     for child in tree.children[i]:
         if child < i and tree.dep[child] in _LEFT:
@@ -82,13 +84,13 @@ def measured(tree: Tree, i: int) -> int:
     return i
 
 
-def noun_text(tree: Tree, i: int, resolved: Mapping[int, str], *, whole: bool = False) -> str:
-    """A noun phrase as text, a pronoun replaced by what it stands for."""
+def noun_text(tree: Tree, i: int, resolved: Mapping[int, str], tokens: Sequence[int]) -> str:
+    """The noun phrase of ``tokens`` around ``i`` as text, a pronoun replaced by what it stands for."""
     if i in resolved:
         return resolved[i]
     if tree.low[i] == "they":
         return "them"  # the subject of a passive becomes an object
-    return tree.words(noun_tokens(tree, i, whole=whole))
+    return tree.words(tokens)
 
 
 def prep_objects(tree: Tree, prep: int) -> tuple[list[int], list[int]]:

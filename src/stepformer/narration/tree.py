@@ -59,6 +59,8 @@ class Tree:
 
     def subtree(self, i: int) -> list[int]:
         """``i`` and everything below it, ascending."""
+        if not self.children[i]:
+            return [i]
         found = [i]
         for node in found:
             found.extend(self.children[node])
