@@ -221,15 +221,15 @@ def localisation_row(data: str, method: str, videos: list[RealVideo], model: Any
 # -- the command ------------------------------------------------------------------------------------------------
 
 
-def simulated(world_file: Path, encoder: str, limit: int) -> list[RealVideo]:
-    """Videos of the simulated dev split: what the constants of inference were checked on."""
+def simulated(world_file: Path, encoder: str, limit: int, seed: int = 0) -> list[RealVideo]:
+    """Videos of the simulated dev split: what the constants of inference were chosen on."""
     from stepformer.corpus.simulator import Simulator
     from stepformer.corpus.world import load_world
     from stepformer.discover.features import Features
     from stepformer.validation import make_trial
 
     world = load_world(world_file)
-    trial = make_trial(Simulator(world), "dev", encoder, limit=limit)
+    trial = make_trial(Simulator(world), "dev", encoder, limit=limit, seed=seed)
     out: list[RealVideo] = []
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         for i in range(len(batch.video)):

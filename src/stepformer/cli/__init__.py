@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench phrases": ("stepformer.bench.phrases", "phrases against the gold set and against human steps"),
     "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
     "bench real": ("stepformer.bench.real", "discovery and localisation on real videos against controls"),
+    "bench line": ("stepformer.bench.line", "the automatic drop line against the paper's and the released code's"),
     "bench procedure": ("stepformer.bench.procedure", "common steps of simulated tasks against controls"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench simulated": ("stepformer.bench.simulated", "a checkpoint on simulated videos, beside controls"),

@@ -9,7 +9,7 @@ the released code's lines); docs/discover.md has the tables:
 - **the drop line** divides the video's frames best into two kinds (Otsu), unless the two kinds are so close that the
   video is all of one: then nothing is dropped. A share of all slot-frame pairs, the paper's percentile, is reached by
   long steps first, and drops the short ones.
-- **which step it is** counts little (``FIT``): the slots of a video resemble each other more than its steps do, and a
+- **which step it is** counts little (``fit``): the slots of a video resemble each other more than its steps do, and a
   piece that two of them share must not become background because neither fits all of it.
 - **the price** of a piece is a share of the video times its noise, the part of its variance that neighbouring
   frames do not share: what a cut gains by chance grows with it.
@@ -32,19 +32,30 @@ from stepformer.inference import otsu_line
 
 Floats = NDArray[np.floating[Any]]
 
-SHARE = 1 / 8
-"""A piece must explain as much of the video's variance as this share of all its noise does."""
 LEAST_S = 0.5
-"""... and as this many seconds that have nothing in common with the rest."""
-TELLING = 0.125
-"""Steps and background whose best similarities differ by less than this, on average, are not told apart."""
-TEMPERATURE = 0.07
-"""Of the soft maximum over slots: what the default model is trained with."""
-STEP = 2.0
-"""Weight of the evidence that a frame shows a step at all, in spreads of it over the video; structure weighs 1."""
-FIT = 0.1
-"""Weight of how much worse than the best slot the slot of a piece fits, in spreads of all similarities."""
+"""A piece must explain at least this many seconds that have nothing in common with the rest."""
 _STEEPNESS = 16.0  # detail 0 and 1 make a step 4 times dearer and cheaper than 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What slots, structure and pieces weigh; structure weighs 1. ``stepformer bench line`` turns each.
+
+    share: a piece must explain as much of the video's variance as this share of all its noise does. telling: steps and
+    background whose best similarities differ by less than this, on average, are not told apart. temperature: of the
+    soft maximum over slots; the default model is trained with this one. step: of the evidence that a frame shows a step
+    at all, in spreads of it over the video. fit: of how much worse than the best slot the slot of a piece fits, in
+    spreads of all similarities.
+    """
+
+    share: float = 1 / 8
+    telling: float = 0.125
+    temperature: float = 0.07
+    step: float = 2.0
+    fit: float = 0.1
+
+
+WEIGHTS = Weights()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +73,27 @@ def unit(x: Floats) -> NDArray[np.float64]:
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
 
 
-def evidence(similarity: Floats) -> NDArray[np.float64]:
+def evidence(similarity: Floats, temperature: float = WEIGHTS.temperature) -> NDArray[np.float64]:
     """(N,) how much each frame shows a step: the soft maximum of (K, N) over slots, between their mean and maximum."""
-    scaled = np.asarray(similarity, np.float64) / TEMPERATURE
+    scaled = np.asarray(similarity, np.float64) / temperature
     top = scaled.max(0)
-    return np.asarray(TEMPERATURE * (top + np.log(np.exp(scaled - top).mean(0))))
+    return np.asarray(temperature * (top + np.log(np.exp(scaled - top).mean(0))))
 
 
-def line_of(similarity: Floats, rate_hz: float, knobs: Knobs, values: Floats | None = None) -> float:
+def line_of(
+    similarity: Floats, rate_hz: float, knobs: Knobs, values: Floats | None = None, telling: float = WEIGHTS.telling
+) -> float:
     """The drop line: a fixed one, the paper's percentile, or the one that divides the frames best (by ``values``)."""
     if knobs.similarity is not None:
         return float(knobs.similarity)
     if knobs.percentile is not None:
         return float(np.percentile(similarity, knobs.percentile))
-    return dividing_line(similarity, rate_hz, len(similarity), values)
+    return dividing_line(similarity, rate_hz, len(similarity), values, telling)
 
 
-def dividing_line(similarity: Floats, rate_hz: float, slots: int, values: Floats | None = None) -> float:
+def dividing_line(
+    similarity: Floats, rate_hz: float, slots: int, values: Floats | None = None, telling: float = WEIGHTS.telling
+) -> float:
     """The line that divides frames best into two kinds by ``values`` (N,), or one just below all of them.
 
     values: by default the best similarity, of (K, N). Frames are told apart only if their best similarities are;
@@ -87,7 +102,7 @@ def dividing_line(similarity: Floats, rate_hz: float, slots: int, values: Floats
     best = np.asarray(similarity, np.float64).max(0)  # (N,)
     chosen = best if values is None else np.asarray(values, np.float64)
     below_all = float(np.min(similarity if values is None else chosen)) - 1e-6
-    if len(best) / rate_hz < slots or _kinds_apart(best) < TELLING:
+    if len(best) / rate_hz < slots or _kinds_apart(best) < telling:
         return below_all
     line = _otsu(chosen)
     return line if (chosen < line).any() else below_all
@@ -119,9 +134,9 @@ def noise_of(structure: Floats, rate_hz: float, duration_s: float | None = None)
     return float(((x[apart:] - x[:-apart]) ** 2).sum(1).mean() / 2)
 
 
-def price_of(structure: Floats, rate_hz: float, detail: float | None = None) -> float:
+def price_of(structure: Floats, rate_hz: float, detail: float | None = None, share: float = WEIGHTS.share) -> float:
     """What a piece costs, in frames that have nothing in common with the rest of the video."""
-    usual = max(1.0, LEAST_S * rate_hz, SHARE * len(structure) * noise_of(structure, rate_hz))
+    usual = max(1.0, LEAST_S * rate_hz, share * len(structure) * noise_of(structure, rate_hz))
     return float(usual * _STEEPNESS ** (0.5 - (0.5 if detail is None else detail)))
 
 
@@ -134,24 +149,28 @@ def gains_of(similarity: Floats, line: float) -> NDArray[np.float64]:
     return np.full(similarity.shape, 1e-3)
 
 
-def joint_gains(similarity: Floats, rate_hz: float, knobs: Knobs) -> tuple[NDArray[np.float64], float]:
+def joint_gains(
+    similarity: Floats, rate_hz: float, knobs: Knobs, weights: Weights = WEIGHTS
+) -> tuple[NDArray[np.float64], float]:
     """(K, N) what each slot gains in each frame beside structure, and the drop line.
 
     A frame gains by the evidence that it shows a step at all, and loses by how much worse than the best slot fits.
     A line that the user gives is one for the best slot's similarity.
     """
     given = knobs.similarity is not None or knobs.percentile is not None
-    shows = np.asarray(similarity, np.float64).max(0) if given else evidence(similarity)
-    line = line_of(similarity, rate_hz, knobs, None if given else shows)
+    shows = np.asarray(similarity, np.float64).max(0) if given else evidence(similarity, weights.temperature)
+    line = line_of(similarity, rate_hz, knobs, None if given else shows, weights.telling)
     spread, spread_all = float(shows.std()), float(np.std(similarity))
     if spread_all <= 1e-6:
         return np.full(similarity.shape, 1e-3), line
-    is_step = STEP * (shows - line) / max(spread, 1e-6)
+    is_step = weights.step * (shows - line) / max(spread, 1e-6)
     misfit = (similarity - np.max(similarity, axis=0)) / spread_all
-    return is_step + FIT * misfit, line
+    return is_step + weights.fit * misfit, line
 
 
-def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, knobs: Knobs) -> Cut:
+def cut(
+    similarity: Floats | None, structure: Floats | None, rate_hz: float, knobs: Knobs, weights: Weights = WEIGHTS
+) -> Cut:
     """Steps of one video: similarity (K, N) of slots with frames, structure (N, S); either may be None."""
     if structure is None:
         if similarity is None:
@@ -159,9 +178,9 @@ def cut(similarity: Floats | None, structure: Floats | None, rate_hz: float, kno
         return _by_slots(similarity, rate_hz, knobs)
     line, gains = None, None
     if similarity is not None:
-        gains, line = joint_gains(similarity, rate_hz, knobs)
+        gains, line = joint_gains(similarity, rate_hz, knobs, weights)
     segmenter = Segmenter(structure, gains, ordered=knobs.ordered)
-    price = price_of(structure, rate_hz, knobs.detail)
+    price = price_of(structure, rate_hz, knobs.detail, weights.share)
     if knobs.steps is not None:
         if gains is not None and knobs.steps > len(gains):
             # whoever wants more steps than the model knows wants every change: structure says where, slots say which

@@ -187,6 +187,10 @@ class StepFormer:
         }  # fmt: skip
         return Finding(timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent)
 
+    def similarity(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """(K, N) similarities of slots with frames, as discovery uses them, of vectors (N, D)."""
+        return self._similarity(self.run(vectors))
+
     def _similarity(self, output: Slots) -> NDArray[np.float64]:
         mask = torch.ones(output.frames.shape[:2], dtype=torch.bool)
         return slot_similarity(output, mask, self.inference)[0].double().numpy()

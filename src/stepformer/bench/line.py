@@ -1,0 +1,231 @@
+"""``stepformer bench line``: the automatic drop line against the paper's percentile and the released code's values.
+
+Measured on the simulated dev split, which is what the default was chosen on; the test split is not touched. Each
+encoder's videos are rendered with several seeds (other frames for the same timelines); told is the mean over seeds and
+its standard deviation. A second view takes background out of the same videos until a fifth is left: a line that
+suits videos that are half background may ruin those that are nearly all steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepformer.bench.real import _cuts, _equal, overlap, simulated
+from stepformer.bench.real_data import RealVideo
+from stepformer.discover.cutting import WEIGHTS, Weights, cut
+from stepformer.discover.features import Features
+from stepformer.discover.knobs import Knobs
+from stepformer.encoders.quality import boundary_f1
+from stepformer.errors import UsageError
+from stepformer.progress import Progress
+
+HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all
+slot-frame similarities (the paper; the released configuration keeps the top tenth), a fixed similarity (0.35 in the
+released test script, 0.44 in its demo). For the paper's inference (slots alone) and for the default (slots and
+structure). Cut F1 within a second and overlap are told beside a uniform split into the same number of steps; frame F1
+and MoF are of step against background. --parts takes apart what the default is made of."""
+
+EXAMPLES = [
+    "stepformer bench line --world world.safetensors",
+    "stepformer bench line --world world.safetensors --parts",
+    "stepformer bench line --world world.safetensors --seeds 1 --videos 20 --json",
+]
+
+PERCENTILES = (70.0, 80.0, 90.0, 95.0)
+SIMILARITIES = (0.35, 0.44, 0.55, 0.65, 0.75)
+NOTES = {"percentile 90": "the paper's, as released", "similarity 0.35": "released test", "similarity 0.44": "its demo"}
+ENCODERS = ("concepts", "plain")
+VIEWS = ("as they are", "a fifth background")
+MEASURES = (
+    "steps", "marked", "cut_f1", "uniform_f1", "overlap", "uniform_overlap", "frame_f1", "mof", "dropped",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """One simulated video with the model's similarities (K, N); marks are ``video.steps``."""
+
+    video: RealVideo
+    similarity: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to draw the line."""
+
+    inference: str  # "slots" or "slots and structure"
+    name: str
+    knobs: Knobs
+    weights: Weights = WEIGHTS
+
+
+def lines() -> list[Way]:
+    """The lines compared, for both inferences."""
+    out = []
+    for inference, use in (("slots", "slots"), ("slots and structure", "both")):
+        out.append(Way(inference, "automatic", Knobs(use=use)))  # type: ignore[arg-type]
+        out += [
+            Way(inference, f"percentile {value:g}", Knobs(use=use, percentile=value))  # type: ignore[arg-type]
+            for value in PERCENTILES
+        ]
+        out += [
+            Way(inference, f"similarity {value:g}", Knobs(use=use, similarity=value))  # type: ignore[arg-type]
+            for value in SIMILARITIES
+        ]
+    return out
+
+
+def parts() -> list[Way]:
+    """The default with one of its weights turned, down and up, at a time."""
+    turned: dict[str, tuple[float, ...]] = {
+        "share": (1 / 16, 1 / 12, 1 / 6), "telling": (0.0, 0.1, 0.15), "temperature": (0.01, 0.04, 0.15),
+        "step": (1.0, 4.0), "fit": (0.0, 0.3, 1.0),
+    }  # fmt: skip
+    ways = [Way("slots and structure", "default", Knobs())]
+    for name, values in turned.items():
+        ways += [
+            Way("slots and structure", f"{name} {value:.3g}", Knobs(), replace(WEIGHTS, **{name: value}))
+            for value in values
+        ]
+    return [
+        *ways,
+        Way("structure", "structure alone", Knobs(use="structure")),
+        Way("slots", "slots alone", Knobs(use="slots")),
+    ]
+
+
+def measure(seen: Seen, way: Way) -> tuple[float, ...]:
+    """The measures of one video, in the order of MEASURES."""
+    features = seen.video.features
+    pieces = cut(
+        None if way.knobs.use == "structure" else seen.similarity,
+        None if way.knobs.use == "slots" else features.cutting,
+        features.rate_hz, way.knobs, way.weights,
+    ).pieces  # fmt: skip
+    end_s, rate = features.duration_s, features.rate_hz
+    found = [(piece.first / rate, min(piece.last / rate, end_s)) for piece in pieces]
+    marked = [(start, min(end, end_s)) for start, end, _ in seen.video.steps]
+    equal = _equal(max(1, len(found)), end_s)
+    true = _cuts(marked, end_s)
+    shown = np.zeros(len(features), bool)
+    for piece in pieces:
+        shown[piece.first : piece.last] = True
+    steps = seen.video.labels(rate, len(features)) >= 0
+    both = shown.sum() + steps.sum()
+    return (
+        len(found), len(marked), boundary_f1(_cuts(found, end_s), true), boundary_f1(_cuts(equal, end_s), true),
+        overlap(found, marked), overlap(equal, marked), 2.0 * (shown & steps).sum() / both if both else 1.0,
+        float((shown == steps).mean()), 1.0 - float(shown.mean()),
+    )  # fmt: skip
+
+
+def with_less_background(video: RealVideo, share: float = 0.2) -> RealVideo | None:
+    """The video with whole stretches of background left out until about ``share`` of it is background.
+
+    None for a video of fewer than 40 marked seconds: what is left of it would be too short to drop anything from.
+    """
+    features = video.features
+    marks = video.labels(features.rate_hz, len(features))
+    wanted = int((marks >= 0).sum() * share / (1 - share))
+    if (marks >= 0).sum() < 40 * features.rate_hz:
+        return None
+    background = np.flatnonzero(marks < 0)
+    runs = np.split(background, np.flatnonzero(np.diff(background) > 1) + 1)
+    keep = marks >= 0
+    for run in np.random.default_rng(len(marks)).permutation(len(runs)):
+        taken = runs[run][:wanted]
+        keep[taken] = True
+        wanted -= len(taken)
+    left = marks[keep]
+    steps = tuple(
+        (float(at[0]) / features.rate_hz, float(at[-1] + 1) / features.rate_hz, video.steps[k][2])
+        for k in range(len(video.steps))
+        if len(at := np.flatnonzero(left == k))
+    )
+    present = [k for k in range(len(video.steps)) if (left == k).any()]
+    return RealVideo(video.name, Features(features.vectors[keep], features.rate_hz), steps, video.texts[present])
+
+
+def _sets(args: argparse.Namespace, model: Any) -> Iterator[tuple[str, str, int, list[Seen]]]:
+    """(view, encoder, seed, videos)."""
+    for encoder in ENCODERS:
+        for seed in range(args.seeds):
+            videos = simulated(args.world, encoder, args.videos, seed)
+            thinned = [less for video in videos if (less := with_less_background(video)) is not None]
+            for view, chosen in zip(VIEWS, (videos, thinned), strict=True):
+                if chosen:
+                    yield view, encoder, seed, [Seen(v, model.similarity(v.features.vectors)) for v in chosen]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("--world", type=Path, required=True, metavar="FILE", help="a world made by stepformer simulate")
+    parser.add_argument("--model", default="default", metavar="NAME", help="model to measure (default: default)")
+    parser.add_argument("--videos", type=int, default=60, metavar="N", help="dev videos an encoder and seed (60)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="renderings of the videos (3)")
+    parser.add_argument("--parts", action="store_true", help="what the default is made of, instead of lines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints one table a view."""
+    from stepformer.discover import load_model
+
+    if args.seeds < 1 or args.videos < 1:
+        raise UsageError("--seeds and --videos are at least 1")
+    model = load_model(args.model)
+    ways = parts() if args.parts else lines()
+    found: dict[tuple[str, str, str, str], list[Any]] = {}
+    numbers: dict[str, int] = {}
+    total = len(ENCODERS) * args.seeds * len(VIEWS) * len(ways)
+    with Progress("measuring", total, "rows", quiet=args.json) as progress:
+        for view, encoder, _, videos in _sets(args, model):
+            numbers[view] = len(videos)
+            for way in ways:
+                means = np.mean([measure(seen, way) for seen in videos], axis=0)
+                found.setdefault((view, encoder, way.inference, way.name), []).append(means)
+                progress.advance()
+    rows = [
+        {
+            "view": view, "encoder": encoder, "inference": inference, "line": name,
+            **{m: round(float(v), 4) for m, v in zip(MEASURES, np.mean(runs, axis=0), strict=True)},
+            "sd": {m: round(float(v), 4) for m, v in zip(MEASURES, np.std(runs, axis=0), strict=True)},
+        }
+        for (view, encoder, inference, name), runs in found.items()
+    ]  # fmt: skip
+    told = {"model": model.checkpoint.hash, "split": "dev", "videos": numbers, "seeds": args.seeds, "rows": rows}
+    print(json.dumps(told, indent=2) if args.json else _markdown(told, args.model))
+    return 0
+
+
+def _markdown(told: dict[str, Any], model: str) -> str:
+    lines_ = [
+        f"model {model} ({told['model'][:12]}); simulated dev split, {told['seeds']} seeds, mean ± standard deviation"
+    ]
+    for view, number in told["videos"].items():
+        lines_ += [
+            "", f"{number} videos an encoder and seed, {view}:", "",
+            "| encoder | inference | line | steps (marked) | cut F1 (uniform) | overlap (uniform) | frame F1 | MoF "
+            "| dropped |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]  # fmt: skip
+        for row in told["rows"]:
+            if row["view"] != view:
+                continue
+            sd = row["sd"]
+            note = f" ({NOTES[row['line']]})" if row["line"] in NOTES else ""
+            lines_.append(
+                f"| {row['encoder']} | {row['inference']} | {row['line']}{note} "
+                f"| {row['steps']:.1f} ({row['marked']:.1f}) "
+                f"| {row['cut_f1']:.3f} ± {sd['cut_f1']:.3f} ({row['uniform_f1']:.2f}) "
+                f"| {row['overlap']:.3f} ± {sd['overlap']:.3f} ({row['uniform_overlap']:.2f}) "
+                f"| {row['frame_f1']:.3f} ± {sd['frame_f1']:.3f} | {row['mof']:.3f} ± {sd['mof']:.3f} "
+                f"| {row['dropped']:.2f} |"
+            )
+    return "\n".join(lines_)
