@@ -199,3 +199,39 @@ def test_the_bench_measures_a_small_library(tmp_path):
     assert result["recall_at_10"]["moments"] > 0.9
     assert result["any_of_10_right"] > 5 * result["first_by_chance"]
     assert "recall@10" in table({**result, "threads": 1})
+
+
+def test_timelines_without_their_videos_are_found_by_their_names(tmp_path, capsys):
+    from stepformer import Step, Timeline, export
+
+    model = tiny_model()
+    named = {
+        "eggs": ("crack the eggs", "whisk the eggs", None), "shelf": ("drill a hole", "screw the shelf to the wall"),
+    }  # fmt: skip
+    for video, labels in named.items():
+        steps = tuple(Step(10.0 * i, 10.0 * i + 8, label) for i, label in enumerate(labels))
+        export.write(Timeline(f"elsewhere/{video}.mp4", 60.0, steps), tmp_path / "sub" / f"{video}.steps.json")
+    export.write(Timeline("bare.mp4", 9.0, (Step(0, 4), Step(4, 9))), tmp_path / "bare.json")
+    (tmp_path / "stepformer.options.json").write_text('{"steps": 8}')
+    update = update_index(tmp_path, model)
+    assert (update.info.videos, update.info.names, update.info.steps, update.info.moments) == (2, 4, 0, 0)
+    assert dict(update.left_out) == {
+        "bare.json": "its steps have no names, and without the video there is nothing to compare",
+        "stepformer.options.json": "it is not a timeline of stepformer",
+    }
+    index = open_index(tmp_path)
+    query = model.encoder.encode_text(["screw the shelf to the wall"])[0]
+    hit = index.search_vector(query)[0]
+    assert (hit.video, hit.label, hit.start_s, hit.end_s, hit.found_by) == (
+        "elsewhere/shelf.mp4", "screw the shelf to the wall", 10.0, 18.0, "names",
+    )  # fmt: skip
+    # a second update does nothing; a timeline that has gone is taken out
+    assert update_index(tmp_path, model).kept == 2
+    (tmp_path / "sub" / "eggs.steps.json").unlink()
+    assert update_index(tmp_path, model).info.names == 2
+
+
+def test_a_folder_with_nothing_to_index_says_why(tmp_path):
+    (tmp_path / "notes.json").write_text("[]")
+    with pytest.raises(InputError, match=r"notes\.json: it is not a timeline"):
+        update_index(tmp_path, tiny_model())

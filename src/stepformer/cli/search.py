@@ -11,10 +11,11 @@ from typing import Any
 
 from stepformer.errors import InputError, PartialError, UsageError
 
-HELP = """Searches a folder of processed videos (a feature store from prepare features, a folder of stores, or a folder
-of videos) for a step told in words. The answer comes from an index in FOLDER/.stepformer-search, made and brought up to
-date by --update: vectors of discovered steps and of every few seconds of video. The score is by how many standard
-deviations a place fits better than places at random; below about 2 it is likely not there."""
+HELP = """Searches a folder of processed videos for a step told in words. The folder is a feature store from prepare
+features, a folder of stores, of videos, or of timelines from discover --format json. The answer comes from an index in
+FOLDER/.stepformer-search, made and brought up to date by --update: vectors of discovered steps and of every few seconds
+of video, and, of a timeline whose video is not there, of its steps' names. The score is by how many standard deviations
+a place fits better than places at random; below about 2 it is likely not there."""
 
 EXAMPLES = [
     "stepformer search store/ --update                       # make the index, or bring it up to date",
@@ -26,7 +27,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("folder", metavar="FOLDER", help="feature store, folder of stores, or folder of videos")
+    parser.add_argument("folder", metavar="FOLDER", help="feature store, or folder of stores, videos or timelines")
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
     parser.add_argument("--rebuild", action="store_true", help="with --update: make the whole index anew")
@@ -86,14 +87,16 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
             progress.advance(1, name)
 
         update = update_index(args.folder, model, rebuild=args.rebuild, report=report)
+    for name, why in update.left_out:
+        print(f"not indexed: {name}: {why}", file=sys.stderr)
     for name, error in update.failed:
         print(f"left out: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
     if update.info is None:
         raise InputError(f"none of the {len(update.failed)} videos of {args.folder} could be read")
     told = {
         "added": update.added, "replaced": update.replaced, "removed": update.removed, "kept": update.kept,
-        "failed": dict(update.failed), "videos": update.info.videos, "steps": update.info.steps,
-        "moments": update.info.moments,
+        "failed": dict(update.failed), "left_out": dict(update.left_out), "videos": update.info.videos,
+        "steps": update.info.steps, "moments": update.info.moments, "names": update.info.names,
     }  # fmt: skip
     return told, PartialError.exit_code if update.failed else 0
 
@@ -115,7 +118,8 @@ def _tell(result: dict[str, Any]) -> None:
 
     if update := result.get("update"):
         print(
-            f"{result['folder']}: {update['videos']} videos, {update['steps']} steps, {update['moments']} moments "
+            f"{result['folder']}: {update['videos']} videos, {update['steps']} steps, {update['moments']} moments, "
+            f"{update['names']} names "
             f"({update['added']} added, {update['replaced']} replaced, {update['removed']} removed)"
         )
     if "hits" not in result:

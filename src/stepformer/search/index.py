@@ -1,4 +1,4 @@
-"""The search index on disk: two usearch graphs (steps, moments) and what their keys stand for.
+"""The search index on disk: three usearch graphs (steps, moments, names) and what their keys stand for.
 
 ::
 
@@ -6,10 +6,12 @@
       index.json            format, encoder and its fingerprint, dim, counts, and which generation is current
       000001/steps.usearch  one vector a discovered step (its slot and its frames, half each), int8, cosine
       000001/moments.usearch  one vector each few seconds of video: the mean of its frames
-      000001/steps.npy, moments.npy   a row a key: video, start_s, end_s, step (-1 = in no step); video -1 = taken out
+      000001/names.usearch  one vector a named step of a timeline that came without vectors: the name's own
+      000001/steps.npy, moments.npy, names.npy
+                            a row a key: video, start_s, end_s, step (-1 = in no step); video -1 = taken out
       000001/videos.jsonl   name, source, duration, stamp, and the steps' names
       000001/means.npy      (3, D): mean of step vectors, of moments, of texts, taken off before comparing
-      000001/sample-steps.npy, sample-moments.npy   vectors at random, to tell what a similarity is worth
+      000001/sample-steps.npy, ...   vectors at random, to tell what a similarity is worth
 
 A change writes a new generation beside the old one and then renames ``index.json`` into place: a reader, or a run
 that is killed, has the old index or the new one.
@@ -31,9 +33,10 @@ from stepformer.errors import InputError, NonFiniteError
 from stepformer.files import write_json, write_text
 
 FORMAT = "stepformer-search"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FOLDER = ".stepformer-search"
-KINDS = ("steps", "moments")
+KINDS = ("steps", "moments", "names")
+"""Each with a graph; the row of ``means.npy`` that is taken off its vectors is in the same place."""
 MOMENT_S = 4.0
 SAMPLE = 2000
 ENTRY = np.dtype([("video", "<i4"), ("start_s", "<f4"), ("end_s", "<f4"), ("step", "<i4")])
@@ -47,7 +50,9 @@ class IndexedVideo:
     """One video as the index takes it; vectors of one encoder's space, any length.
 
     spans_s: (n, 2) start and end of each step; step_vectors: (n, D); frames: (N, D), ``rate_hz`` a second. stamp
-    changes whenever the video or its features do; source is where the video is, for people.
+    changes whenever the video or its features do; source is where the video is, for people. A timeline without
+    vectors has ``name_vectors`` (n, D) of its steps' names instead, with zeros where a step has none; then step_vectors
+    and frames are empty.
     """
 
     video: str
@@ -59,11 +64,13 @@ class IndexedVideo:
     rate_hz: float = 1.0
     stamp: str = ""
     source: str = ""
+    name_vectors: Vectors | None = None
 
     def __post_init__(self) -> None:
         spans = np.asarray(self.spans_s, np.float64).reshape(-1, 2)
         object.__setattr__(self, "spans_s", spans)
-        if not len(spans) == len(self.labels) == len(self.step_vectors):
+        vectors = self.step_vectors if self.name_vectors is None else self.name_vectors
+        if not len(spans) == len(self.labels) == len(vectors):
             raise InputError(f"{self.video}: each step needs a span, a label and a vector")
         if np.ndim(self.frames) != 2 or (len(spans) and np.shape(self.step_vectors)[1] != self.frames.shape[1]):
             raise InputError(f"{self.video}: frames and step vectors must have the same width")
@@ -73,6 +80,8 @@ class IndexedVideo:
     def moments(self, moment_s: float) -> tuple[npt.NDArray[Any], Vectors]:
         """Entries (video 0) and mean vectors of about ``moment_s`` seconds each; none crosses a step's edge."""
         n = len(self.frames)
+        if n == 0:
+            return np.zeros(0, ENTRY), np.zeros((0, self.frames.shape[1]), np.float32)
         middle = (np.arange(n) + 0.5) / self.rate_hz
         owner = np.full(n, -1, np.int32)
         for number, (start, end) in enumerate(self.spans_s):
@@ -105,6 +114,7 @@ class IndexInfo:
     videos: int = 0
     steps: int = 0
     moments: int = 0
+    names: int = 0
     dead: int = 0  # keys taken out since the graphs were last built whole
 
     def to_dict(self) -> dict[str, Any]:
@@ -229,8 +239,13 @@ class IndexWriter:
             steps["step"] = np.arange(len(steps))
             moments, means = video.moments(self.info.moment_s)
             steps["video"] = moments["video"] = number
-            parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(-1, self.info.dim)))
-            parts["moments"].append((moments, means))
+            if video.name_vectors is None:
+                parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(-1, self.info.dim)))
+                parts["moments"].append((moments, means))
+            else:
+                named = np.asarray(video.name_vectors, np.float32)
+                there = np.any(named != 0, axis=1)
+                parts["names"].append((steps[there], named[there]))
             self.videos.append(
                 {
                     "video": video.video, "source": video.source, "duration_s": round(video.duration_s, 3),
@@ -274,7 +289,7 @@ class IndexWriter:
         info = IndexInfo(
             **(asdict(self.info) | {
                 "generation": generation, "videos": alive_videos, "steps": counts["steps"],
-                "moments": counts["moments"], "dead": self.dead,
+                "moments": counts["moments"], "names": counts["names"], "dead": self.dead,
             })
         )  # fmt: skip
         write_json(self.folder / FOLDER / "index.json", info.to_dict())

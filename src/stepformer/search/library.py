@@ -1,4 +1,5 @@
-"""Brings processed videos into a library's index: feature stores, and videos whose features are kept or made."""
+"""Brings processed videos into a library's index: feature stores, videos whose features are kept or made, and timelines
+(what ``discover --format json`` writes) whose videos are not there, by the names of their steps."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from stepformer.search.index import (
     read_info,
     unit,
 )
+from stepformer.timeline import Timeline
 
 _BATCH = 64
 _REBUILD_DEAD = 0.3  # share of keys taken out from which the graphs are made anew
@@ -39,7 +41,8 @@ class Source:
     video: str
     where: str
     stamp: str
-    features: Callable[[Any], Any]  # model -> stepformer.discover.Features
+    features: Callable[[Any], Any] | None = None  # model -> stepformer.discover.Features
+    timeline: Timeline | None = None  # instead of features
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,12 @@ class Update:
     kept: int
     failed: tuple[tuple[str, str], ...]
     info: IndexInfo | None
+    left_out: tuple[tuple[str, str], ...] = ()  # timelines that are not indexed, and why
 
 
-def find_sources(folder: Path) -> list[Source]:
-    """Every processed video of a library: of ``folder`` if it is a feature store, of stores in it, and video files."""
+def find_sources(folder: Path) -> tuple[list[Source], list[tuple[str, str]]]:
+    """Every processed video of a library: of ``folder`` if it is a feature store, of stores in it, video files, and
+    timelines of videos that are not there. And the timelines that are left out, each with the reason."""
     from stepformer.corpus.store import INFO_FILE
     from stepformer.video import SUFFIXES
 
@@ -64,17 +69,47 @@ def find_sources(folder: Path) -> list[Source]:
     places = [folder] if (folder / INFO_FILE).is_file() else sorted(p.parent for p in folder.glob(f"*/{INFO_FILE}"))
     found = [source for place in places for source in _stored(place, folder)]
     if (folder / INFO_FILE).is_file():
-        return found
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        if path.suffix.lower() in SUFFIXES and path.is_file() and FOLDER not in inside:
-            found.append(_file(path, folder))
+        return found, []
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and FOLDER not in path.parts]
+    found += [_file(path, folder) for path in files if path.suffix.lower() in SUFFIXES]
+    # a shard folder's own JSON files are the store's business
+    texts = [path for path in files if path.suffix.lower() == ".json" and not any(p in path.parents for p in places)]
+    named, left_out = _timelines(texts, folder, found)
+    found += named
     if not found:
+        why = "".join(f"; {name}: {reason}" for name, reason in left_out[:3])
         raise InputError(
-            f"{folder} has no videos and no feature store in it; fill it with: "
+            f"{folder} has no videos, no feature store and no timeline with named steps in it{why}. Fill it with: "
             f"stepformer prepare features VIDEOS {folder}"
         )
-    return found
+    return found, left_out
+
+
+def _timelines(files: list[Path], folder: Path, known: list[Source]) -> tuple[list[Source], list[tuple[str, str]]]:
+    """Timeline files of videos that are not among the ``known`` ones, and why the others are left out."""
+    from stepformer import export
+
+    have = {Path(source.video).stem for source in known} | {Path(source.where).stem for source in known}
+    found: dict[str, Source] = {}
+    left_out: list[tuple[str, str]] = []
+    for path in files:
+        name = str(path.relative_to(folder))
+        try:
+            timeline = export.read(path)
+        except (StepFormerError, OSError):
+            left_out.append((name, "it is not a timeline of stepformer"))
+            continue
+        video = timeline.video or name
+        if Path(video).stem in have:
+            left_out.append((name, "its video is indexed itself"))
+        elif not any(step.label and step.label.strip() for step in timeline):
+            left_out.append((name, "its steps have no names, and without the video there is nothing to compare"))
+        elif video in found:
+            left_out.append((name, f"another file has the same video ({found[video].where})"))
+        else:
+            stat = path.stat()
+            found[video] = Source(video, str(path), f"{stat.st_size}-{stat.st_mtime_ns}", timeline=timeline)
+    return list(found.values()), left_out
 
 
 def _stored(place: Path, folder: Path) -> Iterator[Source]:
@@ -110,7 +145,9 @@ def _file(path: Path, folder: Path) -> Source:
 
 
 def index_video(source: Source, model: Any, labels: str = "auto") -> IndexedVideo:
-    """Discovers the steps of one video and gives what the index keeps of it."""
+    """Discovers the steps of one video, or takes those of its timeline, and gives what the index keeps of it."""
+    if source.features is None:
+        return _named_video(source, model)
     found = model.find(source.features(model), labels=labels)
     timeline = found.timeline
     both = unit(found.step_vectors) + unit(found.segment_vectors) if len(timeline) else found.step_vectors
@@ -127,6 +164,22 @@ def index_video(source: Source, model: Any, labels: str = "auto") -> IndexedVide
     )
 
 
+def _named_video(source: Source, model: Any) -> IndexedVideo:
+    """A timeline without vectors: the vectors are those of its names."""
+    timeline = source.timeline
+    assert timeline is not None
+    labels = tuple((step.label or "").strip() or None for step in timeline)
+    said = [label for label in labels if label]
+    vectors = np.asarray(model.encoder.encode_text(said), np.float32)
+    named = np.zeros((len(labels), vectors.shape[1]), np.float32)
+    named[[i for i, label in enumerate(labels) if label]] = vectors
+    none = np.zeros((0, vectors.shape[1]), np.float32)
+    spans = np.array([(step.start_s, step.end_s) for step in timeline], np.float64)
+    return IndexedVideo(
+        source.video, timeline.duration_s, spans, labels, none, none, 1.0, source.stamp, source.where, named
+    )
+
+
 def update_index(
     folder: str | os.PathLike[str], model: Any, *, rebuild: bool = False, report: Report | None = None, threads: int = 0
 ) -> Update:
@@ -137,7 +190,7 @@ def update_index(
     from filelock import FileLock
 
     library = Path(folder)
-    sources = find_sources(library)
+    sources, left_out = find_sources(library)
     (library / FOLDER).mkdir(exist_ok=True)
     with FileLock(library / FOLDER / ".lock"):
         old = _usable(library, model, rebuild)
@@ -152,7 +205,7 @@ def update_index(
         gone = [video for video in known if video not in names]
         replaced = sum(source.video in known for source in todo)
         if writer is not None and not todo and not gone:
-            return Update(0, 0, 0, len(known), (), old)
+            return Update(0, 0, 0, len(known), (), old, tuple(left_out))
         failed: list[tuple[str, str]] = []
         waiting: list[IndexedVideo] = []
         added = 0
@@ -172,11 +225,12 @@ def update_index(
             writer = writer or _new_writer(library, model, waiting)
             added += _flush(writer, waiting, known, threads)
         if writer is None:
-            return Update(0, 0, 0, 0, tuple(failed), None)
+            return Update(0, 0, 0, 0, tuple(failed), None, tuple(left_out))
         removed = writer.remove(gone)
         info = writer.commit()
         done = added - sum(source.video in known for source in todo if source.video not in dict(failed))
-        return Update(done, replaced, removed, len(known) - replaced - removed, tuple(failed), info)
+        kept = len(known) - replaced - removed
+        return Update(done, replaced, removed, kept, tuple(failed), info, tuple(left_out))
 
 
 def _flush(writer: IndexWriter, waiting: list[IndexedVideo], known: dict[str, str], threads: int) -> int:
@@ -215,10 +269,11 @@ def means_of(videos: list[IndexedVideo], texts: Any) -> Any:
     """(3, D): what all steps, all frames and all texts have in common, each as a mean of unit vectors."""
     dim = videos[0].frames.shape[1]
     steps = [unit(video.step_vectors) for video in videos if len(video.step_vectors)]
+    frames = [unit(video.frames) for video in videos if len(video.frames)]
     return np.stack(
         [
             np.concatenate(steps).mean(0) if steps else np.zeros(dim, np.float32),
-            np.concatenate([unit(video.frames) for video in videos]).mean(0),
+            np.concatenate(frames).mean(0) if frames else np.zeros(dim, np.float32),
             unit(texts).mean(0),
         ]
     )

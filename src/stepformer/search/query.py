@@ -44,7 +44,7 @@ class Hit:
     label: str | None
     score: float
     similarity: float
-    found_by: str  # "steps" or "moments"
+    found_by: str  # "steps", "moments" or "names"
     source: str = ""
 
     def to_dict(self) -> dict[str, Any]:
