@@ -6,6 +6,8 @@ import dataclasses
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +186,46 @@ def test_in_a_browser(tmp_path):
         assert not failures
         blocked = [e for e in browser.events if e.get("method") == "Log.entryAdded" and "Policy" in str(e)]
         assert not blocked
+
+
+@pytest.mark.slow
+def test_view_in_a_browser(tmp_path):
+    """`stepformer view` as it is started by people: page and video over HTTP, a click on a step seeks there."""
+    binary = find_browser()
+    if binary is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium)")
+    video = make_video(tmp_path / "pan cakes.mp4", 90, rate=10, gop=10)
+    export.write(dataclasses.replace(pancakes(), video=str(video)), tmp_path / "pan cakes.json")
+    command = [sys.executable, "-m", "stepformer", "view", "pan cakes.json", "--no-browser", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        try:
+            url = json.loads(server.stdout.readline())["url"]
+            with Browser(binary, width=700, height=900) as browser:
+                browser.open(url)
+                browser.wait("video.readyState > 0")
+                browser.wait("Math.abs(video.duration - 90) < 1")
+                # far into the video first: a server without ranges would have to play up to there
+                browser.click("li:nth-child(4) .step")
+                browser.wait("Math.abs(video.currentTime - 55) < 5 && !video.paused")
+                browser.run("video.pause()")
+                browser.click("li:nth-child(2) .step")
+                browser.wait("Math.abs(video.currentTime - 15) < 5")
+                browser.wait("document.querySelector('.step.on .name').textContent === 'whisk'")
+                assert browser.run("document.querySelectorAll('.step.on').length") == 1
+                # nothing sticks out sideways on a narrow window
+                assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+                browser.run("video.pause(); scrollTo(0, 0)")
+                if folder := os.environ.get("STEPFORMER_SCREENSHOTS"):
+                    browser.screenshot(Path(folder) / "view.png")
+                requests = [
+                    e["params"]["request"]["url"]
+                    for e in browser.events
+                    if e.get("method") == "Network.requestWillBeSent"
+                ]
+                assert requests and all(u.startswith((url, "data:", "about:")) for u in requests)
+                assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"]
+        finally:
+            server.terminate()
 
 
 @pytest.mark.slow
