@@ -187,10 +187,10 @@ def measure(
         any_of.append(any(right))
         chance.append(np.mean([np.isin(want, steps) / len(steps) for steps in library.truth[:1000]]))
         query = unit(unit(vector) - index.means[2])
-        for kind in recalls:
+        for kind, shares in recalls.items():
             exact, _ = index.nearest(kind, query, RECALL_AT, exact=True)
             found, _ = index.nearest(kind, query, RECALL_AT)
-            recalls[kind].append(len(np.intersect1d(exact, found)) / max(1, len(exact)))
+            shares.append(len(np.intersect1d(exact, found)) / max(1, len(exact)))
     began = time.perf_counter()
     index.search_vector(vector, exact=True)
     exact_s = time.perf_counter() - began
