@@ -15,6 +15,9 @@ Defaults are those of the authors' code for Breakfast: width 40 and 20, sigmoids
 standardised within each video, 60 epochs of Adam at 1e-3, a tenth of it after 30, batches of 256, weight decay 1e-4,
 covariance + 1e-4 I. Their code estimates the background from likelihoods; this follows the paper's text.
 
+With first weights so small the embedding starts as nothing and holds little but time. Larger ones (``spread``) leave in
+it what the frames look like, which clusters need where a step comes back several times; ``decode`` is then off.
+
 "weak" learns one perceptron a task, "unsupervised" one for all videos. Where videos have features of different
 extractors (``FeatureVideo.space``), each space has a first layer of its own and the rest is shared: only what predicts
 time makes the spaces comparable, and that is what this method learns anyway.
@@ -61,6 +64,7 @@ class Kukleva:
     weight_decay: float = 1e-4
     background: float = 0.0
     standardize: bool = True
+    spread: float = 0.0  # of the first weights: 0 = N(0, 0.01²) as theirs, else N(0, spread² / inputs)
     decode: bool = True  # False: the clusters as K-means left them, without order
     covariance: float = 1e-4  # added to the diagonal
     restarts: int = 5
@@ -99,14 +103,16 @@ class TimeEmbedding(nn.Module):
     holds a first layer for each space.
     """
 
-    def __init__(self, width: int, embedding: int, spaces: Sequence[str]) -> None:
+    def __init__(self, width: int, embedding: int, spaces: Sequence[str], spread: float = 0.0) -> None:
         super().__init__()
         self.spaces = {name: i for i, name in enumerate(spaces)}
         self.first = nn.Linear(width * len(spaces), 2 * embedding)
         self.second = nn.Linear(2 * embedding, embedding)
         self.last = nn.Linear(embedding, 1)
         for layer in (self.first, self.second, self.last):
-            nn.init.normal_(layer.weight, 0.0, 0.01)
+            # a frame fills the columns of one space
+            inputs = width if layer is self.first else layer.in_features
+            nn.init.normal_(layer.weight, 0.0, spread / inputs**0.5 if spread else 0.01)
             nn.init.zeros_(layer.bias)
 
     def blocks(self, video: FeatureVideo, standardize: bool) -> Tensor:
@@ -164,9 +170,8 @@ def train_embeddings(
     for number, videos in enumerate(groups):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = TimeEmbedding(
-                videos[0].features.shape[1], options.embedding, sorted({video.space for video in videos})
-            )
+            spaces = sorted({video.space for video in videos})
+            model = TimeEmbedding(videos[0].features.shape[1], options.embedding, spaces, options.spread)
         models.append(model.to(device))
         inputs.append(torch.cat([model.blocks(v, options.standardize) for v in videos]).to(device))  # (n, S · D)
         times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.errors import UsageError
     from stepformer.files import write_json, write_text
     from stepformer.progress import Progress
-    from stepformer.reproduce.real_features import methods, read_real, score_real, tables
+    from stepformer.reproduce.real_features import methods, read_real, rows_of, score_real, tables
 
     names = {"gtea": "GTEA", "scores": "GTEA class scores", "breakfast": "Breakfast"}
     wanted = [names[d] for d in args.dataset or names]
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if not data:
         raise UsageError(f"{args.data} has no videos of {', '.join(wanted)}" + (f" {args.task}" if args.task else ""))
     used = methods(args.updates)
-    total = len(data) * len(used) * len(args.seeds)
+    total = sum(len(rows_of(used, videos)) for videos in data.values()) * len(args.seeds)
     started = time.monotonic()
     with Progress("real features", total, quiet=args.json) as progress:
         scores = [
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     made = tables(scores)
     record = {
         "command": "stepformer reproduce real-features",
-        "methods": {name: f"{method}, {setting}" for name, (method, setting) in used.items()},
+        "methods": {name: str(row) for name, row in used.items()},
         "seconds": round(time.monotonic() - started, 1),
         "datasets": [score.to_dict() for score in scores],
     }
