@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,10 @@ def _speed(args: argparse.Namespace) -> int:
     count = sum(len(words) for words in videos)
     narrations = [_cues(words) for words in videos]
     texts = [" ".join(words[i : i + STRETCH]) for words in videos for i in range(0, len(words), STRETCH)]
-    options = PhraseOptions(parser=args.parser)
+    options = PhraseOptions(parser=args.parser, detail=True)  # as phrases are prepared for training
     bare_names = [name for name in nlp.pipe_names if name in ("tok2vec", "transformer", "parser")]
-    stages = {"everything": options, "without co-reference": PhraseOptions(parser=args.parser, coreference="none"),
-              "without punctuation": PhraseOptions(parser=args.parser, punctuation="none")}  # fmt: skip
+    stages = {"everything": options, "without co-reference": replace(options, coreference="none"),
+              "without punctuation": replace(options, punctuation="none")}  # fmt: skip
     times: dict[str, list[float]] = {}
     phrases = 0
 

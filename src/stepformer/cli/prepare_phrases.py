@@ -17,7 +17,7 @@ read is listed, and the exit code is then 5; the next run tries it again."""
 EXAMPLES = [
     "stepformer prepare phrases subtitles/ phrases.parquet",
     "stepformer prepare phrases caption.json phrases.parquet --jobs 16 --no-chatter",
-    "stepformer prepare phrases subtitles/ phrases.jsonl --drop-repeats --max-words 15 --max-letters 100",
+    "stepformer prepare phrases subtitles/ phrases.jsonl --no-detail --need-object --drop-repeats --max-words 15",
 ]
 
 

@@ -15,6 +15,8 @@ Negation = Literal["keep", "drop"]
 class Phrase:
     """One thing that the speaker says is done: ``verb + (particle) + object + (preposition + its object)``.
 
+    With the option ``detail`` the other words of its clause stand behind that in ``text``.
+
     ``start_s`` and ``end_s`` are when its words were said. ``chatter`` marks talk around the steps ("subscribe to
     my channel"). ``groundability`` in [0, 1] is how likely a camera would see it.
     """
