@@ -186,7 +186,7 @@ def test_bad_input_is_told():
     with pytest.raises(UsageError):
         find_procedure(planted.videos, 0)
     with pytest.raises(UsageError):
-        ClusterOptions(keep=0)
+        ClusterOptions(apart=-1)
 
 
 def test_a_video_without_steps_stays_in_the_count():

@@ -33,15 +33,15 @@ class ClusterOptions:
 
     place: price of a step at the other end of the video than its cluster, as a squared share of the length.
     change, back: price of going to another cluster, and in addition of going to an earlier one.
-    keep: share of steps that lie near enough to their cluster; the price of leaving a step out is the distance
-    that this share does not reach, and a change back. 1 leaves out none.
+    apart: steps are left out where their distances to the nearest cluster fall into two kinds (Otsu) whose means
+    lie this far apart; the price of leaving one out is the line between them, and a change back. inf leaves out none.
     centre: share of each video's own mean taken off its steps.
     """
 
     place: float = 0.5
     change: float = 0.1
     back: float = 0.2
-    keep: float = 0.9
+    apart: float = 0.3
     centre: float = 0.3
     starts: int = 4
     iterations: int = 20
@@ -50,8 +50,8 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         if min(self.place, self.change, self.back) < 0:
             raise UsageError("ClusterOptions: place, change and back are prices and cannot be negative")
-        if not 0 < self.keep <= 1 or not 0 <= self.centre <= 1:
-            raise UsageError("ClusterOptions: keep is a share in (0, 1], centre one in [0, 1]")
+        if not self.apart >= 0 or not 0 <= self.centre <= 1:
+            raise UsageError("ClusterOptions: apart is a distance and cannot be negative, centre a share in [0, 1]")
         if self.starts < 1 or self.iterations < 1:
             raise UsageError("ClusterOptions: starts and iterations are at least 1")
 
@@ -162,7 +162,7 @@ def _alternate(
         distance = 1 - points @ centers.T + options.place * (place[:, None] - places) ** 2  # (M, C)
         # going to a cluster costs a change that leaving out spares, so the price has it too
         spared = options.change + options.back
-        price = float(np.quantile(distance.min(1), options.keep)) + spared if options.keep < 1 else np.inf
+        price = _dividing(distance.min(1), options.apart) + spared
         found = np.empty_like(labels)
         total = 0.0
         for rows in groups:
@@ -172,6 +172,19 @@ def _alternate(
             break
         labels = found
     return total, labels, centers, places
+
+
+def _dividing(distances: FloatArray, apart: float) -> float:
+    """The line between near and far of distances (M,), inf where the two kinds are not ``apart``: how many of a task's
+    pieces are background, or done by one video only, differs from task to task, so no fixed share serves all."""
+    values = np.sort(distances)
+    number = np.arange(1, len(values))
+    if not len(number):
+        return np.inf
+    low = values.cumsum()[:-1]
+    gap = (values.sum() - low) / number[::-1] - low / number
+    at = int((number * number[::-1] * gap**2).argmax())
+    return float((values[at] + values[at + 1]) / 2) if gap[at] >= apart else np.inf
 
 
 def _means(points: FloatArray, place: FloatArray, labels: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
