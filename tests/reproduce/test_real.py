@@ -7,7 +7,9 @@ from stepformer.cli import main
 from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.reproduce import real
+from stepformer.reproduce.render import render
 from stepformer.reproduce.results import Results
+from stepformer.reproduce.runs import Run
 
 D = 16
 STEPS = ("crack eggs", "whisk eggs", "pour batter")
@@ -59,6 +61,18 @@ def test_without_texts_there_is_discovery_alone(folder):
     assert "text" not in runs and "default" not in runs
     scores = real.score_real(data, runs["pooled"], None, real.InferenceConfig(), "cpu")
     assert set(scores) == {"un_f1", "un_precision", "un_recall", "un_mof", "un_slots"}
+
+
+def test_a_model_on_real_features_has_its_row(folder, tmp_path):
+    path, dataset = folder
+    data = real.load_real(dataset, path / "features", 2.0)
+    runs = [Run("real", "default", 0, {"method": "pooled"}, "w")]  # any slots will do
+    results = Results()
+    results.plan("table1", runs)
+    results.facts["table1"] = {"datasets": {real.SPLIT: data.name}, "features": "real"}
+    real.execute_real(data, runs, results, tmp_path, None, "cpu", lambda text: None)
+    rows = render(results, "table1")["table1"].to_dict()["rows"]
+    assert [row["method"] for row in rows] == ["StepFormer (default)"]
 
 
 def test_what_does_not_fit_is_said(folder, tmp_path):

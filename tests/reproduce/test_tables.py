@@ -23,7 +23,7 @@ def filled(table: str, value) -> Results:
     results.facts[table] = {"datasets": DATASETS, "data": "made up"}
     for run in runs:
         scores = {}
-        for view in ("grid", "keep", "fixed", "unordered", "pooled"):
+        for view in ("grid", "own", "keep", "fixed", "unordered", "pooled", "pooled own"):
             share = value(run.name, view, run.seed)
             metrics = dict.fromkeys((*paper.ZERO_SHOT, *paper.UNSUPERVISED), share)
             scores[view] = {split: {"concepts": metrics} for split in DATASETS}

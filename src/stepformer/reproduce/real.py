@@ -184,7 +184,8 @@ def execute_real(
         make = model_slots(model) if run.spec["method"] == "stepformer" and model is not None else None
         scores = score_real(data, run, make, config, device)
         rounded = {name: round(float(value), 5) for name, value in scores.items()}
-        nested = {"grid": {SPLIT: {scoring.MAIN_ENCODER: rounded}}}
+        place = {SPLIT: {scoring.MAIN_ENCODER: rounded}}
+        nested = {"grid": place, "own": place}  # nothing is chosen here: a checkpoint brings its options
         results.runs[run.id] = {"id": run.id, **run.to_dict(), "scores": nested, "chosen": {}, "code": "real"}
         results.save(out)
         log(f"{run.name}, seed {run.seed}")
