@@ -205,27 +205,36 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _markdown(told: dict[str, Any], model: str) -> str:
-    lines_ = [
-        f"model {model} ({told['model'][:12]}); simulated dev split, {told['seeds']} seeds, mean ± standard deviation"
+    """One table a view, a row a way; a cell has one value an encoder, in the order of ENCODERS."""
+    by = {(row["view"], row["inference"], row["line"], row["encoder"]): row for row in told["rows"]}
+    ways = list(dict.fromkeys((row["inference"], row["line"]) for row in told["rows"]))
+    out = [
+        f"model {model} ({told['model'][:12]}); simulated dev split, {told['seeds']} seeds, mean ± standard deviation; "
+        f"in each cell: {', '.join(ENCODERS)}"
     ]
     for view, number in told["videos"].items():
-        lines_ += [
+        out += [
             "", f"{number} videos an encoder and seed, {view}:", "",
-            "| encoder | inference | line | steps (marked) | cut F1 (uniform) | overlap (uniform) | frame F1 | MoF "
+            "| inference | line | steps (marked) | cut F1 | (uniform) | overlap | (uniform) | frame F1 | MoF "
             "| dropped |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]  # fmt: skip
-        for row in told["rows"]:
-            if row["view"] != view:
-                continue
-            sd = row["sd"]
-            note = f" ({NOTES[row['line']]})" if row["line"] in NOTES else ""
-            lines_.append(
-                f"| {row['encoder']} | {row['inference']} | {row['line']}{note} "
-                f"| {row['steps']:.1f} ({row['marked']:.1f}) "
-                f"| {row['cut_f1']:.3f} ± {sd['cut_f1']:.3f} ({row['uniform_f1']:.2f}) "
-                f"| {row['overlap']:.3f} ± {sd['overlap']:.3f} ({row['uniform_overlap']:.2f}) "
-                f"| {row['frame_f1']:.3f} ± {sd['frame_f1']:.3f} | {row['mof']:.3f} ± {sd['mof']:.3f} "
-                f"| {row['dropped']:.2f} |"
-            )
-    return "\n".join(lines_)
+        for inference, line in ways:
+            rows = [by[view, inference, line, encoder] for encoder in ENCODERS]
+            note = f" ({NOTES[line]})" if line in NOTES else ""
+            steps = ", ".join(f"{row['steps']:.1f}" for row in rows)
+            cells = [
+                inference, line + note, f"{steps} ({rows[0]['marked']:.1f})", _spread(rows, "cut_f1"),
+                _short(rows, "uniform_f1"), _spread(rows, "overlap"), _short(rows, "uniform_overlap"),
+                _spread(rows, "frame_f1"), _spread(rows, "mof"), _short(rows, "dropped"),
+            ]  # fmt: skip
+            out.append(f"| {' | '.join(cells)} |")
+    return "\n".join(out)
+
+
+def _spread(rows: list[dict[str, Any]], name: str) -> str:
+    return ", ".join(f"{row[name]:.3f} ± {row['sd'][name]:.3f}".replace("0.", ".") for row in rows)
+
+
+def _short(rows: list[dict[str, Any]], name: str) -> str:
+    return ", ".join(f"{row[name]:.2f}" for row in rows)
