@@ -26,7 +26,7 @@ DEV_TASKS = ("Cheese", "Coffee", "Peanut")
 """GTEA's activities on which the options of "no order" were picked. The other four are no clean test set:
 earlier trials, of inputs and lengths of training, were seen as averages over all seven (see docs/baselines.md)."""
 
-BOUND = "kukleva, fed the labels"
+CONTROL = "kukleva, fed the labels"
 METRICS = ("f1", "precision", "recall", "mof", "per_video_f1")
 
 
@@ -94,7 +94,7 @@ def read_real(data: Path | str) -> dict[str, list[LabelledVideo]]:
 class Row:
     """A method in a setting. aligned: features of several spaces are brought into one first (:func:`align_spaces`);
     such a row is left out where there is one space, unless it differs from the others in more (``always``).
-    labels: no result but a bound: the features are the true labels themselves.
+    labels: no result but a control: the features are the true labels themselves.
     """
 
     method: Baseline
@@ -121,7 +121,7 @@ def methods(updates: int = 0) -> dict[str, Row]:
         "kukleva, one for all": Row(kukleva, "unsupervised"),
         "kukleva, aligned": Row(kukleva, aligned=True),
         "kukleva, no order": Row(free, aligned=True, always=True),
-        BOUND: Row(kukleva, labels=True),
+        CONTROL: Row(kukleva, labels=True),
     }
 
 
@@ -170,7 +170,7 @@ def tables(scores: Sequence[RealScores]) -> list[Table]:
     out = []
     for result in scores:
         names = tuple(result.values)
-        real = [name for name in names if name != BOUND]
+        real = [name for name in names if name != CONTROL]
         rows: list[tuple[Cell | str | None, ...]] = []
         for i, task in enumerate(result.tasks):
             f1 = {name: result.values[name][i, :, 0] for name in names}
@@ -197,7 +197,7 @@ def tables(scores: Sequence[RealScores]) -> list[Table]:
     notes = (
         f"Average over tasks; mean ± standard deviation over seeds {', '.join(map(str, seeds))}.",
         "F1 a video: one matching a video, averaged over videos.",
-        f"{BOUND}: no result; what the published method makes of features that are the true labels themselves.",
+        f"{CONTROL}: no result; what the published method makes of features that are the true labels themselves.",
     )
     out.append(Table("Real visual features", columns, tuple(summary), notes))
     return out
