@@ -170,7 +170,7 @@ def test_simulate_asks_for_what_it_needs(capsys, tmp_path):
 def test_calibration_compares_every_encoder_with_the_paper(tiny_world, tmp_path, capsys, monkeypatch):
     from stepformer.corpus import calibration
 
-    monkeypatch.setattr(calibration.calibrate, "__defaults__", (None, (0.2, 3.0), 0.1))
+    monkeypatch.setattr(calibration.calibrate, "__defaults__", (None, (1,), (0.2, 3.0)))
     tiny_world.save(tmp_path / "w.safetensors")
     assert (
         main(["simulate", "--world", str(tmp_path / "w.safetensors"), "--calibrate", "--device", "cpu", "--json"]) == 0
@@ -180,3 +180,21 @@ def test_calibration_compares_every_encoder_with_the_paper(tiny_world, tmp_path,
     assert table[-1]["zs_iou"] == 0.186
     for weak, strong in ((0, 1), (2, 3), (4, 5)):
         assert table[weak]["zs_iou"] < table[strong]["zs_iou"]  # a stronger signal is easier to align to
+
+
+def test_fitting_an_encoder_comes_nearer_to_the_paper(tiny_world, tmp_path, capsys, monkeypatch):
+    from dataclasses import replace
+
+    from stepformer.corpus import calibration
+
+    far = replace(calibration.ENCODERS["plain"], strength=4.0)
+    monkeypatch.setitem(calibration.ENCODERS, "plain", far)
+    _, _, before = calibration.fit(tiny_world, "plain", tries=0, device="cpu")
+    world = tmp_path / "w.safetensors"
+    tiny_world.save(world)
+    arguments = ["simulate", "--world", str(world), "--fit", "plain", "--tries", "12", "--device", "cpu"]
+    assert main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert calibration.distance(found["scores"]) < calibration.distance(before)
+    assert found["encoder"]["keep"] in calibration.TRIED_KEEPS
+    assert main([*arguments[:4], "nothing"]) == 2 and "there are plain" in capsys.readouterr().err

@@ -50,14 +50,17 @@ def _text_rows(
 
 
 def calibrate(
-    world: World, device: str | torch.device | None = None, seeds: Sequence[int] = (1, 2, 3)
+    world: World,
+    device: str | torch.device | None = None,
+    seeds: Sequence[int] = (1, 2, 3),
+    factors: Sequence[float] = (0.8, 1.0, 1.25),
 ) -> list[dict[str, Any]]:
     """Rows of {encoder, strength, keep, zs_iou, ...}, mean over ``seeds``, for each encoder as it is and with a
-    weaker and a stronger signal; the paper's row last."""
+    weaker and a stronger signal (``factors``, of one seed only); the paper's row last."""
     simulator = _simulator(world, device)
     rows: list[dict[str, Any]] = []
     for name, encoder in ENCODERS.items():
-        for factor in (0.8, 1.0, 1.25):
+        for factor in factors:
             tried = replace(encoder, strength=encoder.strength * factor)
             # the line between is what is claimed; its neighbours only show which way it moves
             found = [
