@@ -1,30 +1,54 @@
-"""Prints from results.json what the tables leave out: calibration, the text sources, and what dev said of L_smooth.
+"""Prints from results.json what the tables leave out: longer trainings, what the choosing videos said, late trainings.
 
 python docs/results/show.py
 """
 
 import json
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 RUNS = list(json.loads((Path(__file__).parent / "results.json").read_text("utf-8"))["runs"].values())
+TRAININGS = [run for run in RUNS if run["kind"] == "train"]
+Scores = dict[str, float]
 
 
-def show(title: str, rows: list[dict[str, float]], names: tuple[str, ...]) -> None:
+def test(run: dict) -> Scores:
+    """Scores on the test videos with the preset's own inference."""
+    return run["scores"]["own"]["test"]["concepts"]
+
+
+def chosen(run: dict) -> Scores:
+    """The best scores of the grid on the choosing videos (held-out COIN tasks)."""
+    return run["chosen"]["grid"]["dev"]
+
+
+def show(title: str, runs: list[dict], of: Callable[[dict], Scores]) -> None:
     """Mean and standard deviation over seeds, in percent."""
-    cells = [[100 * row[name] for row in rows] for name in names]
-    print(f"{title:<44}", *(f"{n} {statistics.mean(c):.1f} ± {statistics.stdev(c):.1f}" for n, c in zip(names, cells)))
+    cells = []
+    for name in ("zs_iou", "un_f1"):
+        values = [100 * of(run)[name] for run in runs]
+        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        cells.append(f"{name} {statistics.mean(values):.1f}{spread}")
+    print(f"{title:<52}", *cells, f"({len(runs)} seeds)")
 
 
-def scores(name: str, view: str, encoder: str = "concepts") -> list[dict[str, float]]:
-    """Test scores of the runs of a name, one a seed."""
-    return [run["scores"][view]["test"][encoder] for run in RUNS if run["name"] == name]
+def named(name: str, steps: int) -> list[dict]:
+    """Trainings of one name and length."""
+    return [run for run in TRAININGS if run["name"] == name and run["training"]["steps"] == steps]
 
 
-for encoder in ("concepts", "plain", "joint"):
-    columns = ("zs_iou", "zs_precision", "zs_recall", "zs_mof")
-    show(f"ground-truth text, 10% line, {encoder}", scores("text", "fixed", encoder), columns)
-for name in ("default", "default all sources"):
-    show(f"{name}, test", scores(name, "grid"), ("zs_iou", "un_f1"))
-for name in ("default", "default without smooth"):
-    show(f"{name}, choosing videos", [r["chosen"]["grid"]["dev"] for r in RUNS if r["name"] == name], ("un_f1",))
+print("longer trainings of the default preset")
+for name, steps in (("default", 1200), ("default long", 3000), ("default long", 9000), ("default long concepts", 3000)):
+    show(f"  {name}, {steps} steps, choosing videos", named(name, steps), chosen)
+    show(f"  {name}, {steps} steps, test", named(name, steps), test)
+print("what the choosing videos say of the two regularisers")
+for name in ("default", "default without div", "default without smooth"):
+    show(f"  {name}", named(name, 1200), chosen)
+print("trainings in which nearly all slots are still in use at the end: the late ones")
+for run in sorted(TRAININGS, key=lambda r: (r["name"], r["seed"])):
+    share = test(run)["un_slots"] / run["spec"]["config"]["model"]["slots"]
+    if run["name"].startswith("default") and share > 0.8:
+        print(
+            f"  {run['name']}, seed {run['seed']}: {100 * share:.0f}% of the slots, IoU {100 * test(run)['zs_iou']:.1f}"
+        )
