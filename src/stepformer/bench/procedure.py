@@ -63,7 +63,13 @@ def run(args: argparse.Namespace) -> int:
 
         cases["discovered"].append((from_findings([found])[0].vectors, spans))
     rows = [row for name, steps in cases.items() for row in score_case(name, steps, labels, trial.tasks, args.seed)]
+    foreign = [
+        float((truth[a:b] < 0).mean() > 0.5)
+        for (_, spans), truth in zip(cases["discovered"], labels, strict=True)
+        for a, b in spans
+    ]
     result = {
+        "background_share": round(float(np.mean(foreign)), 4) if foreign else None,
         "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
         "features": f"simulated ({args.encoder})", "rows": rows,
     }  # fmt: skip
@@ -71,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result, indent=2))
         return 0
     print(f"{result['videos']} {args.split} videos of {result['tasks']} tasks, features {result['features']}")
+    if foreign:
+        print(f"of the steps discovered, {np.mean(foreign):.2f} are mostly background in the truth")
     print(f"{'segments':<15} {'clusters':<22} {'F1':>6} {'order':>6} {'steps off':>10}")
     for row in rows:
         off = "" if row["count_error"] is None else f"{row['count_error']:.2f}"
