@@ -209,8 +209,9 @@ def _markdown(told: dict[str, Any], model: str) -> str:
     by = {(row["view"], row["inference"], row["line"], row["encoder"]): row for row in told["rows"]}
     ways = list(dict.fromkeys((row["inference"], row["line"]) for row in told["rows"]))
     out = [
-        f"model {model} ({told['model'][:12]}); simulated dev split, {told['seeds']} seeds, mean ± standard deviation; "
-        f"in each cell: {', '.join(ENCODERS)}"
+        f"model {model} ({told['model'][:12]}); simulated dev split, "
+        + (f"{told['seeds']} seeds, mean ± standard deviation" if told["seeds"] > 1 else "one seed")
+        + f"; in each cell: {', '.join(ENCODERS)}"
     ]
     for view, number in told["videos"].items():
         out += [
@@ -233,7 +234,11 @@ def _markdown(told: dict[str, Any], model: str) -> str:
 
 
 def _spread(rows: list[dict[str, Any]], name: str) -> str:
-    return ", ".join(f"{row[name]:.3f} ± {row['sd'][name]:.3f}".replace("0.", ".") for row in rows)
+    def cell(row: dict[str, Any]) -> str:
+        spread = f" ± {row['sd'][name]:.3f}" if row["sd"][name] > 0 else ""
+        return f"{row[name]:.3f}{spread}".replace("0.", ".")
+
+    return ", ".join(cell(row) for row in rows)
 
 
 def _short(rows: list[dict[str, Any]], name: str) -> str:
