@@ -105,3 +105,12 @@ def test_what_makes_no_sense_is_refused():
         sf.align.percentile_drop(torch.zeros(2, 2), 0.5, lengths=[2])
     with pytest.raises(NonFiniteError, match=r"similarity\[0, 1\]"):
         sf.align.percentile_drop([[0.0, float("nan")]])
+    for lengths, says in (([9, 9], "between 0 and 4"), ([-1, 2], "between"), ([2, 2, 2], "each of the 2")):
+        with pytest.raises(UsageError, match=says):
+            sf.align.percentile_drop(torch.zeros(2, 3, 4), lengths=lengths)
+
+
+def test_whole_numbers_have_a_line_too():
+    similarity = torch.arange(24).reshape(2, 3, 4)
+    found = sf.align.percentile_drop(similarity, 0.5, lengths=[4, 2])
+    assert found.tolist() == [-6.0, -17.0]  # the 6th of 0..11; the 3rd of 12, 13, 16, 17, 20, 21

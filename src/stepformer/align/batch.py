@@ -64,12 +64,8 @@ def drop_dtw_batch(
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:
         raise UsageError(f"backend is one of {', '.join(_BACKENDS)}, not {backend!r}")
-    if not isinstance(costs, Tensor) or costs.ndim != 3:
-        got = tuple(costs.shape) if isinstance(costs, Tensor) else type(costs).__name__
-        raise UsageError(f"costs must be a tensor of three axes, batch, rows and columns; got {got}")
-    B, K, N = costs.shape
-    dtype = torch_batch.sum_dtype(costs.device)
-    c = costs.detach().to(dtype)
+    c = _batch(costs)
+    B, K, N = c.shape
     u = _drop(column_drop, (B, N), c, "column_drop")
     v = _drop(row_drop, (B, K), c, "row_drop")
     columns = _lengths(lengths, B, N, costs.device, "lengths", check)
@@ -87,10 +83,8 @@ def order_agnostic_batch(
 
     Arguments as in :func:`drop_dtw_batch`. An item with a column that may neither be matched nor dropped has no match.
     """
-    if costs.ndim != 3:
-        raise UsageError(f"costs must have three axes, batch, rows and columns; the shape is {tuple(costs.shape)}")
-    B, K, N = costs.shape
-    c = costs.detach().to(torch_batch.sum_dtype(costs.device))
+    c = _batch(costs)
+    B, K, N = c.shape
     u = _drop(column_drop, (B, N), c, "column_drop")
     columns = _lengths(lengths, B, N, costs.device, "lengths", check)
     rows = _lengths(row_lengths, B, K, costs.device, "row_lengths", check)
@@ -118,13 +112,26 @@ def columns_of(matrix: Tensor) -> Tensor:
     return torch.where(matrix, row, -1).amax(dim=-2)
 
 
+def _batch(costs: Tensor) -> Tensor:
+    """(B, K, N) costs in the type that sums are made in."""
+    if not isinstance(costs, Tensor) or costs.ndim != 3:
+        got = tuple(costs.shape) if isinstance(costs, Tensor) else type(costs).__name__
+        raise UsageError(f"costs must be a tensor of three axes, batch, rows and columns; got {got}")
+    if costs.is_complex():
+        raise UsageError("costs must be real numbers; these are complex")
+    return costs.detach().to(torch_batch.sum_dtype(costs.device))
+
+
 def _drop(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor:
     """A drop cost as (B, N) or (B, K)."""
     if value is None:
         return like.new_full(shape, torch.inf)
     if isinstance(value, int | float):
         return like.new_full(shape, value)  # filled on the device: copying a number there would wait for it
-    drop = torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
+    try:
+        drop = torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} must be numbers in a rectangular array: {error}") from error
     if drop.ndim == 1 and drop.shape[0] == shape[0]:
         drop = drop[:, None]
     elif drop.ndim == 1:
@@ -144,7 +151,10 @@ def _lengths(value: Any, B: int, limit: int, device: torch.device, name: str, ch
     """How many elements of each item count, (B,) int64."""
     if value is None:
         return torch.full((B,), limit, dtype=torch.int64, device=device)
-    lengths = torch.as_tensor(value, device=device).to(torch.int64)
+    lengths = torch.as_tensor(value, device=device)
+    if lengths.is_floating_point() and lengths.numel():
+        raise UsageError(f"{name} must be whole numbers; they are {str(lengths.dtype).removeprefix('torch.')}")
+    lengths = lengths.to(torch.int64)
     if lengths.shape != (B,):
         raise UsageError(f"{name} must have one number for each of the {B} items; its shape is {tuple(lengths.shape)}")
     if check and B and bool(((lengths < 0) | (lengths > limit)).any()):

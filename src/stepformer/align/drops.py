@@ -89,10 +89,12 @@ def _percentile_drop_torch(
             f"similarity must have two axes, or three with a batch; the shape is {tuple(similarity.shape)}"
         )
     values = similarity.detach()
+    if not values.is_floating_point():
+        values = values.double()  # whole numbers have no -inf to put past the lengths
     B, K, N = values.shape
     device = values.device
-    n_columns = torch.full((B,), N, device=device) if lengths is None else torch.as_tensor(lengths, device=device)
-    n_rows = torch.full((B,), K, device=device) if row_lengths is None else torch.as_tensor(row_lengths, device=device)
+    n_columns = _counts(lengths, B, N, device, "lengths")
+    n_rows = _counts(row_lengths, B, K, device, "row_lengths")
     outside = (torch.arange(K, device=device) >= n_rows[:, None])[:, :, None] | (
         torch.arange(N, device=device) >= n_columns[:, None]
     )[:, None]
@@ -102,7 +104,21 @@ def _percentile_drop_torch(
         n_columns = n_columns.clamp(max=top_per_row)
     count = n_rows * n_columns  # (B,)
     if values[0:1].numel() == 0 or B == 0:
-        return similarity.new_zeros(B)
+        return values.new_zeros(B)
     k = (keep * count.double() + _ROUNDING).floor().long().clamp(min=1)
     line = values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1)[:, 0]
     return torch.where(count > 0, -line, 0.0)
+
+
+def _counts(value: Any, B: int, limit: int, device: Any, name: str) -> Tensor:
+    """How many elements of each item count, (B,). The range is looked at only where that waits for no device."""
+    import torch
+
+    if value is None:
+        return torch.full((B,), limit, device=device)
+    counts = torch.as_tensor(value, device=device)
+    if counts.shape != (B,):
+        raise UsageError(f"{name} must have one number for each of the {B} items; its shape is {tuple(counts.shape)}")
+    if counts.device.type == "cpu" and bool(((counts < 0) | (counts > limit)).any()):
+        raise UsageError(f"{name} must lie between 0 and {limit}; they are {counts.tolist()}")
+    return counts
