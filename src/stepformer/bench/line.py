@@ -230,6 +230,12 @@ def _markdown(told: dict[str, Any], model: str) -> str:
                 _spread(rows, "frame_f1"), _spread(rows, "mof"), _short(rows, "dropped"),
             ]  # fmt: skip
             out.append(f"| {' | '.join(cells)} |")
+    out += ["", "Means over encoders and views:", "", "| inference | line | cut F1 | overlap | frame F1 | MoF |"]
+    out.append("|---|---|---|---|---|---|")
+    for inference, line in ways:
+        rows = [row for row in told["rows"] if (row["inference"], row["line"]) == (inference, line)]
+        means = (np.mean([row[name] for row in rows]) for name in ("cut_f1", "overlap", "frame_f1", "mof"))
+        out.append(f"| {inference} | {line} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
     return "\n".join(out)
 
 
