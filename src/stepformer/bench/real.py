@@ -1,7 +1,7 @@
 """``stepformer bench real``: discovery and localisation on real videos, against controls, and what each part adds.
 
-GTEA and Action100M were used to choose nothing. The form of the price and the looks at short videos were chosen after a
-first run on our own two clips; the rest of inference by argument and on the simulated dev split (``--world``).
+Inference was chosen on the simulated dev split (``--world``, and ``stepformer bench line``). These videos had a part in the
+form of the price, and our two clips in how often short videos are looked at; docs/discover.md says which.
 """
 
 from __future__ import annotations
