@@ -1,7 +1,7 @@
 """``stepformer bench real``: discovery and localisation on real videos, against controls, and what each part adds.
 
-Inference was chosen on the simulated dev split (``--world``, and ``stepformer bench line``). These videos had a part in the
-form of the price, and our two clips in how often short videos are looked at; docs/discover.md says which.
+Inference was chosen on the simulated dev split (``--world``, and ``stepformer bench line``). These videos had a part in
+the form of the price, and our two clips in how often short videos are looked at; docs/discover.md says which.
 """
 
 from __future__ import annotations
