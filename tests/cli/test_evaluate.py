@@ -52,6 +52,18 @@ def test_one_protocol_as_json_by_task(folder, capsys):
     assert r"\begin{tabular}" in capsys.readouterr().out
 
 
+def test_what_has_no_value_is_null_because_json_has_no_nan(folder, capsys):
+    for file in (folder / "out").iterdir():  # ids far apart have no historical MoF
+        np.save(file, np.repeat([0, -1, 5000, -1], [4, 1, 4, 1]))
+    command = ["evaluate", str(folder / "data"), "--predictions", str(folder / "out"), "--per-task"]
+    assert main([*command, "--json"]) == 0
+    out = capsys.readouterr().out
+    assert "NaN" not in out
+    assert json.loads(out)["results"]["table1"]["values"]["mof_historical"] is None
+    assert main(command) == 0
+    assert "nan" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [

@@ -65,6 +65,9 @@ def test_all_formats_say_the_same(tmp_path):
         ("x.csv", b"1,0,2\n1,5\n"),
         ("x.csv", b"1,0,2\n1,5,3\n"),
         ("x.csv", b"0,0,2\n"),
+        ("x.csv", b"x" * 200_000 + b",1,2\n"),
+        ("x.csv", b"99999999999999999999,1,2\n"),
+        ("x.npz", b"PK\x03\x04" + b"0" * 40),
         ("x.mat", b""),
     ],
 )
@@ -83,6 +86,23 @@ def test_files_with_the_wrong_things_inside(tmp_path):
             read_prediction(tmp_path / name)
     with pytest.raises(InputError, match="one row a step"):
         prediction_from_timeline(sf.Timeline("v", 3, (sf.Step(0, 1),)), np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "says"),
+    [(np.array([["a"]]), "numbers"), (np.zeros(3), "numbers"), (np.array([[1.0], [np.nan]]), "segment 1 has NaN")],
+)
+def test_vectors_that_are_none(tmp_path, vectors, says):
+    np.savez(tmp_path / "a.npz", ids=np.zeros(3, int), vectors=vectors)
+    with pytest.raises(InputError, match=f"a.npz.*{says}"):
+        read_prediction(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("bad", [np.array([0, 2**64 - 1], np.uint64), np.array([0.0, 1e300]), np.array([0, 2**60])])
+def test_ids_too_large_to_be_ids(tmp_path, bad):
+    np.save(tmp_path / "a.npy", bad)
+    with pytest.raises(InputError, match="frame 1 has id"):
+        read_prediction(tmp_path / "a.npy")
 
 
 def test_folders(tmp_path):
@@ -115,6 +135,35 @@ def test_steps_of_a_timeline_are_told_apart_by_slot():
     prepared = prepare(ONE, {"v": prediction_from_timeline(sf.Timeline("v", 10.0, steps))})
     assert set(prepared.tasks["tea"].ids[0].tolist()) == {7, 2, -1}
     assert score(prepared, "table1").values["f1"] == 1
+
+
+def test_names_that_are_no_steps_are_the_same_clusters_in_all_videos():
+    two = dataset(("v", 10.0, [(0, 0, 5), (1, 5, 10)]), ("w", 10.0, [(1, 0, 5), (0, 5, 10)]))
+    v = Prediction(segments=((0, 0.0, 5.0), (1, 5.0, 10.0)), names=("Boiling", "Pouring"))
+    w = Prediction(segments=((0, 0.0, 5.0), (1, 5.0, 10.0)), names=("Pouring", "Boiling"))
+    assert score(prepare(two, {"v": v, "w": w}), "table1").values["f1"] == 1
+
+
+def test_a_name_that_is_almost_a_step_is_told():
+    slip = Prediction(segments=((0, 0.0, 5.0), (1, 5.0, 10.0)), names=("boil", "Poor"))
+    assert any("1 of 2 names" in note and "'Poor'" in note for note in prepare(ONE, {"v": slip}).notes)
+
+
+@pytest.mark.parametrize("nothing", [Prediction(ids=np.full(10, -1)), Prediction(segments=())])
+def test_a_video_without_any_step_needs_no_vectors_and_decides_nothing(nothing):
+    two = dataset(("v", 10.0, [(0, 0, 5), (1, 5, 10)]), ("w", 10.0, [(1, 0, 5)]))
+    segments = Prediction(ids=np.repeat([0, 1], 5), vectors=np.array([[0.0], [9.0]]))
+    prepared = prepare(two, {"v": segments, "w": nothing})
+    assert prepared.kind == "segments"
+    assert score(prepared, "table1").values["precision"] == 1
+    assert prepare(two, {"v": segments, "w": nothing}, kind="segments").kind == "segments"
+
+
+@pytest.mark.parametrize("kind", ["clusters", "positions", "steps"])
+def test_a_stray_large_id_costs_no_memory(kind):
+    ids = np.array([0] * 5 + [10**12] * 5)
+    values = {r.protocol: r.values for r in score_all(prepare(ONE, {"v": Prediction(ids=ids)}, kind=kind))}
+    assert 0 < values["table2"]["precision"] <= 1 and 0 < values["segmental"]["edit"] <= 1
 
 
 def test_missing_predictions():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +156,7 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
             "kmeans_seeds": list(options.seeds),
             "notes": list(prepared.notes),
             "results": {
-                r.protocol: {"values": dict(r.values), "spread": dict(r.spread), "how": r.how} for r in results
+                r.protocol: {"values": _finite(r.values), "spread": _finite(r.spread), "how": r.how} for r in results
             },
         }
         if args.per_task:
@@ -164,6 +166,11 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
         writer = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}[args.format]
         print("\n\n".join(getattr(table, writer)() for table in tables))
     return 0
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: what cannot be said (the historical MoF of ids far apart) is null."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _task_table(prepared: Any, options: Table1Options) -> Any:

@@ -24,7 +24,7 @@ Everywhere 0/0 is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,7 @@ from stepformer.errors import InputError
 from stepformer.evaluation.hungarian import assign
 
 BACKGROUND = -1
+MAX_ID = 2**53  # what is above is no id but -1 in an unsigned type, or garbage
 MAX_DENSE = 1024  # ids above this are renumbered, so that a stray large id costs no memory
 
 IntArray = npt.NDArray[np.int64]
@@ -127,7 +128,17 @@ def check_ids(values: npt.ArrayLike, what: str) -> IntArray:
     if array.min() < BACKGROUND:
         at = int(np.argmax(array < BACKGROUND))
         raise InputError(f"{what}: frame {at} has id {array[at]}; ids are 0 and up, and -1 for background")
+    if array.max() > MAX_ID:
+        at = int(np.argmax(array > MAX_ID))
+        raise InputError(f"{what}: frame {at} has id {array[at]} ({array.dtype}); is that -1 in an unsigned type?")
     return array.astype(np.int64)
+
+
+def rename_ids(ids: IntArray, rename: Callable[[int], int]) -> IntArray:
+    """Every id but background replaced; looks at the ids that occur, so that a stray large one costs no memory."""
+    values, inverse = np.unique(ids, return_inverse=True)
+    names = [BACKGROUND if value == BACKGROUND else rename(value) for value in values.tolist()]
+    return np.array(names, np.int64)[inverse.reshape(-1)]
 
 
 def _paired(predictions: object, labels: object) -> tuple[IntArray, IntArray]:
@@ -161,14 +172,14 @@ def confusion(predictions: object, labels: object, max_dense: int = MAX_DENSE) -
     if dense:
         clusters, steps = np.arange(n_clusters), np.arange(n_steps)
     else:
-        clusters, p = _renumber(p)
-        steps, y = _renumber(y)
+        clusters, p = renumber(p)
+        steps, y = renumber(y)
     shape = (len(clusters) + 1, len(steps) + 1)
     counts = np.bincount((p + 1) * shape[1] + (y + 1), minlength=shape[0] * shape[1]).reshape(shape)
     return Confusion(counts.astype(np.int64), clusters, steps, dense)
 
 
-def _renumber(ids: IntArray) -> tuple[IntArray, IntArray]:
+def renumber(ids: IntArray) -> tuple[IntArray, IntArray]:
     """The ids that occur, ascending, and the array in their positions; background stays -1."""
     values, inverse = np.unique(ids, return_inverse=True)
     has_background = bool(values.size and values[0] == BACKGROUND)

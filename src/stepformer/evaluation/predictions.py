@@ -16,12 +16,14 @@ What the ids mean (``--ids``):
 - ``steps``: index of the task's step, or its name.
 - ``positions``: position in the video's own ordered step list, repeats included.
 - ``auto`` (the default): ``steps`` where every prediction names steps of its task; else ``segments`` where all have
-  vectors; else ``clusters``, and the steps of a Timeline are told apart by their slot.
+  vectors; else ``clusters``, and the steps of a Timeline are told apart by their slot, or by name if there are none.
 """
 
 from __future__ import annotations
 
 import csv
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +34,7 @@ import numpy.typing as npt
 
 from stepformer.corpus.records import Task
 from stepformer.errors import InputError
-from stepformer.evaluation.metrics import IntArray, check_ids
+from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
 from stepformer.evaluation.raster import rasterise, resample
 from stepformer.timeline import Timeline
 
@@ -57,6 +59,11 @@ class Prediction:
     slots: tuple[int | None, ...] = ()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is predicted: the whole video is background."""
+        return not self.segments if self.ids is None else not (self.ids >= 0).any()
+
+    @property
     def length_s(self) -> float | None:
         """How long the video is as far as the prediction knows."""
         if self.duration_s is not None:
@@ -73,17 +80,17 @@ class Prediction:
         """The same with every id but background replaced; names, slots and vectors no longer apply."""
         plain = replace(self, names=(), slots=(), vectors=None)
         if self.ids is not None:
-            top = int(self.ids.max(initial=-1)) + 1
-            table = np.array([*(rename(i) for i in range(top)), -1], np.int64)
-            return replace(plain, ids=table[self.ids])
+            return replace(plain, ids=rename_ids(self.ids, rename))
         return replace(plain, segments=tuple((rename(i), s, e) for i, s, e in self.segments or ()))
 
 
 def prediction_from_timeline(timeline: Timeline, vectors: npt.ArrayLike | None = None) -> Prediction:
     """The prediction in a timeline: step i is segment i; ``vectors`` (S, D) has a row a step."""
-    rows = None if vectors is None else np.asarray(vectors)
+    rows = None if vectors is None else _check_vectors(vectors)
     if rows is not None and (rows.ndim != 2 or len(rows) != len(timeline)):
         raise InputError(f"the timeline has {len(timeline)} steps and vectors of shape {rows.shape}; one row a step")
+    if any(step.slot is not None and step.slot > MAX_ID for step in timeline):
+        raise InputError(f"the timeline has a slot above {MAX_ID}")
     return Prediction(
         segments=tuple((i, step.start_s, step.end_s) for i, step in enumerate(timeline)),
         vectors=rows,
@@ -93,10 +100,21 @@ def prediction_from_timeline(timeline: Timeline, vectors: npt.ArrayLike | None =
     )
 
 
+def _check_vectors(vectors: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+    """(S, D) numbers."""
+    rows = np.asarray(vectors)
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu":
+        raise InputError(f"vectors must be numbers (segments, width), got {rows.dtype} of shape {rows.shape}")
+    if not np.isfinite(rows).all():
+        bad = int(np.argwhere(~np.isfinite(rows))[0][0])
+        raise InputError(f"the vector of segment {bad} has NaN or infinity in it")
+    return rows
+
+
 def _load(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a readable array: {error}") from None
 
 
@@ -119,6 +137,8 @@ def _from_csv(path: Path) -> Prediction:
         if "0" in names:
             raise InputError(f"{path}: steps are counted from 1 in a .csv, this one has a step 0")
         number_of = {i: int(name) - 1 for name, i in names.items()}
+        if max(number_of.values()) > MAX_ID:
+            raise InputError(f"{path}: step {max(number_of.values()) + 1} is too large a number for a step")
         return Prediction(segments=tuple((number_of[i], s, e) for i, s, e in segments))
     return Prediction(segments=tuple(segments), names=tuple(names))
 
@@ -142,7 +162,7 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
                 if "ids" not in data:
                     raise InputError(f"an .npz prediction needs the array ids; it has: {', '.join(data) or 'none'}")
                 rate = float(data["rate_hz"]) if "rate_hz" in data else rate_hz
-                vectors = data.get("vectors")
+                vectors = None if "vectors" not in data else _check_vectors(data["vectors"])
                 return Prediction(ids=check_ids(data["ids"], "ids"), rate_hz=rate, vectors=vectors)
         if source.suffix == ".txt":
             words = source.read_text(encoding="utf-8").split()
@@ -151,7 +171,7 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
             return Prediction(ids=check_ids(_load(source), "ids"), rate_hz=rate_hz)
     except InputError as error:
         raise type(error)(str(error) if str(source) in str(error) else f"{source}: {error}") from None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{source} does not parse: {error}") from None
     raise InputError(f"{source} is no prediction; known are {', '.join(SUFFIXES)}")
 
@@ -187,9 +207,15 @@ def as_steps(prediction: Prediction, task: Task) -> Prediction:
     return prediction.renamed(lambda i: index.get(names[i] or "", len(task.steps) + i))
 
 
-def as_clusters(prediction: Prediction) -> Prediction:
-    """Ids that mean the same across videos: slots where a timeline has them on every step, else the ids as they are."""
+def as_clusters(prediction: Prediction, numbers: dict[str, int]) -> Prediction:
+    """Ids that mean the same across videos: slots where every step has one, else names, else the ids as they are.
+
+    ``numbers`` is the number of each name in the task so far; new names are added.
+    """
     slots = prediction.slots
     if slots and all(slot is not None and slot >= 0 for slot in slots):
         return prediction.renamed(lambda i: slots[i] or 0)
+    names = [name for name in prediction.names if name]
+    if names and len(names) == len(prediction.names):
+        return prediction.renamed(lambda i: numbers.setdefault(names[i], len(numbers)))
     return prediction

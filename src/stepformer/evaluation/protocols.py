@@ -20,7 +20,7 @@ import numpy as np
 from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation import crosstask_recall, macro, per_video, segmental, table1, table2
-from stepformer.evaluation.metrics import IntArray, LengthError, score_task
+from stepformer.evaluation.metrics import IntArray, LengthError, rename_ids, score_task
 from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
 from stepformer.evaluation.raster import LABEL_RATE_HZ, frame_count, own_labels, rasterise, task_labels
 
@@ -70,7 +70,7 @@ def decide_kind(pairs: Sequence[tuple[Prediction, Task]], kind: str) -> str:
     """What the ids mean, from what all predictions have in common."""
     if kind != "auto":
         return kind
-    some = [pair for pair in pairs if pair[0].segments or (pair[0].ids is not None and len(pair[0].ids))]
+    some = [pair for pair in pairs if not pair[0].is_empty]
     if some and all(names_steps(prediction, task) for prediction, task in some):
         return "steps"
     if some and all(prediction.vectors is not None for prediction, _ in some):
@@ -117,8 +117,10 @@ def prepare(
         notes.append(f"{len(stray)} predictions are for no video of {dataset.name}, for instance {stray[0]}")
 
     pairs = [(p, dataset.tasks[r.task]) for r in annotated if (p := chosen[r.key]) is not None]
-    kind = decide_kind(pairs, kind)
-    if kind == "segments" and any(prediction.vectors is None for prediction, _ in pairs):
+    asked, kind = kind, decide_kind(pairs, kind)
+    if asked == "auto" and kind != "steps":
+        notes += _almost_steps([pair for pair in pairs if not pair[0].is_empty])
+    if kind == "segments" and any(p.vectors is None and not p.is_empty for p, _ in pairs):
         raise InputError("segments need vectors to be clustered; some predictions have none (or use --ids clusters)")
 
     tasks: dict[str, TaskData] = {}
@@ -131,6 +133,7 @@ def prepare(
     for task_id, records in by_task.items():
         task = dataset.tasks[task_id]
         ids, labels, own, vectors, positions = [], [], [], [], []
+        numbers: dict[str, int] = {}  # of names, where they stand for clusters
         for record in records:
             prediction = chosen[record.key] or Prediction(segments=())
             length_s = record.duration_s if record.duration_s is not None else prediction.length_s
@@ -145,7 +148,7 @@ def prepare(
             if kind == "steps":
                 named = as_steps(prediction, task)
             elif kind == "clusters":
-                named = as_clusters(prediction)
+                named = as_clusters(prediction, numbers)
             else:
                 named = prediction
             try:
@@ -171,6 +174,17 @@ def prepare(
     return Prepared(tasks, kind, rate_hz, tuple(notes))
 
 
+def _almost_steps(pairs: Sequence[tuple[Prediction, Task]]) -> list[str]:
+    """A note where some names are steps of the task and others are not: likely a slip, and it changes the scores."""
+    known = [(name in task.steps, name, task) for prediction, task in pairs for name in set(prediction.names)]
+    wrong = [(name, task) for is_step, name, task in known if not is_step]
+    if not wrong or len(wrong) == len(known):
+        return []
+    name, task = min(wrong, key=lambda pair: (pair[1].id, str(pair[0])))
+    what = f"{len(wrong)} of {len(known)} names in predictions are no steps of their task, for instance {name!r}"
+    return [f"{what} of {task.title}; so no name counts (--ids steps takes those that are)"]
+
+
 def step_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:
     """Each video in the task's step indices; ids that match no step become indices past the last."""
     if kind == "steps":
@@ -178,16 +192,13 @@ def step_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[I
     if kind == "positions":
         out = []
         for record, ids in zip(data.records, data.ids, strict=True):
-            known = [a.step for a in record.ordered_steps]
-            extra = max(0, int(ids.max(initial=-1)) + 1 - len(known))
-            table = np.array([*known, *(len(data.task.steps) + i for i in range(extra)), -1], np.int64)
-            out.append(table[ids])
+            known = dict(enumerate(a.step for a in record.ordered_steps))
+            beyond = len(data.task.steps) - len(known)
+            out.append(rename_ids(ids, lambda i, known=known, beyond=beyond: known.get(i, i + beyond)))  # type: ignore[misc]
         return out
     clusters = cluster_ids(data, kind, options)
     matches = dict(score_task(clusters, data.labels).matches)
-    top = max((int(ids.max(initial=-1)) for ids in clusters), default=-1) + 1
-    table = np.array([*(matches.get(i, len(data.task.steps) + i) for i in range(top)), -1], np.int64)
-    return [table[ids] for ids in clusters]
+    return [rename_ids(ids, lambda i: matches.get(i, len(data.task.steps) + i)) for ids in clusters]
 
 
 def cluster_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:

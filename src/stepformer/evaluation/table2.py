@@ -3,7 +3,8 @@
 Specification
 -------------
 The steps are the video's own annotated steps ordered by time, repeats included: a step done twice stands in the list
-twice, at two positions. The prediction gives each frame a position in that list, or -1. The video score
+twice, at two positions; where two overlap, the later in the list has the frames. The prediction gives each frame a
+position in that list, or -1. The video score
 (:mod:`stepformer.evaluation.metrics`) has IoU pooled over the video's steps, precision over predicted frames,
 recall over labelled frames and MoF over all frames. Scores are averaged over videos, each counting the same.
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from stepformer.errors import InputError
 from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.metrics import IntArray, LengthError, VideoScore, check_ids, score_video
+from stepformer.evaluation.metrics import IntArray, LengthError, VideoScore, check_ids, renumber, score_video
 
 METRICS = ("iou", "precision", "recall", "mof")
 
@@ -63,7 +64,8 @@ def matched_to_own_steps(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> In
     p, y = check_ids(prediction, "prediction"), check_ids(labels, "labels")
     if len(p) != len(y):
         raise LengthError(f"{len(p)} frames are predicted and {len(y)} are labelled")
-    n_ids, n_steps = int(p.max(initial=-1)) + 1, int(y.max(initial=-1)) + 1
+    values, p = renumber(p)
+    n_ids, n_steps = len(values), int(y.max(initial=-1)) + 1
     both = (p >= 0) & (y >= 0)
     overlap = np.bincount(p[both] * n_steps + y[both], minlength=n_ids * n_steps).reshape(n_ids, n_steps)
     names = np.append(n_steps + np.arange(n_ids), -1)

@@ -21,7 +21,9 @@ class Cell:
     bold: bool = False
 
     def text(self) -> str:
-        """``28.3`` or ``28.3 ± 0.4``."""
+        """``28.3`` or ``28.3 ± 0.4``; ``–`` where there is no value."""
+        if math.isnan(self.value):
+            return "–"
         plain = f"{100 * self.value:.1f}"
         return plain if self.spread is None else f"{plain} ± {100 * self.spread:.1f}"
 
@@ -93,9 +95,9 @@ class Table:
             out: dict[str, Any] = {}
             for name, cell in zip(self.columns, row, strict=True):
                 if isinstance(cell, Cell):
-                    out[name] = (
-                        {"value": cell.value} if cell.spread is None else {"value": cell.value, "spread": cell.spread}
-                    )
+                    out[name] = {"value": None if math.isnan(cell.value) else cell.value}  # JSON has no NaN
+                    if cell.spread is not None:
+                        out[name]["spread"] = None if math.isnan(cell.spread) else cell.spread
                 else:
                     out[name] = cell
             rows.append(out)
