@@ -58,6 +58,12 @@ def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2)
     write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
 
+def why_no_array(error: Exception) -> str:
+    """What NumPy says of a file that it cannot load, without its advice to unpickle it."""
+    text = str(error)
+    return "it is no NumPy array, or one of pickled objects, which are never read" if "pickle" in text else text
+
+
 def sha256_of(source: str | os.PathLike[str] | BinaryIO) -> str:
     """The SHA-256 of a file or an open binary stream, as hex."""
     digest = hashlib.sha256()

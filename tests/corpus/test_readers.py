@@ -268,6 +268,10 @@ def test_what_is_not_procel(tmp_path):
     (tmp_path / "data.mat").write_bytes(b"nonsense")
     with pytest.raises(InputError, match="MATLAB"):
         read_procel(tmp_path)
+    scipy_io = pytest.importorskip("scipy.io")
+    scipy_io.savemat(tmp_path / "data.mat", {"grammar": np.array(["A"], object), "key_steps_time": 5})
+    with pytest.raises(InputError, match="nested otherwise"):
+        read_procel(tmp_path)
     (tmp_path / "x.json").write_text('{"grammar": ["A"], "videos": [{"index": 0, "key_steps": [[4, 0, 1]]}, 3]}')
     data = read_procel(tmp_path / "x.json")
     assert kinds(data) == {"inconsistent": 1, "unparsable": 1}
@@ -381,15 +385,35 @@ def test_the_files_tell_the_dataset(crosstask, tmp_path):
         read_dataset(crosstask, "imagenet")
 
 
+def test_crosstask_without_its_video_list_is_not_taken_for_a_plain_folder(crosstask):
+    (crosstask / "videos.csv").unlink()
+    with pytest.raises(InputError, match=r"no videos\.csv"):
+        read_dataset(crosstask)
+
+
+def test_a_cell_too_long_for_csv_is_a_problem_not_the_end(crosstask, tmp_path):
+    (crosstask / "annotations" / "23521_aaa.csv").write_text("1,0,1\n" + "x" * 200_000 + ",1,2\n")
+    assert any("aaa.csv:2" in p.where and "not CSV" in p.what for p in read_dataset(crosstask).problems)
+    (tmp_path / "plain" / "annotations").mkdir(parents=True)
+    (tmp_path / "plain" / "annotations" / "a.csv").write_text("boil,0,1\n" + "x" * 200_000 + ",1,2\n")
+    data = read_dataset(tmp_path / "plain")
+    assert len(data.videos[0].labels) == 1
+    assert "a.csv:2" in data.problems[0].where
+
+
 def test_with_features_gives_durations(tmp_path):
     data = Dataset(
         "d", {"t": Task("t", "T", ("a",))}, (VideoRecord("v", "t"), VideoRecord("w", "t", 4.0), VideoRecord("x", "t"))
     )
     np.save(tmp_path / "t_v.npy", np.zeros((30, 2)))
     np.save(tmp_path / "w.npy", np.zeros(3))
+    np.savez(tmp_path / "x.npz", np.zeros((3, 2)))
+    (tmp_path / "x.npz").rename(tmp_path / "x.npy")
     found = with_features(data, tmp_path, rate_hz=2.0)
     assert found.videos[0].duration_s == 15.0
-    assert kinds(found) == {"unparsable": 1, "missing": 1}
+    assert kinds(found) == {"unparsable": 2}
+    (tmp_path / "x.npy").unlink()
+    assert kinds(with_features(data, tmp_path, rate_hz=2.0)) == {"unparsable": 1, "missing": 1}
     with pytest.raises(InputError):
         with_features(data, tmp_path / "no")
 
@@ -397,6 +421,8 @@ def test_with_features_gives_durations(tmp_path):
 def test_pickled_features_are_refused(tmp_path):
     np.save(tmp_path / "v.npy", np.array([{"a": 1}], object), allow_pickle=True)
     data = with_features(Dataset("d", {"t": Task("t", "T", ())}, (VideoRecord("v", "t"),)), tmp_path)
+    assert "never read" in data.problems[0].what  # and not NumPy's advice to unpickle it
+    assert "allow_pickle" not in data.problems[0].what
     assert data.videos[0].features is None
     assert kinds(data) == {"unparsable": 1}
 

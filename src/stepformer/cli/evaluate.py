@@ -129,11 +129,12 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
     from stepformer.progress import Progress
 
     options = _options(args)
-    if dataset.problems:
-        print(f"{len(dataset.problems)} problems in the dataset; see --check", file=sys.stderr)
     dataset, subset = _chosen(args, dataset)
     if args.features:
         dataset = with_features(dataset, args.features, args.rate)
+    if dataset.problems:
+        where = f" --features {args.features}" if args.features else ""
+        print(f"{len(dataset.problems)} problems in the dataset; see --check{where}", file=sys.stderr)
     files = find_predictions(args.predictions)
     predictions = {}
     with Progress("read", len(files), "file", quiet=args.json) as progress:

@@ -51,7 +51,7 @@ def guess_dataset(source: Path | str) -> str:
     name = path.name.lower()
     if path.is_dir():
         if (
-            (path / "videos.csv").is_file()
+            any((path / n).is_file() for n in ("videos.csv", "tasks_primary.txt"))
             or any(path.glob("crosstask*release*.tar*"))
             or any(path.glob("*/videos.csv"))
         ):

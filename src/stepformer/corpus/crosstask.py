@@ -8,14 +8,12 @@ of durations, so ``duration_s`` is None until features are attached. 89 videos s
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import tarfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from stepformer.corpus.records import Annotation, Dataset, Problem, Task, VideoRecord
+from stepformer.corpus.records import Annotation, Dataset, Problem, Task, VideoRecord, numbered_rows
 from stepformer.errors import InputError
 
 TASK_FILES = {"tasks_primary.txt": "primary", "tasks_related.txt": "related"}
@@ -81,7 +79,7 @@ def parse_tasks(text: str, where: str, group: str | None, report: Callable[[Prob
 def parse_annotation(text: str, where: str, task: Task, report: Callable[[Problem], None]) -> tuple[Annotation, ...]:
     """The rows ``step,start,end`` of one video, in file order; rows that make no sense are reported, not kept."""
     rows: list[Annotation] = []
-    for number, cells in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, cells in numbered_rows(text, where, report):
         if not cells:
             continue
         at = f"{where}:{number}"
@@ -101,7 +99,7 @@ def parse_annotation(text: str, where: str, task: Task, report: Callable[[Proble
 
 def _video_rows(text: str, where: str, report: Callable[[Problem], None]) -> list[tuple[str, str]]:
     rows = []
-    for number, cells in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, cells in numbered_rows(text, where, report):
         if not cells:
             continue
         if len(cells) < 2 or not cells[0].strip() or not cells[1].strip():

@@ -16,14 +16,13 @@ their mean start. A video is whatever has a file in any of the folders. Its dura
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepformer.corpus.records import Annotation, Dataset, Problem, Task, VideoRecord, npy_shape
+from stepformer.corpus.records import Annotation, Dataset, Problem, Task, VideoRecord, npy_shape, numbered_rows
 from stepformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def _rows(path: Path, report: Report) -> list[Row]:
     except (OSError, UnicodeDecodeError) as error:
         report(Problem("unparsable", str(path), f"cannot be read: {error}"))
         return rows
-    for number, cells in enumerate(csv.reader(text.splitlines()), 1):
+    for number, cells in numbered_rows(text, f"{path.parent.name}/{path.name}", report):
         if not cells or not any(cell.strip() for cell in cells):
             continue
         at = f"{path.parent.name}/{path.name}:{number}"

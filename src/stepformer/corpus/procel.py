@@ -59,6 +59,14 @@ def _read_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
     missing = [name for name in ("grammar", "key_steps_time") if name not in data]
     if missing:
         raise InputError(f"{path} is no ProceL data.mat: it lacks {', '.join(missing)}")
+    try:
+        return _from_cells(path, data)
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is no ProceL data.mat: its cells are nested otherwise ({error})") from None
+
+
+def _from_cells(path: Path, data: dict[str, Any]) -> tuple[list[str], list[_RawVideo], list[Problem]]:
+    """The cell arrays of a ``data.mat``: a row of videos, each with a cell a step, an n x 2 array of seconds."""
     problems: list[Problem] = []
     grammar = [_cell_text(cell) for cell in data["grammar"].ravel()]
     lengths = next((data[n].ravel() for n in ("segment_time", "superframe_time") if n in data), None)

@@ -6,8 +6,10 @@ becomes a :class:`Problem` that says what is wrong and where, and the rest is re
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepformer.errors import InputError
+from stepformer.files import why_no_array
 
 if TYPE_CHECKING:
     from stepformer.narration import Cue
@@ -175,9 +178,22 @@ class Dataset:
 def npy_shape(path: Path) -> tuple[int, ...]:
     """The shape of a ``.npy`` file, from its header alone; pickled arrays are refused."""
     try:
-        return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is not a readable .npy array: {error}") from None
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a readable .npy array: {why_no_array(error)}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path} is an .npz archive by another name, not one .npy array")
+    return tuple(array.shape)
+
+
+def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of CSV text with their numbers from 1; what the parser gives up on is reported and ends it."""
+    number = 0
+    try:
+        for number, cells in enumerate(csv.reader(text.splitlines()), 1):
+            yield number, cells
+    except csv.Error as error:
+        report(Problem("unparsable", f"{where}:{number + 1}", f"not CSV: {error}; not read from here"))
 
 
 def find_features(folder: Path) -> dict[str, Path]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
+from stepformer.files import why_no_array
 
 SUFFIXES = (".npy", ".npz", ".safetensors")
 _FEATURE_KEYS = ("features", "video_features", "video", "vectors", "arr_0")
@@ -40,7 +41,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except Exception as error:  # the readers raise many kinds for a damaged file
-        raise InputError(f"{path} cannot be read as arrays: {error}") from error
+        raise InputError(f"{path} cannot be read as arrays: {why_no_array(error)}") from error
     raise InputError(f"{path} is none of {', '.join(SUFFIXES)}")
 
 

@@ -36,6 +36,7 @@ from stepformer.corpus.records import Task
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
 from stepformer.evaluation.raster import rasterise, resample
+from stepformer.files import why_no_array
 from stepformer.timeline import Timeline
 
 ID_KINDS = ("auto", "segments", "clusters", "steps", "positions")
@@ -115,7 +116,7 @@ def _load(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable array: {error}") from None
+        raise InputError(f"{path} is not a readable array: {why_no_array(error)}") from None
 
 
 def _from_csv(path: Path) -> Prediction:

@@ -9,6 +9,7 @@ from an ``.npz`` file; without it there is no Table 2. Shen et al., who learn fr
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from stepformer.corpus.records import Dataset, VideoRecord, with_features
 from stepformer.corpus.simulator import Batch
 from stepformer.errors import InputError
 from stepformer.evaluation.raster import own_labels
+from stepformer.files import why_no_array
 from stepformer.inference import InferenceConfig, random_slots
 from stepformer.reproduce import methods, scoring
 from stepformer.reproduce.results import Results
@@ -56,8 +58,8 @@ def read_texts(path: str | Path) -> Vectors:
     try:
         with np.load(path, allow_pickle=False) as file:
             values = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a readable .npz of text vectors: {error}") from None
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a readable .npz of text vectors: {why_no_array(error)}") from None
     texts = next((values[k] for k in ("text", "names") if k in values), None)
     rows = next((values[k] for k in ("emb", "embeddings") if k in values), None)
     if texts is None or rows is None or rows.ndim != 2 or len(texts) != len(rows):
