@@ -61,7 +61,8 @@ def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2)
 def why_no_array(error: Exception) -> str:
     """What NumPy says of a file that it cannot load, without its advice to unpickle it."""
     text = str(error)
-    return "it is no NumPy array, or one of pickled objects, which are never read" if "pickle" in text else text
+    objects = "pickle" in text or "Python objects" in text
+    return "it is no NumPy array, or one of pickled objects, which are never read" if objects else text
 
 
 def sha256_of(source: str | os.PathLike[str] | BinaryIO) -> str:
