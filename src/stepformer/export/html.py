@@ -149,7 +149,7 @@ def _steps(timeline: Timeline, thumbs: list[str], source: str) -> str:
     out = []
     for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
         image = f'<img src="{thumbs[i]}" alt="" loading="lazy">' if thumbs[i] else ""
-        when = f"{clock_s(int(step.start_s))} – {clock_s(int(step.end_s))}"
+        when = f"{clock_s(round(step.start_s))} – {clock_s(round(step.end_s))}"
         # a data address twice would double the page, so an embedded video has no links for readers without script
         link = "" if source.startswith("data:") else f'<a href="{escape(source)}#t={step.start_s:.3f}">{when}</a>'
         out.append(
