@@ -9,6 +9,7 @@ import pytest
 
 from stepformer.errors import InputError, UsageError
 from stepformer.narration import Cue, parse_subtitles, read_subtitles
+from stepformer.narration.language import is_english
 
 ROLLING = """WEBVTT
 Kind: captions
@@ -280,3 +281,52 @@ def test_cues_are_checked() -> None:
     for start, end in ((-1.0, 2.0), (3.0, 2.0), (float("nan"), 1.0), (0.0, float("inf"))):
         with pytest.raises(InputError):
             Cue(start, end, "x")
+
+
+def test_srv2_counts_milliseconds_in_t_and_d() -> None:
+    xml = (
+        '<timedtext><window t="0" id="1"/><text t="100" d="2000" w="1">crack the eggs</text>'
+        '<text t="2000" w="1" append="1">\n</text><text t="2100" d="1000">whisk them</text></timedtext>'
+    )
+    assert [(cue.start_s, cue.end_s, cue.text) for cue in parse_subtitles(xml)] == [
+        (0.1, 2.1, "crack the eggs"),
+        (2.1, 3.1, "whisk them"),
+    ]
+
+
+@pytest.mark.parametrize(("begin", "start_s"), [("1s", 11.0), ("12s", 12.0)])
+def test_ttml_paragraphs_counted_from_their_container(begin: str, start_s: float) -> None:
+    """Before the container they cannot be; from it on they are taken as they stand, as most writers mean them."""
+    end = f"{int(begin[:-1]) + 1}s"
+    ttml = f'<tt><body><div begin="10s"><p begin="{begin}" end="{end}">crack the eggs</p></div></body></tt>'
+    assert [(cue.start_s, cue.end_s) for cue in parse_subtitles(ttml)] == [(start_s, start_s + 1)]
+
+
+def test_xml_with_text_but_no_times_is_not_no_subtitles() -> None:
+    with pytest.raises(InputError, match="text without times"):
+        parse_subtitles("<tt><body><div><q>crack the eggs</q></div></body></tt>")
+
+
+def test_lrc() -> None:
+    lrc = "[ti:Pancakes]\n[ar:me]\n[00:01.00]crack the eggs\n[00:05.50]<00:05.50>whisk <00:06.00>them\n"
+    assert [(cue.start_s, cue.text) for cue in parse_subtitles(lrc)] == [(1.0, "crack the eggs"), (5.5, "whisk them")]
+
+
+@pytest.mark.parametrize("text", ["{25}{100}crack the eggs\n", "[Script Info]\nTitle: x\n"])
+def test_what_only_begins_like_json_is_not_called_broken_json(text: str) -> None:
+    with pytest.raises(InputError, match="expected WEBVTT"):
+        parse_subtitles(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "english"),
+    [
+        ("so now we crack the eggs into this bowl and then you want to whisk them until it is all even", True),
+        ("jetzt schlagen wir die Eier in eine Schüssel und rühren alles gut um bis der Teig schön glatt ist", False),
+        ("теперь мы разбиваем яйца в миску и хорошо взбиваем их венчиком до однородной массы", False),
+        ("卵をボウルに割り入れて泡立て器でよく混ぜます そして小麦粉と牛乳を加えます", False),
+        ("crack the eggs", None),
+    ],
+)
+def test_whether_it_is_english(said: str, english: bool | None) -> None:
+    assert is_english([Cue(0.0, 9.0, said)]) is english

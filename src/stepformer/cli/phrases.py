@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 import textwrap
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the phrases."""
     from stepformer.narration import extract_phrases, read_subtitles
+    from stepformer.narration.language import is_english
 
     options = options_from(args)
     if args.transcribe:
@@ -53,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.file}: is a video; give its subtitles, or --transcribe to turn its speech into text")
     else:
         cues = read_subtitles(args.file, format=args.format, video=args.video)
+    if is_english(cues) is False:
+        print("stepformer: this does not look like English, the only language phrases are found in", file=sys.stderr)
     phrases = extract_phrases(cues, options)
     if args.json:
         cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -37,11 +38,13 @@ SUFFIXES = (
     ".srv3",
     ".txt",
     ".sbv",
+    ".lrc",
     ".tsv",
 )
 
 
-_IN_LIST = tuple('{["]-0123456789ntf')  # what may follow "[" in JSON, as "[Script Info]" does not
+# JSON, and not "[Script Info]" of ASS, "[ti:…]" of LRC or "{25}{75}…" of MicroDVD
+_JSON = re.compile(r"\{\s*[\"}]|\[\s*(?:[{\[\"\]\-0-9]|null|true|false)|[{\[]\s*$")
 
 
 def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
@@ -95,9 +98,7 @@ def sniff(text: str, name: str) -> str:
     head = text.lstrip()[:4096]
     if head.startswith("WEBVTT"):
         return "vtt"
-    if head.startswith("{") or (
-        head.startswith("[") and head[1:].lstrip()[:1] in _IN_LIST and not plain.starts_with_time(head)
-    ):
+    if _JSON.match(head) and not plain.starts_with_time(head):
         return _sniff_json(text, name)
     if head.startswith("<"):
         return "ttml"

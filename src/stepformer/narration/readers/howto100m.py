@@ -36,8 +36,8 @@ def parse(text: str, name: str, video: str | None = None) -> list[Cue]:
         for first, content in list(value.items())[:1]:
             cues_of(content, f"{name}: video {first}")
         raise InputError(
-            f"{name}: line 1: has {len(value)} videos; expected one, or name one with video=, or turn all of them "
-            "into phrases with: stepformer prepare phrases"
+            f"{name}: line 1: has {len(value)} videos; expected one, or name one (--video, or video= in Python), or "
+            "turn all of them into phrases with: stepformer prepare phrases"
         )
     ((only, content),) = value.items()
     return cues_of(content, f"{name}: video {only}")

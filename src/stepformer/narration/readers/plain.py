@@ -1,4 +1,4 @@
-"""Plain text with times: ``0:05 crack the eggs``, ``[00:01:02] …``, ``12.5<tab>15.0<tab>…``, times on own lines."""
+"""Text with times: ``0:05 crack the eggs``, ``[00:01:02] …``, LRC, ``12.5<tab>15.0<tab>…``, times on own lines."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _LINES = (
     re.compile(rf"^\s*[\[(]\s*({_NUMBER})\s*s?\s*(?:{_TO}({_NUMBER})\s*s?\s*)?[\])]\s*:?\s*(.*)$", re.ASCII),
 )
 _HEADER = re.compile(r"^\s*(?:start|begin|time|from)\b[\w\s,;\t|]*\btext\b\s*$", re.IGNORECASE)
+_TAG = re.compile(r"^\s*\[[A-Za-z#]+:[^\]]*\]\s*$")  # title, artist and the like at the head of an LRC file
 _LAST_S = 5.0  # how long the last line is taken to last where the file does not say
 
 
@@ -60,7 +61,7 @@ def parse(text: str, name: str) -> list[Cue]:
     lines = text.split("\n")
     in_ms = bool(lines) and bool(re.match(r"^start\tend\ttext\s*$", lines[0], re.IGNORECASE))
     for number, line in enumerate(lines, start=1):
-        if not line.strip() or (not starts and _HEADER.match(line)):
+        if not line.strip() or (not starts and (_HEADER.match(line) or _TAG.match(line))):
             continue
         found = _split(line)
         if found is not None:

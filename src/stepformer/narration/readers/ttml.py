@@ -1,4 +1,4 @@
-"""TTML (and DFXP), and YouTube's own XML: srv1/srv2 (``<text start dur>``) and srv3 (``<p t d><s t>``)."""
+"""TTML (and DFXP), and YouTube's XML: srv1 (``<text start dur>``), srv2 (``<text t d>``), srv3 (``<p t d><s t>``)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ def parse(text: str, name: str) -> list[Cue]:
     cues = list(reader.cues())
     if not cues and _tag(root) not in ("tt", "transcript", "timedtext"):
         raise InputError(f"{name}: line 1: found <{_tag(root)[:40]}>; expected {_EXPECTED}")
+    said = [] if cues else [part.strip() for body in root.iter() if _tag(body) == "body" for part in body.itertext()]
+    if any(said):
+        raise InputError(f"{name}: line 1: text without times ({max(said, key=len)[:40]!r}); expected {_EXPECTED}")
     return cues
 
 
@@ -52,6 +55,7 @@ def _attribute(element: ElementTree.Element, key: str) -> str | None:
 class _Reader:
     def __init__(self, root: ElementTree.Element, name: str) -> None:
         self.root, self.name = root, name
+        self.offset_s = 0.0  # of the <body> and <div> around the paragraphs, where these are counted from it
         self.frame_hz = self._rate("frameRate", 30.0)
         multiplier = (_attribute(root, "frameRateMultiplier") or "1 1").replace(":", " ").split()
         if len(multiplier) == 2 and all(part.isdigit() and int(part) for part in multiplier):
@@ -63,14 +67,36 @@ class _Reader:
         return found if found is not None and found > 0 else default
 
     def cues(self) -> Iterator[Cue]:
-        for element in self.root.iter():
-            tag = _tag(element)
-            if tag == "p" and _attribute(element, "t") is not None:
-                yield from self._srv3(element)
-            elif tag == "p":
-                yield from self._ttml(element)
-            elif tag == "text" and _attribute(element, "start") is not None:
-                yield self._srv1(element)
+        yield from self._inside(self.root)
+
+    def _inside(self, element: ElementTree.Element) -> Iterator[Cue]:
+        for child in element:
+            outer_s = self.offset_s
+            self.offset_s += self._counted_from(child)
+            yield from self._cues_of(child)
+            yield from self._inside(child)
+            self.offset_s = outer_s
+
+    def _counted_from(self, element: ElementTree.Element) -> float:
+        """The begin of a container, if what is in it is counted from there: the standard says so, many writers do not.
+
+        A paragraph that would begin before its container tells the two apart.
+        """
+        begin = _attribute(element, "begin")
+        if _tag(element) not in ("body", "div") or begin is None:
+            return 0.0
+        begin_s = self.seconds(begin)
+        starts = [_attribute(p, "begin") for p in element.iter() if _tag(p) == "p"]
+        return begin_s if any(start is not None and self.seconds(start) < begin_s for start in starts) else 0.0
+
+    def _cues_of(self, element: ElementTree.Element) -> Iterator[Cue]:
+        tag = _tag(element)
+        if tag in ("p", "text") and _attribute(element, "t") is not None:
+            yield from self._srv3(element)
+        elif tag == "p":
+            yield from self._ttml(element)
+        elif tag == "text" and _attribute(element, "start") is not None:
+            yield self._srv1(element)
 
     def _ttml(self, element: ElementTree.Element) -> Iterator[Cue]:
         begin, end, length = (_attribute(element, key) for key in ("begin", "end", "dur"))
@@ -88,6 +114,7 @@ class _Reader:
             end_s = self.seconds(last)
         else:
             end_s = start_s
+        start_s, end_s = start_s + self.offset_s, end_s + self.offset_s
         pieces = list(self._pieces(element))
         text = "".join(piece for _, piece in pieces)
         words = words_at(pieces, start_s, end_s) if spans else ()
@@ -102,7 +129,7 @@ class _Reader:
                 begin = _attribute(child, "begin")
                 inner = list(self._pieces(child))
                 if begin is not None and inner:
-                    inner[0] = (self.seconds(begin), inner[0][1])
+                    inner[0] = (self.seconds(begin) + self.offset_s, inner[0][1])
                 yield from inner
             yield None, child.tail or ""
 
