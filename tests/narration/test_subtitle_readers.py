@@ -323,7 +323,7 @@ def test_what_only_begins_like_json_is_not_called_broken_json(text: str) -> None
     [
         ("so now we crack the eggs into this bowl and then you want to whisk them until it is all even", True),
         (
-            "jetzt schlagen wir die Eier in eine Schüssel und rühren alles um bis der Teig ganz schön glatt und fein ist",
+            "nun schlagen wir die Eier in eine Schüssel und rühren alles um bis der Teig ganz schön glatt und fein ist",
             False,
         ),
         ("теперь мы разбиваем яйца в миску и хорошо взбиваем их венчиком до однородной массы", False),
