@@ -113,7 +113,14 @@ def test_unknown_commands_and_halves_of_commands(capsys):
     assert "no command 'discombobulate'; stepformer --help lists them" in capsys.readouterr().err
     assert main(["bench"]) == 2
     assert "usage: stepformer bench {" in capsys.readouterr().err
+    assert main(["bench", "alien"]) == 2
+    said = capsys.readouterr().err
+    assert "no command 'bench alien'; did you mean bench align? stepformer bench --help lists them" in said
+    assert main(["discovr"]) == 2
+    assert "did you mean discover?" in capsys.readouterr().err
     assert main(["bench", "--help"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "" and all(f"stepformer {name} " in shown.out for name in COMMANDS if name.startswith("bench "))
     assert main(["train", "--nonsense"]) == 2
     assert main(["train", "--help"]) == 0
     assert "examples:" in capsys.readouterr().out
@@ -149,6 +156,17 @@ def test_an_error_is_one_sentence_and_an_exit_code(command, capsys, error, code)
     assert main(["made-up"]) == code
     assert capsys.readouterr().err == "stepformer: the file a.mp4 is not what it should be\n"
     with pytest.raises(error):
+        main(["made-up", "--debug"])
+
+
+def test_what_the_system_refuses_is_one_sentence(command, capsys):
+    def fail(args):
+        Path("/dev/null/store").mkdir(parents=True)
+
+    command(fail)
+    assert main(["made-up"]) == 1
+    assert capsys.readouterr().err == "stepformer: /dev/null/store: Not a directory\n"
+    with pytest.raises(OSError, match="Not a directory"):
         main(["made-up", "--debug"])
 
 

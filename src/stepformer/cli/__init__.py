@@ -11,6 +11,7 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or e
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -67,7 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 GROUPS = {
     "prepare": "subtitles to phrases, videos to features",
     "bench": "measure one part of the product against its limit",
-    "models": "named weights: list, pull, info, verify",
+    "models": "named weights and released checkpoints",
     "reproduce": "the paper's tables and figures",
 }
 
@@ -135,6 +136,27 @@ def _split_command(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
+def _group(argv: Sequence[str]) -> int:
+    """The commands of a group (``stepformer bench --help``), or what is wrong with a command that is none."""
+    group = {name.split()[1]: text for name, (_, text) in COMMANDS.items() if name.startswith(argv[0] + " ")}
+    if group and argv[1:] and argv[1] in ("-h", "--help", "help"):
+        width = max(map(len, group))
+        lines = [f"  stepformer {argv[0]} {word:<{width}}  {text}" for word, text in group.items()]
+        print(
+            f"{GROUPS[argv[0]]}:\n\n" + "\n".join(lines) + f"\n\nstepformer {argv[0]} WORD --help starts with examples."
+        )
+        return 0
+    if group and not argv[1:]:
+        print(f"usage: stepformer {argv[0]} {{{'|'.join(group)}}} [options]", file=sys.stderr)
+        return 2
+    given, known = (" ".join(argv[:2]), [f"{argv[0]} {word}" for word in group]) if group else (argv[0], [*COMMANDS])
+    near = difflib.get_close_matches(given, known, n=1)
+    where = f"{argv[0]} --help" if group else "--help"
+    meant = f"did you mean {near[0]}? " if near else ""
+    print(f"stepformer: no command {given!r}; {meant}stepformer {where} lists them", file=sys.stderr)
+    return 2
+
+
 def _run(argv: list[str]) -> int:
     """Help, version, or one command."""
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -145,12 +167,7 @@ def _run(argv: list[str]) -> int:
         return 0
     found = _split_command(argv)
     if found is None:
-        group = [name for name in COMMANDS if name.startswith(argv[0] + " ")]
-        if group:
-            print(f"usage: stepformer {argv[0]} {{{'|'.join(n.split()[1] for n in group)}}} [options]", file=sys.stderr)
-            return 0 if argv[1:] and argv[1] in ("-h", "--help") else 2
-        print(f"stepformer: no command {argv[0]!r}; stepformer --help lists them", file=sys.stderr)
-        return 2
+        return _group(argv)
     name, rest = found
     # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
     args = command_parser(name).parse_intermixed_args(rest)
@@ -176,6 +193,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader (head, less) has gone; leave quietly and keep the interpreter from flushing into the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # a full disk, a folder that may not be written to: nothing that a traceback explains better
+        if "--debug" in argv:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"stepformer: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
     except SystemExit as stop:
         if stop.code is None:
             return 0
