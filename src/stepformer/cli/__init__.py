@@ -142,15 +142,15 @@ def _group(argv: Sequence[str]) -> int:
     if group and argv[1:] and argv[1] in ("-h", "--help", "help"):
         width = max(map(len, group))
         lines = [f"  stepformer {argv[0]} {word:<{width}}  {text}" for word, text in group.items()]
-        print(
-            f"{GROUPS[argv[0]]}:\n\n" + "\n".join(lines) + f"\n\nstepformer {argv[0]} WORD --help starts with examples."
-        )
+        print(f"{GROUPS[argv[0]]}:\n")
+        print("\n".join(lines))
+        print(f"\nstepformer {argv[0]} WORD --help starts with examples.")
         return 0
     if group and not argv[1:]:
         print(f"usage: stepformer {argv[0]} {{{'|'.join(group)}}} [options]", file=sys.stderr)
         return 2
     given, known = (" ".join(argv[:2]), [f"{argv[0]} {word}" for word in group]) if group else (argv[0], [*COMMANDS])
-    near = difflib.get_close_matches(given, known, n=1)
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
     where = f"{argv[0]} --help" if group else "--help"
     meant = f"did you mean {near[0]}? " if near else ""
     print(f"stepformer: no command {given!r}; {meant}stepformer {where} lists them", file=sys.stderr)
