@@ -151,3 +151,33 @@ def test_arrays_with_captions(tmp_path, monkeypatch):
     assert isinstance(found["d"], InputError)
     with pytest.raises(InputError, match="no feature file"):
         list(array_samples(tmp_path, Doubler()))
+    with pytest.raises(InputError, match="not a folder"):
+        list(array_samples(tmp_path / "caption.json", Doubler()))
+
+    # what is there already is not made again; with other captions it is another sample
+    sources = {"a": found["a"].meta["source"], "b": found["b"].meta["source"]}
+    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: pytest.fail("made again"))
+    again = dict(array_samples(arrays, Doubler(), tmp_path / "caption.json", have=lambda n, s: sources.get(n) == s))
+    assert again["a"] is None and again["b"] is None
+    without = dict(array_samples(arrays, Doubler(), have=lambda n, s: sources.get(n) == s))
+    assert without["a"] is not None and without["b"] is None
+
+
+def test_a_bad_sample_does_not_stop_the_tar(tmp_path, capsys):
+    """Found only where it is written: the reader has no say in what a store takes."""
+    nan = sample("nan")
+    nan["video_features"][2, 3] = np.nan
+    narrow = {**sample("narrow"), "text_features": np.zeros((3, 512), np.float32)}
+    timed = sample("timed")
+    timed["json"]["start"][0] = "soon"
+    parts = [sample("a"), nan, narrow, timed, {**sample("a"), "video_features": np.ones((2, 768))}, sample("z")]
+    write_tar(tmp_path / "t.tar", {f"{i}.pyd": pickle.dumps(part) for i, part in enumerate(parts)})
+    command = ["prepare", "features", str(tmp_path / "t.tar"), str(tmp_path / "s"), "--from", "released", "--quiet"]
+    for _ in range(2):  # the second run finds the same
+        assert cli.main(command) == 5
+        said = capsys.readouterr()
+        for what in ("not finite", r"text features have the shape (3, 512)", "'soon'", "another sample is called 'a'"):
+            assert what in said.out + said.err
+    store = FeatureStore(tmp_path / "s")
+    assert sorted(video.video for video in store) == ["a", "z"]
+    assert len(store["a"].features) == 7  # the first of the name

@@ -101,6 +101,19 @@ def test_texts_from_a_table(tmp_path):
         PrecomputedEncoder(tmp_path / "f", text=str(tmp_path / "u.npz"))
 
 
+def test_one_word_says_it_all_on_a_command_line(tmp_path):
+    (tmp_path / "f").mkdir()
+    np.save(tmp_path / "f" / "v.npy", X)
+    np.savez(tmp_path / "t.npz", text=np.array(["Crack egg", "whisk"]), emb=2 * np.eye(5)[:2])
+    encoder = encoders.load(f"precomputed:{tmp_path / 'f'}?rate_hz=2.5&text={tmp_path / 't.npz'}")
+    assert encoder.rate_hz == 2.5
+    assert encoder.encode_text(["whisk"]).shape == (1, 5)
+    with pytest.raises(UsageError, match="rate_hz"):
+        encoders.load(f"precomputed:{tmp_path / 'f'}?rate_hz=fast")
+    with pytest.raises(UsageError, match="unexpected keyword argument 'rate'"):
+        encoders.load(f"precomputed:{tmp_path / 'f'}?rate=2")
+
+
 def test_without_a_text_side_texts_are_refused(tmp_path):
     np.save(tmp_path / "v.npy", X)
     with pytest.raises(UsageError, match="no text side"):

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def _imported(args: argparse.Namespace) -> Any:
     from stepformer.corpus.features import Done, Summary, store_info
     from stepformer.corpus.store_import import RELEASED, array_samples, find_tars, released_samples
     from stepformer.corpus.store_writer import StoreWriter
-    from stepformer.errors import StepFormerError
+    from stepformer.errors import InputError, StepFormerError
     from stepformer.progress import Progress
 
     if args.kind == "released":
@@ -108,7 +108,10 @@ def _imported(args: argparse.Namespace) -> Any:
             raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
         tars = find_tars(args.src)
         info = RELEASED
-        samples: Iterator[Any] = (sample for tar in tars for sample in released_samples(tar))
+
+        def samples(have: Callable[..., bool]) -> Iterator[Any]:
+            for tar in tars:
+                yield from released_samples(tar)
     else:
         from stepformer import encoders
 
@@ -116,18 +119,38 @@ def _imported(args: argparse.Namespace) -> Any:
             raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
         encoder = encoders.load(args.encoder)
         info = store_info(encoder, args.encoder)
-        samples = array_samples(args.src, encoder, None if args.no_text else args.captions, options_from(args))
+        captions, options = None if args.no_text else args.captions, options_from(args)
+
+        def samples(have: Callable[..., bool]) -> Iterator[Any]:
+            yield from array_samples(args.src, encoder, captions, options, have)
+
     summary = Summary()
     started = time.monotonic()
     with Progress("videos", None, "videos", quiet=args.quiet) as progress, StoreWriter(args.dst, info) as writer:
-        for name, sample in samples:
-            if isinstance(sample, StepFormerError):
+        seen: set[str] = set()
+
+        def have(name: str, source: Any) -> bool:
+            return name in writer and writer.meta(name).get("source") == source
+
+        for name, sample in samples(have):
+            if sample is None:
+                summary.skipped += 1
+            elif isinstance(sample, StepFormerError):
                 summary.failed.append((name, str(sample)))
-            elif name in writer and writer.meta(name).get("source") == sample.meta.get("source"):
+            elif name in seen:
+                summary.failed.append((name, f"{sample.meta['source']['file']}: another sample is called {name!r} too"))
+            elif have(name, sample.meta.get("source")):
                 summary.skipped += 1
             else:
-                writer.append(sample, replace=True)
-                summary.done.append(Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
+                try:
+                    writer.append(sample, replace=True)
+                except (
+                    InputError
+                ) as error:  # of this sample: values that are not finite, a width that is not the store's
+                    summary.failed.append((name, str(error)))
+                else:
+                    summary.done.append(Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
+            seen.add(name)
             progress.advance(1)
     summary.wall_s = time.monotonic() - started
     return summary

@@ -5,9 +5,10 @@ Both give (name, video or error) one at a time, so that a bad sample is listed a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def released_sample(data: bytes, where: str, info: StoreInfo = RELEASED) -> Stor
         said = sample["json"]
         said = json.loads(said) if isinstance(said, str | bytes) else said
         texts, starts, ends = (list(said[key]) for key in ("phrases", "start", "end"))
+        spans = [(float(start), float(end)) for start, end in zip(starts, ends, strict=False)]
         name, video, text = str(sample["name"]), _array(sample["video_features"]), _array(sample["text_features"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{where} is not a sample of the released code: {type(error).__name__}: {error}") from None
@@ -67,40 +69,64 @@ def released_sample(data: bytes, where: str, info: StoreInfo = RELEASED) -> Stor
         raise InputError(
             f"{where}: {len(texts)} phrases, {len(starts)} starts, {len(ends)} ends, {len(text)} vectors do not match"
         )
-    if video.ndim != 2 or video.shape[1] != info.dim:
-        raise InputError(f"{where}: video features have the shape {video.shape}, not (N, {info.dim})")
+    for what, array, rows in (("video", video, "N"), ("text", text, "L")):
+        if array.shape[1] != info.dim:
+            raise InputError(f"{where}: {what} features have the shape {array.shape}, not ({rows}, {info.dim})")
     phrases = tuple(
-        StoredPhrase(str(words), float(start), max(float(start), float(end)))
-        for words, start, end in zip(texts, starts, ends, strict=True)
+        StoredPhrase(str(words), start, max(start, end)) for words, (start, end) in zip(texts, spans, strict=True)
     )
     return StoredVideo(
-        name, video, info.rate_hz, len(video) / info.rate_hz, None, phrases, text.reshape(len(texts), info.dim),
+        name, video, info.rate_hz, len(video) / info.rate_hz, None, phrases, text,
         {"source": {"file": where}},
     )  # fmt: skip
 
 
 def array_samples(
-    folder: Path, encoder: Any, captions: Path | None = None, phrase_options: Any = None
-) -> Iterator[Sample]:
+    folder: Path,
+    encoder: Any,
+    captions: Path | None = None,
+    phrase_options: Any = None,
+    have: Callable[[str, Mapping[str, Any]], bool] = lambda name, source: False,
+) -> Iterator[Sample | tuple[str, None]]:
     """Feature files of a folder (.npy, .npz, safetensors), one a video, with phrases from a HowTo100M caption file.
 
     ``encoder`` says whose features they are: rows of its ``dim`` are taken as they are; S3D's 1024-d ones go through
-    UniVL's transformer when it is UniVL. Its text side embeds the phrases.
+    UniVL's transformer when it is UniVL. Its text side embeds the phrases. ``have(name, source)`` says which are done
+    already, made from the same file and captions: those come as None, and cost nothing.
     """
     from stepformer.encoders.precomputed import SUFFIXES
 
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder of feature files")
     files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     if not files:
         raise InputError(f"{folder} holds no feature file ({', '.join(SUFFIXES)})")
     said = _captions(captions, {path.stem for path in files}) if captions is not None else {}
     for path in files:
+        cues = said.get(path.stem, [])
+        source = _source(path, cues)
+        if have(path.stem, source):
+            yield path.stem, None
+            continue
         try:
-            yield path.stem, _array_sample(path, encoder, said.get(path.stem, []), phrase_options)
+            yield path.stem, _array_sample(path, encoder, cues, phrase_options, source)
         except StepFormerError as error:
             yield path.stem, error
 
 
-def _array_sample(path: Path, encoder: Any, cues: list[Any], phrase_options: Any) -> StoredVideo:
+def _source(path: Path, cues: list[Any]) -> dict[str, Any]:
+    """What a sample is made from: another file, or other captions, make another sample."""
+    stat = path.stat()
+    source: dict[str, Any] = {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
+    if cues:
+        words = json.dumps([(cue.start_s, cue.end_s, cue.text) for cue in cues])
+        source["captions"] = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return source
+
+
+def _array_sample(
+    path: Path, encoder: Any, cues: list[Any], phrase_options: Any, source: dict[str, Any]
+) -> StoredVideo:
     from stepformer.encoders.precomputed import read_features
 
     encoded = read_features(path)
@@ -116,12 +142,11 @@ def _array_sample(path: Path, encoder: Any, cues: list[Any], phrase_options: Any
         from stepformer.narration import extract_phrases
 
         phrases = list(extract_phrases(cues, phrase_options))
-    stat = path.stat()
     return StoredVideo(
         path.stem, encoded.vectors, encoder.rate_hz, len(encoded.vectors) / encoder.rate_hz,
         encoded.structure if getattr(encoder, "structure_dim", 0) else None, tuple(phrases),
         encoder.encode_text([phrase.text for phrase in phrases]) if phrases else None,
-        {"source": {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}},
+        {"source": source},
     )  # fmt: skip
 
 

@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
+from urllib.parse import parse_qsl
 
 from stepformer.encoders.base import Encoded, Encoder, FrameSpec, TextEncoder, same_encoder
 from stepformer.errors import UsageError
@@ -34,15 +36,37 @@ def names() -> list[str]:
     return list(ENCODERS)
 
 
+def _parsed(query: str) -> dict[str, Any]:
+    """``rate_hz=2&text=vectors.npz`` as options."""
+    given: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    if "rate_hz" in given:
+        try:
+            given["rate_hz"] = float(given["rate_hz"])
+        except ValueError:
+            raise UsageError(f"rate_hz is vectors a second, got {given['rate_hz']!r}") from None
+    return given
+
+
 def load(name: str = DEFAULT, **options: Any) -> Any:
     """An encoder by name; ``options`` are its own (see its module).
 
     "NAME:VALUE" passes VALUE as the encoder's first argument, so that one string can say it all on a command
-    line: a model name for openclip, a folder of weights for univl, a file for captions.
+    line: a model name for openclip, a folder of weights for univl, a file for captions. Features of your own say
+    more of themselves: "precomputed:FOLDER?rate_hz=2&text=vectors.npz".
     """
     kind, _, value = name.partition(":")
+    if kind == "precomputed":
+        value, _, query = value.partition("?")
+        options = {**_parsed(query), **options}
     if kind not in ENCODERS:
         raise UsageError(f"no encoder is named {kind!r}; there are: {', '.join(ENCODERS)}")
     module, attribute, _ = ENCODERS[kind]
     maker = getattr(importlib.import_module(module), attribute)
-    return maker(value, **options) if value else maker(**options)
+    try:
+        return maker(value, **options) if value else maker(**options)
+    except TypeError as error:
+        try:
+            inspect.signature(maker).bind(*([value] if value else []), **options)
+        except TypeError as wrong:
+            raise UsageError(f"{name}: {wrong}") from error
+        raise

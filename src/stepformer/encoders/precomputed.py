@@ -57,9 +57,10 @@ def _pick(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str], where: str, w
 def _matrix(array: NDArray[Any], where: str) -> Vectors:
     if array.ndim == 3 and array.shape[0] == 1:  # many extractors leave a batch axis of one
         array = array[0]
-    if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.number):
+    if array.ndim != 2 or not len(array) or array.dtype.kind not in "fiu":
         raise InputError(f"{where}: features must be numbers (N, D), got {array.dtype} {array.shape}")
-    out = np.asarray(array, np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is told below
+        out = np.asarray(array, np.float32)
     bad = ~np.isfinite(out).all(1)
     if bad.any():
         raise InputError(
@@ -103,7 +104,8 @@ class PrecomputedEncoder:
     """Features from a folder of files or a feature store.
 
     ``rate_hz`` is theirs (a store knows its own). ``text`` names the text side: an encoder, or an .npz of texts and
-    vectors; without it, only what needs no text works. ``name`` tells features of different origin apart; it is
+    vectors; without it, only what needs no text works. On a command line all of it is one word:
+    ``precomputed:FOLDER?rate_hz=2&text=vectors.npz``. ``name`` tells features of different origin apart; it is
     the folder's name unless given.
     """
 
@@ -153,7 +155,7 @@ class PrecomputedEncoder:
         if self._text is None:
             raise UsageError(
                 f"features {self.name} have no text side here; name the encoder that made them, or an .npz of texts "
-                "and vectors, as text=..."
+                "and vectors: precomputed:FOLDER?text=..."
             )
         vectors: Vectors = self._text.encode_text(texts)
         return vectors
