@@ -16,6 +16,9 @@ from stepformer.losses import LossConfig, loss_preset
 from stepformer.model import ModelConfig, preset
 
 
+SIMULATED_SPACE = "sentence-minilm-l6-v2"  # the text space that the simulator's encoders live in
+
+
 @dataclass(frozen=True, slots=True)
 class OptimConfig:
     """AdamW with warm-up and cosine decay."""
@@ -71,7 +74,7 @@ class TrainConfig:
     batch: int = 128
     save_every: int = 500
     log_every: int = 20
-    encoder: str = "sentence-minilm-l6-v2"
+    encoder: str = SIMULATED_SPACE  # what the checkpoint says it takes; on feature stores, unless given, their encoder
     model: ModelConfig = field(default_factory=lambda: preset("default"))
     loss: LossConfig = field(default_factory=lambda: loss_preset("default"))
     optim: OptimConfig = field(default_factory=OptimConfig)

@@ -39,7 +39,7 @@ from stepformer.files import replacing, write_json
 from stepformer.losses import Criterion
 from stepformer.model import StepDecoder
 from stepformer.progress import Progress
-from stepformer.trainconfig import TrainConfig
+from stepformer.trainconfig import SIMULATED_SPACE, TrainConfig
 from stepformer.validation import Trial, make_trial, model_slots, score_slots
 
 Log = Callable[[str], None]
@@ -306,8 +306,14 @@ class Trainer:
         from dataclasses import asdict
 
         save_checkpoint(
-            self.out / name, self.mean, self.config.encoder, self.provenance(scores), asdict(self.config.inference)
+            self.out / name, self.mean, self.encoder, self.provenance(scores), asdict(self.config.inference)
         )
+
+    @property
+    def encoder(self) -> str:
+        """Whose vectors the model takes, as the checkpoint says: the stores' encoder, where it learns from stores."""
+        given = self.config.encoder
+        return self.source.encoder if isinstance(self.source, StoreBatches) and given == SIMULATED_SPACE else given
 
     def save(self) -> None:
         """Last weights, and what an exact resume needs."""

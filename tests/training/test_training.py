@@ -311,6 +311,9 @@ def test_a_store_needs_no_world(tmp_path):
     assert {"val_loss"} == {k for row in rows(tmp_path / "run") for k in row if k.startswith("val_")}
     best = load_checkpoint(tmp_path / "run" / "best.safetensors")
     assert best.provenance["scores"].keys() == {"loss"}
+    assert best.encoder == "toy"  # the store's, not the simulator's, whose vectors it has never seen
+    named = Trainer(replace(config, encoder="mine"), tmp_path / "named", "cpu", quiet=True)
+    assert named.encoder == "mine"
     # without held-out videos there is no validation loss, rather than one of nothing
     none = replace(config, data=replace(config.data, held_out=0.0))
     assert Trainer(none, tmp_path / "none", "cpu", quiet=True).validate() == {}

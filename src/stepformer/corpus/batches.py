@@ -57,7 +57,7 @@ class StoreBatches:
         self.max_frames, self.seed = max_frames, seed
         items: list[tuple[FeatureStore, str]] = []
         opened = open_stores(stores)
-        self.dim = opened[0].dim
+        self.dim, self.encoder = opened[0].dim, opened[0].info.encoder
         for store in opened:
             items += [(store, video) for video in store.ids if store.line(video).get("phrases")]
         self.items: list[tuple[FeatureStore, str]] = []
