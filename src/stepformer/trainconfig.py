@@ -15,7 +15,6 @@ from stepformer.inference import InferenceConfig
 from stepformer.losses import LossConfig, loss_preset
 from stepformer.model import ModelConfig, preset
 
-
 SIMULATED_SPACE = "sentence-minilm-l6-v2"  # the text space that the simulator's encoders live in
 
 
