@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stepformer.devices import torch_device
 from stepformer.errors import InputError
 from stepformer.files import replacing
 from stepformer.model import ModelConfig, StepDecoder
@@ -99,7 +100,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
         model.load_state_dict({name: value.float() for name, value in state.items()})
     except RuntimeError as error:
         raise InputError(f"the weights of {path} do not fit its config: {error}") from None
-    model.to(device).eval()
+    model.to(torch_device(device)).eval()
     return Checkpoint(model, info["encoder"], info["provenance"], info["inference"], digest)
 
 

@@ -17,6 +17,7 @@ Where the printed formulas cannot be meant literally:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -252,6 +253,10 @@ class LossConfig:
             raise UsageError(f"no loss {', '.join(sorted(unknown))}; there are {', '.join(LOSSES)}")
         if not 0 < self.keep <= 1:
             raise UsageError(f"LossConfig.keep is a share in (0, 1], got {self.keep}")
+        if not (self.gamma > 0 and self.smooth_gamma > 0):
+            raise UsageError(f"loss temperatures are above 0, got gamma {self.gamma}, smooth_gamma {self.smooth_gamma}")
+        if not all(0 <= weight < math.inf for weight in self.weights.values()):
+            raise UsageError(f"loss weights are numbers of at least 0, got {dict(self.weights)}")
 
 
 LOSSES = ("seq", "glob", "div", "smooth")

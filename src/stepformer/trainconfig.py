@@ -36,6 +36,10 @@ class OptimConfig:
         if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
             raise UsageError("optim needs lr > 0, accumulate >= 1 and 0 <= warmup < 1")
         object.__setattr__(self, "betas", tuple(self.betas))
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.ema < 1:
+            raise UsageError(f"optim needs two betas and an ema in [0, 1), got {self.betas} and {self.ema}")
+        if not (self.final_lr >= 0 and self.weight_decay >= 0 and self.clip >= 0):
+            raise UsageError("optim needs final_lr, weight_decay and clip of at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class DataConfig:
     def __post_init__(self) -> None:
         given: object = self.store  # a TOML file may give one name or a list
         object.__setattr__(self, "store", (given,) if isinstance(given, str) else tuple(self.store))
+        if not 0 <= self.held_out < 1:
+            raise UsageError(f"data.held_out is a share of the stored videos in [0, 1), got {self.held_out}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,10 @@ class ValidationConfig:
     split: str = "dev"
     encoder: str = "concepts"
     videos: int = 120
+
+    def __post_init__(self) -> None:
+        if self.every < 0 or self.videos < 1:
+            raise UsageError(f"validation needs every >= 0 (0: never), videos >= 1, got {self.every}, {self.videos}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 2:
-            raise UsageError(f"a run needs steps >= 1 and batch >= 2 (the loss contrasts videos), got {self.batch}")
+            got = f"got {self.steps} and {self.batch}"
+            raise UsageError(f"a run needs steps >= 1 and batch >= 2 (the loss contrasts videos), {got}")
+        if self.save_every < 1 or self.log_every < 1 or self.seed < 0:
+            raise UsageError("a run needs save_every >= 1, log_every >= 1 and seed >= 0")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; :func:`make_config` reads them back."""

@@ -34,6 +34,7 @@ from stepformer.checkpoint import save_checkpoint
 from stepformer.corpus.batches import BatchSource, StoreBatches
 from stepformer.corpus.simulator import Simulator
 from stepformer.corpus.world import World, load_world
+from stepformer.devices import torch_device
 from stepformer.errors import InputError, StepFormerError, UsageError
 from stepformer.files import replacing, write_json
 from stepformer.losses import Criterion
@@ -71,7 +72,7 @@ class Trainer:
         quiet: bool = False,
     ) -> None:
         self.config, self.out, self.quiet = config, Path(out), quiet
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch_device(device)
         if world is None and config.data.world:
             world = load_world(config.data.world)
         self.world = world
@@ -197,6 +198,13 @@ class Trainer:
             log(f"resumed at step {self.step}")
         elif (self.out / "state.safetensors").exists():
             raise UsageError(f"{self.out} already holds a run; give --resume to go on with it, or another --out")
+        else:
+            (self.out / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before it saved anything
+        if isinstance(self.source, StoreBatches):
+            log(
+                f"{len(self.source.items)} videos to learn from, {len(self.source.kept)} held out, "
+                f"{self.source.without_phrases} without phrases left out"
+            )
         write_json(self.out / "config.json", config.to_dict())
         scores: dict[str, Any] = {}
         board = _tensorboard(self.out)

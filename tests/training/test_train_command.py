@@ -67,6 +67,8 @@ def test_train_prints_its_result_as_json(run_toml, tmp_path, capsys):
         (["--set", "data.world=nowhere.safetensors"], 3, "cannot read the simulated world"),
         ([], 2, "training needs data"),
         (["--preset", "huge"], 2, "invalid choice"),
+        (["--device", "tpu"], 2, "no device is called 'tpu'"),
+        (["--device", "xpu"], 4, "cannot be used here"),
     ],
 )
 def test_a_mistake_gets_its_exit_code_and_a_sentence(arguments, code, sentence, tmp_path, capsys):

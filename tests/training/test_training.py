@@ -9,12 +9,15 @@ import os
 import signal
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from training_runs import make_store, rows, same_files, small
 
 from stepformer.checkpoint import load_checkpoint
+from stepformer.corpus.store import StoredVideo, StoreInfo
+from stepformer.corpus.store_writer import StoreWriter
 from stepformer.errors import InputError, UsageError
 from stepformer.training import NonFiniteLossError, Trainer, learning_rate, with_loss_off
 
@@ -303,6 +306,24 @@ def test_a_feature_store_trains_with_the_same_config(tiny_world, tmp_path):
         stopped.run()
     train(config, tmp_path / "cut", tiny_world, resume=True)
     assert_the_same_run(tmp_path / "cut", out)
+
+
+def test_a_run_killed_before_it_saved_leaves_no_rows_in_the_next(tiny_world, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 2, "loss": 9.9}\n')
+    train(small(steps=2), tmp_path, tiny_world)
+    assert all(row.get("loss") != 9.9 for row in rows(tmp_path))
+
+
+def test_what_a_store_gives_is_told(tmp_path):
+    store = make_store(tmp_path / "store", 8)
+    with StoreWriter(store, StoreInfo("toy", "toy-1", dim=64)) as writer:
+        writer.append(StoredVideo("silent", np.ones((5, 64), np.float32), 1.0, 5.0))
+    said = []
+    trainer = Trainer(small(data__store=str(store), data__held_out=0.4, steps=1), tmp_path / "run", "cpu", quiet=True)
+    trainer.run(log=said.append)
+    assert said[0] == f"{len(trainer.source.items)} videos to learn from, {len(trainer.source.kept)} held out, " + (
+        "1 without phrases left out"
+    )
 
 
 def test_a_store_needs_no_world(tmp_path):

@@ -73,5 +73,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"out": str(args.out), "step": trainer.step, "scores": scores}))
     else:
         print(f"trained {trainer.step} steps into {args.out}")
-        print("  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
+        if scores:
+            print("  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
     return 0

@@ -60,6 +60,7 @@ class StoreBatches:
         self.dim, self.encoder = opened[0].dim, opened[0].info.encoder
         for store in opened:
             items += [(store, video) for video in store.ids if store.line(video).get("phrases")]
+        self.without_phrases = sum(len(store.ids) for store in opened) - len(items)
         self.items: list[tuple[FeatureStore, str]] = []
         self.kept: list[tuple[FeatureStore, str]] = []
         for item in items:
