@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stepformer.devices import torch_device
-from stepformer.errors import InputError
+from stepformer.errors import InputError, UsageError
 from stepformer.files import replacing
 from stepformer.model import ModelConfig, StepDecoder
 
@@ -72,6 +72,15 @@ def save_checkpoint(
     return digest
 
 
+def _is_torch_file(path: str | Path) -> bool:
+    """Whether a file begins as torch's zip archives or pickles do."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4).startswith((b"PK\x03\x04", b"\x80"))
+    except OSError:
+        return False
+
+
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
     """Reads a checkpoint and checks its hash; weights come back as float32, the model in eval mode."""
     try:
@@ -86,11 +95,12 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     except FileNotFoundError:
         raise InputError(f"there is no checkpoint {path}") from None
     except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read the checkpoint {path}: {error}") from None
+        how = "; it is a torch file, which is converted with: stepformer models convert" if _is_torch_file(path) else ""
+        raise InputError(f"cannot read the checkpoint {path}: {error}{how}") from None
     try:
         info = json.loads(metadata["stepformer"])
         config = ModelConfig(**info["config"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, UsageError) as error:
         raise InputError(f"the checkpoint {path} has no valid config: {error}") from None
     digest = weights_hash(state)
     if digest != info["hash"]:

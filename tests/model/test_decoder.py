@@ -142,6 +142,23 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         load_checkpoint(tmp_path / "nothing.safetensors")
 
 
+def test_a_checkpoint_whose_config_makes_no_sense_is_unreadable_not_a_wrong_option(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_checkpoint(path, StepDecoder(preset("default", feature_dim=16, dim=16, heads=2, layers=1, slots=4)), "e")
+    whole = path.read_bytes()
+    damaged = whole.replace(b'\\"layers\\": 1', b'\\"layers\\": 0')
+    assert damaged != whole
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="no valid config"):
+        load_checkpoint(path)
+
+
+def test_a_torch_file_is_told_how_to_become_a_checkpoint(tmp_path):
+    torch.save({"a": torch.zeros(2)}, tmp_path / "released.ckpt")
+    with pytest.raises(InputError, match="stepformer models convert"):
+        load_checkpoint(tmp_path / "released.ckpt")
+
+
 def test_the_released_layout_round_trips():
     model = small("released", dim=24)
     state = to_released(model)
