@@ -165,7 +165,7 @@ def test_config_environment_flags(video, capsys, monkeypatch):
     assert len(steps("--steps", "4")) == 4
     monkeypatch.setenv("STEPFORMER_STEPS", "many")
     assert main(["discover", "talk.mp4"]) == 2
-    assert "STEPFORMER_STEPS must be a int" in capsys.readouterr().err
+    assert "STEPFORMER_STEPS must be a whole number" in capsys.readouterr().err
     monkeypatch.delenv("STEPFORMER_STEPS")
     Path("stepformer.toml").write_text("[discover]\nstpes = 2\n")
     assert main(["discover", "talk.mp4"]) == 2

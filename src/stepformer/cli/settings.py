@@ -12,11 +12,16 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from stepformer.errors import InputError, UsageError
 
+COMMANDS = {"discover": "stepformer.cli.discover", "locate": "stepformer.cli.locate"}  # those that a file speaks to
+_KINDS: dict[type, str] = {
+    int: "a whole number", float: "a number", str: "a text", bool: "true or false", list: "a list of texts"
+}  # fmt: skip
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -110,12 +115,21 @@ def _read(path: Path, command: str, options: tuple[Option, ...]) -> dict[str, An
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"the config file {path} cannot be read: {error}") from None
-    top = {key: value for key, value in table.items() if not isinstance(value, dict)}
     own = table.get(command, {})
     known = {option.name for option in options}
-    unknown = sorted(set(own) - known)  # at the top a key may belong to another command
-    if unknown:
-        raise UsageError(f"{path}: [{command}] has no option {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+    if not isinstance(own, dict):
+        raise UsageError(f"{path}: {command} is a section, [{command}], not {own!r}")
+    top = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    # at the top a key may belong to another command, but it must belong to one
+    anywhere = known | {option.name for name in COMMANDS for option in import_module(COMMANDS[name]).OPTIONS}
+    for what, given, there in (
+        (f"[{command}] has no option", own, known),
+        ("no command has the option", top, anywhere),
+        ("no section is called", set(table) - set(top), set(COMMANDS)),
+    ):
+        unknown = sorted(set(given) - there)
+        if unknown:
+            raise UsageError(f"{path}: {what} {unknown[0]!r}; there are: {', '.join(sorted(there))}")
     return {key: value for key, value in (top | own).items() if key in known}
 
 
@@ -128,7 +142,7 @@ def _checked(option: Option, value: Any, where: str) -> Any:
     if option.kind is list and right:
         right = all(isinstance(item, str) for item in value)
     if not right:
-        raise UsageError(f"{where} must be a {option.kind.__name__}, got {value!r}")
+        raise UsageError(f"{where} must be {_KINDS[option.kind]}, got {value!r}")
     if option.choices and value not in option.choices:
         raise UsageError(f"{where} must be one of {', '.join(option.choices)}, got {value!r}")
     return value
@@ -144,4 +158,4 @@ def _from_text(option: Option, text: str, where: str) -> Any:
     try:
         return _checked(option, option.kind(text), where)
     except ValueError:
-        raise UsageError(f"{where} must be a {option.kind.__name__}, got {text!r}") from None
+        raise UsageError(f"{where} must be {_KINDS[option.kind]}, got {text!r}") from None
