@@ -57,6 +57,16 @@ def test_train_prints_its_result_as_json(run_toml, tmp_path, capsys):
     assert (tmp_path / "run" / "last.safetensors").exists()
 
 
+def test_a_run_folder_knows_its_config(run_toml, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert main(["train", "--config", str(run_toml), "--set", "steps=2", "--out", out]) == 0
+    assert main(["train", "--out", out, "--resume", "--set", "steps=3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["step"] == 3
+    (tmp_path / "run" / "config.json").write_text("{")
+    assert main(["train", "--out", out, "--resume"]) == 3
+    assert "give --config" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 HELP = """Trains a step decoder on a simulated world or on feature stores of real videos.
@@ -16,7 +17,7 @@ EXAMPLES = [
     "stepformer train --set data.world=world.safetensors --out runs/default",
     "stepformer train --preset paper --set data.world=world.safetensors --set steps=2000 --out runs/paper",
     "stepformer train --config run.toml --out runs/mine",
-    "stepformer train --config run.toml --out runs/mine --resume",
+    "stepformer train --out runs/mine --resume                        # the folder knows its config",
 ]
 
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one field, e.g. optim.lr=1e-4")
     parser.add_argument("--without", action="append", default=[], metavar="LOSS", help="switch a loss off by name")
     parser.add_argument("--out", required=True, help="run folder")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, with its config")
     parser.add_argument("--device", default=None, help="cpu or cuda; the GPU where there is one")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved config and stop")
 
@@ -42,6 +43,17 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def _resolved(path: Path) -> dict[str, Any]:
+    """The config that a run folder keeps."""
+    from stepformer.errors import InputError
+
+    try:
+        values: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}; give --config") from None
+    return values
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +69,13 @@ def run(args: argparse.Namespace) -> int:
         overrides[key.strip()] = _value(value.strip())
     if args.preset:
         overrides["preset"] = args.preset
-    config = read_config(args.config, overrides) if args.config else make_config(merged({}, overrides))
+    own = Path(args.out) / "config.json"
+    if args.config:
+        config = read_config(args.config, overrides)
+    elif args.resume and own.is_file():
+        config = make_config(merged(_resolved(own), overrides))  # a run knows what it is
+    else:
+        config = make_config(merged({}, overrides))
     if args.without:
         from stepformer.training import with_loss_off
 

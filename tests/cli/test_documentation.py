@@ -1,0 +1,73 @@
+"""What the documentation shows: commands that parse, links that lead somewhere, configs that are read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from stepformer.cli import COMMANDS, _split_command, command_module, command_parser
+from stepformer.trainconfig import make_config
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The stepformer commands of shell lines, without comments, pipes and redirections."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        for part in re.split(r"\s*(?:&&|\|)\s*", re.split(r"\s+#", line)[0]):
+            given = re.match(r"^\s*(?:\$ )?stepformer (.*)$", part)
+            if given:
+                found.append(shlex.split(re.sub(r"\s*2?>\s*\S+", "", given[1])))
+    return found
+
+
+def parse(argv: list[str]) -> None:
+    """Fails where a command would end with a usage error."""
+    named = _split_command(argv)
+    assert named is not None, f"no such command: {argv}"
+    try:
+        command_parser(named[0]).parse_intermixed_args(named[1])
+    except SystemExit:
+        pytest.fail(f"does not parse: stepformer {shlex.join(argv)}")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_of_help_parse(name):
+    for line in command_module(name).EXAMPLES:
+        for argv in commands_in(line):
+            parse(argv)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_blocks_parse(page):
+    for block in BLOCK.findall(page.read_text("utf-8")):
+        for argv in commands_in(block):
+            parse(argv)
+
+
+def test_there_are_commands_to_parse():
+    """So that the tests above do not pass on nothing."""
+    readme = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+    assert sum(len(commands_in(block)) for block in readme) > 12
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (page.parent / target.partition("#")[0]).exists(), f"{page.name} links to {target}"
+
+
+def test_the_training_config_of_the_documentation_is_read():
+    text = (ROOT / "docs" / "training.md").read_text("utf-8")
+    block = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+    config = make_config(tomllib.loads(block))
+    assert config.model.feature_dim == 768 and config.data.store == ("store",)
