@@ -303,3 +303,34 @@ def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch)
     located = model.locate(video, ["turn on the tap", "rinse the hands", "change the tyre of a car"])
     assert located.meta["absent"] == ["change the tyre of a car"]
     assert encoder.name == "concepts"
+
+
+def test_a_model_of_an_unknown_encoder_asks_for_it(tmp_path):
+    model = load_model(tiny_checkpoint(tmp_path / "m.safetensors"))  # it names "colours", which nobody registered
+    with pytest.raises(UsageError, match=r"takes vectors of 'colours'.*--encoder"):
+        model.encoder  # noqa: B018
+
+
+class TableEncoder(ColourEncoder):
+    """Knows the vectors of some texts only, as a table of precomputed ones does."""
+
+    known = ("open the box", "close the box")
+
+    def encode_text(self, texts):
+        if any(text not in self.known for text in texts):
+            raise InputError("table.npz has no vector for a text")
+        return super().encode_text(texts)
+
+
+def test_without_vectors_for_the_phrase_bank_texts_are_present_and_steps_unnamed():
+    from stepformer.discover.features import Features
+    from stepformer.discover.stepformer import StepFormer
+
+    model = StepFormer(tiny_model().checkpoint, "tiny", TableEncoder())
+    vectors, _, _ = planted()
+    found = model.place(Features(vectors), TableEncoder.known).timeline
+    assert found.meta["absent"] == [] and "every text is taken to be present" in found.meta["notes"][0]
+    unnamed = model.find(Features(vectors), Knobs.of()).timeline
+    assert all(step.label is None for step in unnamed) and "steps are not named" in unnamed.meta["notes"][0]
+    with pytest.raises(InputError, match="no vector"):  # a bank that was asked for is not left out in silence
+        model.find(Features(vectors), Knobs.of(), bank=["stir the pot"])

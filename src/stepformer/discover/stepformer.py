@@ -22,7 +22,7 @@ from stepformer.discover.loading import check_width
 from stepformer.discover.locating import Method, locate_vectors
 from stepformer.discover.segmental import Piece
 from stepformer.discover.threads import one_thread_if_small
-from stepformer.errors import UsageError
+from stepformer.errors import InputError, UsageError
 from stepformer.inference import InferenceConfig, slot_similarity
 from stepformer.model import Slots
 from stepformer.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart
@@ -69,12 +69,26 @@ class StepFormer:
         """The encoder, loaded when it is first needed."""
         from stepformer import encoders
 
-        spec = self._encoder_spec
-        if spec is None:
-            spec = self.checkpoint.encoder if self.checkpoint.encoder in encoders.names() else encoders.DEFAULT
+        spec = self._encoder_spec if self._encoder_spec is not None else self._own_encoder()
         made = encoders.load(spec) if isinstance(spec, str) else spec
         check_width(self.checkpoint.model.config.feature_dim, made, self.name)
         return made
+
+    def _own_encoder(self) -> str:
+        """The encoder that the checkpoint names; the default one where it only names the simulator's text space."""
+        from stepformer import encoders
+        from stepformer.trainconfig import SIMULATED_SPACE
+
+        named = self.checkpoint.encoder
+        if named.partition(":")[0] in encoders.names():
+            return named
+        if named == SIMULATED_SPACE:
+            return encoders.DEFAULT
+        # another encoder's vectors of the same width would give steps that mean nothing, without a word
+        raise UsageError(
+            f"model {self.name} takes vectors of {named or 'an encoder it does not name'!r}, which is none of "
+            f"{', '.join(encoders.names())}; say which encoder gives them with --encoder (encoder= in Python)"
+        )
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -248,14 +262,17 @@ class StepFormer:
         given = text_vectors is not None
         vectors = np.asarray(text_vectors if given else self.encoder.encode_text(list(texts)), np.float64)
         # vectors that were handed over may be of any text side, so the bank cannot judge them
-        bank = None if given or not judge_presence else self.bank().raw
+        notes: list[str] = []
+        bank = (
+            None if given or not judge_presence else self._bank_here(None, notes, "every text is taken to be present")
+        )
         embedded = time.perf_counter()
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
         slots = output.slots[0].numpy()
         found = locate_vectors(
             vectors, slots, output.frames[0].numpy(), seen.vectors, seen.cutting, seen.rate_hz,
-            ordered=ordered, bank=bank, method=method, shown=self._similarity(output),
+            ordered=ordered, bank=None if bank is None else bank.raw, method=method, shown=self._similarity(output),
         )  # fmt: skip
         aligned = time.perf_counter()
         _, segment_vectors = _vectors_of(found.pieces, slots, seen.vectors)
@@ -272,7 +289,7 @@ class StepFormer:
         meta["method_scores"] = {name: round(score, 3) for name, score in found.scores.items()}
         placed = {piece.slot for piece in found.pieces}
         meta["absent"] = [text for i, text in enumerate(texts) if i not in placed]
-        _add_notes(meta, [], features.problems)
+        _add_notes(meta, notes, features.problems)
         timeline = Timeline(features.video, features.duration_s, steps, meta)
         spent = {
             **features.seconds,
@@ -289,6 +306,16 @@ class StepFormer:
         if key not in self._banks:
             self._banks[key] = load_bank(self.encoder, texts)
         return self._banks[key]
+
+    def _bank_here(self, texts: Sequence[str] | None, notes: list[str], without: str) -> PhraseBank | None:
+        """The bank; None, with a note, where the encoder is a table of vectors that lacks the one that ships."""
+        try:
+            return self.bank(texts)
+        except InputError as error:
+            if texts is not None:
+                raise
+            notes.append(f"no phrase bank, so {without}: {error}")
+            return None
 
     def _names(
         self,
@@ -312,8 +339,11 @@ class StepFormer:
                 names = spoken(spans, segment_vectors, phrases, vectors)
             else:
                 notes.append(f"{os.fspath(subtitles)} names no action; step names are guesses")
+        phrase_bank = None
         if any(name is None for name in names):
-            guesses = guess(unit(step_vectors) + unit(segment_vectors), self.bank(bank))
+            phrase_bank = self._bank_here(bank, notes, "steps are not named")
+        if phrase_bank is not None:
+            guesses = guess(unit(step_vectors) + unit(segment_vectors), phrase_bank)
             names = [name or guessed for name, guessed in zip(names, guesses, strict=True)]
         return tell_apart(names)
 
