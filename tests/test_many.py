@@ -105,3 +105,19 @@ def test_nothing_to_do():
 def test_an_error_becomes_one_sentence():
     assert sentence(InputError("a.mp4 is empty")) == "a.mp4 is empty"
     assert sentence(ZeroDivisionError("by zero")) == "ZeroDivisionError: by zero"
+
+
+def slow_mark(item):
+    """Leaves a mark when it is begun, then takes its time."""
+    number, folder = item
+    (Path(folder) / str(number)).touch()
+    time.sleep(0.4)
+    return number
+
+
+def test_who_stops_listening_does_not_wait_for_the_queue(tmp_path):
+    outcomes = run_many(slow_mark, [(i, str(tmp_path)) for i in range(40)], jobs=2)
+    next(outcomes)
+    outcomes.close()
+    # two in work, and what the pool had handed to its processes before; 8 of the queue would be begun otherwise
+    assert 1 <= len(list(tmp_path.iterdir())) <= 6

@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,16 @@ class Outcome(Generic[Item, Value]):
 def sentence(error: BaseException) -> str:
     """An error as one sentence for a list of failures."""
     return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _nothing_new_after_an_end(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Ctrl-C, or a caller that stops listening, waits for what is being worked on, not for what is queued."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def run_many(
@@ -58,7 +69,8 @@ def run_many(
     suspects: list[Item] = []
     finished = False
     while not finished:
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=initializer, initargs=initargs) as pool:
+        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=initializer, initargs=initargs)
+        with pool, _nothing_new_after_an_end(pool):
             flying: dict[Future[Value], Item] = {}
             broken = False
             while True:

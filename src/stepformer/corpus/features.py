@@ -48,7 +48,7 @@ class Settings:
     phrases: bool = True
     backend: Literal["pyav", "torchcodec"] = "pyav"
     hardware: str | None = None  # decode on this kind of device, for instance "cuda"
-    phrase_options: Any = None  # stepformer.narration.PhraseOptions, or None for the defaults
+    phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions.training()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +276,9 @@ class _Clock:
 
 
 def _phrases(subtitles: Path, settings: Settings) -> list[Any]:
-    from stepformer.narration import extract_phrases, read_subtitles
+    from stepformer.narration import PhraseOptions, extract_phrases, read_subtitles
 
-    return list(extract_phrases(read_subtitles(subtitles), settings.phrase_options))
+    return list(extract_phrases(read_subtitles(subtitles), settings.phrase_options or PhraseOptions.training()))
 
 
 def _phrases_of_nothing(settings: Settings) -> None:

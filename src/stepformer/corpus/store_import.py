@@ -139,9 +139,9 @@ def _array_sample(
         )
     phrases: list[Any] = []
     if cues:
-        from stepformer.narration import extract_phrases
+        from stepformer.narration import PhraseOptions, extract_phrases
 
-        phrases = list(extract_phrases(cues, phrase_options))
+        phrases = list(extract_phrases(cues, phrase_options or PhraseOptions.training()))
     return StoredVideo(
         path.stem, encoded.vectors, encoder.rate_hz, len(encoded.vectors) / encoder.rate_hz,
         encoded.structure if getattr(encoder, "structure_dim", 0) else None, tuple(phrases),
