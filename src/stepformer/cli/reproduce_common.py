@@ -22,6 +22,16 @@ TABLE.json and results.json into --out. What is done already is found and not do
 """
 
 
+def examples(name: str) -> list[str]:
+    """The examples of a command that makes tables from the simulation."""
+    command = f"stepformer reproduce {name}"
+    return [
+        f"{command} --world world.safetensors --out results",
+        f"{command} --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
+        f"{command} --out results --render",
+    ]
+
+
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of every table."""
     parser.add_argument("--world", help="simulated world file (stepformer simulate --out FILE)")

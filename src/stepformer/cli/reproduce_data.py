@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from stepformer.cli.reproduce_common import FIT, add_run_arguments, run_tables
+from stepformer.cli.reproduce_common import FIT, examples, run_tables
+from stepformer.cli.reproduce_common import add_run_arguments as add_arguments
+
+__all__ = ["EXAMPLES", "HELP", "add_arguments", "run"]
 
 HELP = (
     """What the default preset learns from other training data: one simulated encoder alone instead of the mixture,
@@ -13,16 +16,7 @@ and the non-commercial text sources too; scored on videos seen through each enco
     + FIT
 )
 
-EXAMPLES = [
-    "stepformer reproduce data --world world.safetensors --out results",
-    "stepformer reproduce data --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
-    "stepformer reproduce data --out results --render",
-]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    add_run_arguments(parser)
+EXAMPLES = examples("data")
 
 
 def run(args: argparse.Namespace) -> int:

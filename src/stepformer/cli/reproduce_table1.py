@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from stepformer.cli.reproduce_common import FIT, add_real_arguments, add_run_arguments, run_tables
+from stepformer.cli.reproduce_common import FIT, add_real_arguments, add_run_arguments, examples, run_tables
 
 HELP = (
     """Unsupervised step discovery on CrossTask, ProceL and COIN: StepFormer, published methods, untrained controls.
@@ -13,9 +13,7 @@ HELP = (
 )
 
 EXAMPLES = [
-    "stepformer reproduce table1 --world world.safetensors --out results",
-    "stepformer reproduce table1 --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
-    "stepformer reproduce table1 --out results --render",
+    *examples("table1"),
     "stepformer reproduce table1 --out real --features univl --dataset crosstask --texts t.npz --checkpoint c",
 ]
 

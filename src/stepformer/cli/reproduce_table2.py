@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from stepformer.cli.reproduce_common import FIT, add_real_arguments, add_run_arguments, run_tables
+from stepformer.cli.reproduce_common import FIT, add_real_arguments, add_run_arguments, examples, run_tables
 
 HELP = (
     """Zero-shot localisation of given steps: StepFormer, Shen et al., ground-truth texts, untrained controls.
@@ -13,9 +13,7 @@ HELP = (
 )
 
 EXAMPLES = [
-    "stepformer reproduce table2 --world world.safetensors --out results",
-    "stepformer reproduce table2 --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
-    "stepformer reproduce table2 --out results --render",
+    *examples("table2"),
     "stepformer reproduce table2 --out real --features univl --dataset crosstask --texts t.npz --checkpoint c",
 ]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from stepformer.cli.reproduce_common import FIT, add_run_arguments, run_tables
+from stepformer.cli.reproduce_common import FIT, examples, run_tables
+from stepformer.cli.reproduce_common import add_run_arguments as add_arguments
+
+__all__ = ["EXAMPLES", "HELP", "add_arguments", "run"]
 
 HELP = (
     """The number of slots (24, 32, 48) and of decoder layers (2, 4, 6, 8) of the default preset.
@@ -12,16 +15,7 @@ HELP = (
     + FIT
 )
 
-EXAMPLES = [
-    "stepformer reproduce table4 --world world.safetensors --out results",
-    "stepformer reproduce table4 --world world.safetensors --out results --jobs 12 --device cuda --steps 2000",
-    "stepformer reproduce table4 --out results --render",
-]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    add_run_arguments(parser)
+EXAMPLES = examples("table4")
 
 
 def run(args: argparse.Namespace) -> int:
