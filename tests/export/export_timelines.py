@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from stepformer import Step, Timeline
+from stepformer.export.names import step_names
+from stepformer.export.times import spans
+
+relaxed = settings(deadline=None, max_examples=60)
 
 NASTY = [
     "crack the eggs",
@@ -65,3 +70,13 @@ def timelines(max_s: float = 4000.0, text: st.SearchStrategy[str] | None = None)
         st.lists(step, max_size=8),
         st.dictionaries(st.text(max_size=8), st.text(max_size=8) | st.integers() | st.none(), max_size=3),
     )
+
+
+def ms(timeline: Timeline) -> list[tuple[int, int, str]]:
+    """The steps as a millisecond format must hold them."""
+    return [(s.start, s.end, n) for s, n in zip(spans(timeline, 1000), step_names(timeline), strict=True)]
+
+
+def read_ms(timeline: Timeline) -> list[tuple[int, int, str]]:
+    """The steps of a file that was read back, in milliseconds."""
+    return [(round(s.start_s * 1000), round(s.end_s * 1000), s.label) for s in timeline]
