@@ -10,7 +10,8 @@
     What the authors' code does: the target starts at zero, the query is added as a position at every attention,
     sinusoidal positions are added to the keys of cross-attention only, and a linear layer follows the last norm.
 ``default``
-    Ours. It differs in four ways, each because it measured better (see the README's table):
+    Ours. It differs in four ways, taken up one by one on simulated development videos; the README's table shows what
+    they give together (the row of this preset against that of `paper`), not each alone:
     *relative time* (a slot learns "a third into the video", which carries over to videos of other lengths);
     *context layers* (self-attention over the frames, so that a frame's noise is undone with its neighbours' help);
     a *read-out* (a slot is what its attention reads in the video, plus a learned correction, with attention that
