@@ -125,3 +125,13 @@ def test_told_a_number_there_are_so_many(steps):
     for use in ("both", "structure"):
         given_similarity = similarity if use == "both" else None
         assert len(cut(given_similarity, structure, 1.0, Knobs(steps=steps, use=use)).pieces) == steps
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_a_long_video_has_few_steps_if_told_so(steps):
+    """Each then has more than a quarter of the video, which is otherwise the longest a piece may be."""
+    rng = np.random.default_rng(6)
+    structure = np.repeat(rng.standard_normal((steps, 8)), [1600, *[801] * (steps - 1)], 0)
+    structure = structure + 0.3 * rng.standard_normal(structure.shape)
+    pieces = cut(None, structure, 1.0, Knobs(steps=steps, use="structure")).pieces
+    assert [(p.first, p.last) for p in pieces] == list(itertools.pairwise([0, *(1600 + 801 * i for i in range(steps))]))

@@ -179,7 +179,9 @@ def cut(
     line, gains = None, None
     if similarity is not None:
         gains, line = joint_gains(similarity, rate_hz, knobs, weights)
-    segmenter = Segmenter(structure, gains, ordered=knobs.ordered)
+    # without background so many steps fill the video, so four or fewer may have to be longer than pieces usually may
+    fill = gains is None and knobs.steps is not None and knobs.steps <= 4
+    segmenter = Segmenter(structure, gains, ordered=knobs.ordered, longest=len(structure) if fill else None)
     price = price_of(structure, rate_hz, knobs.detail, weights.share)
     if knobs.steps is not None:
         if gains is not None and knobs.steps > len(gains):
