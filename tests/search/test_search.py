@@ -231,6 +231,19 @@ def test_timelines_without_their_videos_are_found_by_their_names(tmp_path, capsy
     assert update_index(tmp_path, model).info.names == 2
 
 
+def test_a_name_that_is_gone_does_not_make_a_library_of_timelines_anew(tmp_path):
+    from stepformer import Step, Timeline, export
+
+    for i in range(6):
+        export.write(Timeline(f"elsewhere/{i}.mp4", 9.0, (Step(0, 4, f"stir pot {i}"),)), tmp_path / f"{i}.json")
+    update_index(tmp_path, tiny_model())
+    (tmp_path / "0.json").unlink()
+    assert update_index(tmp_path, tiny_model()).info.dead == 1
+    export.write(Timeline("elsewhere/6.mp4", 9.0, (Step(0, 4, "stir pot 6"),)), tmp_path / "6.json")
+    update = update_index(tmp_path, tiny_model())
+    assert (update.added, update.kept, update.info.names, update.info.dead) == (1, 5, 6, 1)
+
+
 def test_a_folder_with_nothing_to_index_says_why(tmp_path):
     (tmp_path / "notes.json").write_text("[]")
     with pytest.raises(InputError, match=r"notes\.json: it is not a timeline"):

@@ -147,7 +147,7 @@ def generation_folder(folder: Path, generation: int) -> Path:
 
 
 def load_entries(path: Path) -> npt.NDArray[Any]:
-    """Rows of ``steps.npy`` or ``moments.npy``."""
+    """Rows of ``steps.npy``, ``moments.npy`` or ``names.npy``."""
     try:
         entries = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:

@@ -248,7 +248,7 @@ def _usable(library: Path, model: Any, rebuild: bool) -> IndexInfo | None:
     old = read_info(library)
     if old.fingerprint != model.encoder.fingerprint or old.model_hash != model.checkpoint.hash:
         return None  # vectors of another encoder or model cannot be compared with new ones
-    if old.dead > _REBUILD_DEAD * max(1, old.dead + old.steps + old.moments):
+    if old.dead > _REBUILD_DEAD * max(1, old.dead + old.steps + old.moments + old.names):
         return None
     return old
 
