@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepformer.discover.cutting import cut, evidence, noise_of, price_of
-from stepformer.discover.exactly import slots_in_order, solve_exactly
+from stepformer.discover.exactly import solve_exactly
 from stepformer.discover.knobs import Knobs
-from stepformer.discover.segmental import Segmenter, spread_out
+from stepformer.discover.segmental import Segmenter, slots_in_order, spread_out
 
 
 def every_cut(n):

@@ -88,11 +88,11 @@ def line_of(
         return float(knobs.similarity)
     if knobs.percentile is not None:
         return float(np.percentile(similarity, knobs.percentile))
-    return dividing_line(similarity, rate_hz, len(similarity), values, telling)
+    return dividing_line(similarity, rate_hz, values, telling)
 
 
 def dividing_line(
-    similarity: Floats, rate_hz: float, slots: int, values: Floats | None = None, telling: float = WEIGHTS.telling
+    similarity: Floats, rate_hz: float, values: Floats | None = None, telling: float = WEIGHTS.telling
 ) -> float:
     """The line that divides frames best into two kinds by ``values`` (N,), or one just below all of them.
 
@@ -102,7 +102,7 @@ def dividing_line(
     best = np.asarray(similarity, np.float64).max(0)  # (N,)
     chosen = best if values is None else np.asarray(values, np.float64)
     below_all = float(np.min(similarity if values is None else chosen)) - 1e-6
-    if len(best) / rate_hz < slots or _kinds_apart(best) < telling:
+    if len(best) / rate_hz < len(similarity) or _kinds_apart(best) < telling:
         return below_all
     line = _otsu(chosen)
     return line if (chosen < line).any() else below_all
@@ -120,14 +120,14 @@ def _kinds_apart(values: NDArray[np.float64]) -> float:
     return float(high.mean() - low.mean()) if len(low) and len(high) else 0.0
 
 
-def noise_of(structure: Floats, rate_hz: float, duration_s: float | None = None) -> float:
+def noise_of(structure: Floats, rate_hz: float) -> float:
     """The share (0 to about 1) of a video's variance that neighbouring frames do not share.
 
     Neighbours are as far apart as the product looks at a video of this length, so that features of a higher rate, whose
     neighbours are nearly the same picture, do not make a video seem smoother than it is.
     """
     frames = len(structure)
-    apart = max(1, round(rate_hz / looks_hz(frames / rate_hz if duration_s is None else duration_s, 1.0)))
+    apart = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
     if frames <= apart:
         return 1.0
     x = spread_out(structure)

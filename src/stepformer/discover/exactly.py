@@ -9,11 +9,8 @@ shows is free at first, so that more steps than slots work; then slots are given
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stepformer.discover.segmental import Piece, Segmenter
-
-Floats = NDArray[np.float64]
 
 
 def solve_exactly(segmenter: Segmenter, count: int, price: float) -> list[Piece]:
@@ -54,24 +51,3 @@ def solve_exactly(segmenter: Segmenter, count: int, price: float) -> list[Piece]
         end = first
     pieces.reverse()
     return segmenter.with_slots(pieces)
-
-
-def slots_in_order(worth: Floats) -> list[int]:
-    """The slot of each piece, of (M, K) what each slot is worth in each: rising; where there are more pieces than
-    slots, not falling."""
-    pieces, slots = worth.shape
-    rising = pieces <= slots
-    best = worth[0].copy()
-    back = np.zeros((pieces, slots), np.int64)
-    for i in range(1, pieces):
-        top = np.maximum.accumulate(best)
-        first = np.concatenate([[True], best[1:] > top[:-1]])
-        source = np.maximum.accumulate(np.where(first, np.arange(slots), 0))
-        if rising:
-            top, source = np.concatenate([[-np.inf], top[:-1]]), np.concatenate([[0], source[:-1]])
-        back[i] = source
-        best = top + worth[i]
-    taken = [int(best.argmax())]
-    for i in range(pieces - 1, 0, -1):
-        taken.append(int(back[i, taken[-1]]))
-    return taken[::-1]

@@ -156,5 +156,5 @@ def _spreads(rows: Floats) -> NDArray[np.float64]:
 def _is_step(rows: Floats, rate_hz: float) -> NDArray[np.float64]:
     """(N,) how far above the drop line each frame is, of slots' similarities (K, N), in spreads of it."""
     shows = evidence(rows)
-    line = dividing_line(rows, rate_hz, len(rows), shows)
+    line = dividing_line(rows, rate_hz, shows)
     return np.asarray((shows - line) / max(float(shows.std()), 1e-6))

@@ -131,8 +131,6 @@ class Segmenter:
 
     def with_slots(self, pieces: list[Piece]) -> list[Piece]:
         """The pieces with the slots that fit them best: in order where this is kept; as they are without slots."""
-        from stepformer.discover.exactly import slots_in_order
-
         if self._gains is None or not pieces:
             return pieces
         gained = np.asarray([self._gains[p.last] - self._gains[p.first] for p in pieces])  # (M, K)
@@ -217,6 +215,27 @@ class Segmenter:
             pieces.append(Piece(int(from_start[end, j]), end, int(from_slot[end, j])))
             end, j = int(from_start[end, j]), int(from_state[end, j])
         return pieces[::-1]
+
+
+def slots_in_order(worth: NDArray[np.float64]) -> list[int]:
+    """The slot of each piece, of (M, K) what each slot is worth in each: rising; where there are more pieces than
+    slots, not falling."""
+    pieces, slots = worth.shape
+    rising = pieces <= slots
+    best = worth[0].copy()
+    back = np.zeros((pieces, slots), np.int64)
+    for i in range(1, pieces):
+        top = np.maximum.accumulate(best)
+        first = np.concatenate([[True], best[1:] > top[:-1]])
+        source = np.maximum.accumulate(np.where(first, np.arange(slots), 0))
+        if rising:
+            top, source = np.concatenate([[-np.inf], top[:-1]]), np.concatenate([[0], source[:-1]])
+        back[i] = source
+        best = top + worth[i]
+    taken = [int(best.argmax())]
+    for i in range(pieces - 1, 0, -1):
+        taken.append(int(back[i, taken[-1]]))
+    return taken[::-1]
 
 
 def count_steps(pieces: list[Piece]) -> int:
