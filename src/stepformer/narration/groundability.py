@@ -1,8 +1,8 @@
 """How likely a camera would see a phrase: a small score from short lists of our own and the shape of words.
 
 The lists are not a lexicon of norms: they name the hand work and the things of how-to videos, so that a user can
-leave out "make a decision" and keep "make a cut". Words on no list are placed by
-their vectors, or get a middle value.
+leave out "make a decision" and keep "make a cut". Nouns on no list are placed by their vectors; what has none gets a
+middle value.
 """
 
 from __future__ import annotations
@@ -131,14 +131,6 @@ CONCRETE_NOUNS = word_set(
     "straps stump tablet tail tarp tent thermostat toilet tongs toothbrush toothpaste toothpick toothpicks torch "
     "trap trim trowel trunk tweezers twine vacuum varnish vase veneer vise wallpaper washers weed weeds whisk "
     "wick wok zip "
-)
-# amounts and parts: "a little bit of soy sauce" is about the sauce
-MEASURES = word_set(
-    "amount bag batch bit bits bottle bowl box bunch can carton chunk chunks clove cloves couple cup cups dash dollop "
-    "drizzle drop drops gallon glass gram grams half handful head inch jar kilo kind knob layer liter litre little lot "
-    "lots mixture ounce ounces pack package packet pair part piece pieces pinch pint pound pounds quart quarter rest "
-    "sheet slice slices sort spoon spoonful splash sprinkle sprig stalk stick sticks strip strips tablespoon "
-    "tablespoons teaspoon teaspoons third tin touch type ton tons"
 )
 _ABSTRACT_NOUNS = word_set(
     "idea time way thing sense difference job care reason problem question attention experience result advantage "

@@ -157,6 +157,15 @@ EMPTY_WORDS = word_set(
     "course next more much today first one ones same other else else's even still only up down out"
 )
 
+# amounts and parts: "a little bit of soy sauce" is about the sauce
+MEASURES = word_set(
+    "amount bag batch bit bits bottle bowl box bunch can carton chunk chunks clove cloves couple cup cups dash dollop "
+    "drizzle drop drops gallon glass gram grams half handful head inch jar kilo kind knob layer liter litre little lot "
+    "lots mixture ounce ounces pack package packet pair part piece pieces pinch pint pound pounds quart quarter rest "
+    "sheet slice slices sort spoon spoonful splash sprinkle sprig stalk stick sticks strip strips tablespoon "
+    "tablespoons teaspoon teaspoons third tin touch type ton tons"
+)
+
 # prepositional phrases that say nothing about where or with what
 EMPTY_PREPS = word_set(
     "like because as since before after until till during without than besides despite per except unlike "

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stepformer.narration.groundability import MEASURES
-from stepformer.narration.lexicon import EMPTY_PREP_OBJECTS, EMPTY_PREPS, FILLERS, PARTICLES, SOFTENERS, word_set
+from stepformer.narration.lexicon import (
+    EMPTY_PREP_OBJECTS,
+    EMPTY_PREPS,
+    FILLERS,
+    MEASURES,
+    PARTICLES,
+    SOFTENERS,
+    word_set,
+)
 from stepformer.narration.tree import Tree
 
 _LEFT = word_set("det amod compound nummod poss quantmod nmod predet advmod neg case")

@@ -120,13 +120,11 @@ def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         yield words[first:]
 
 
-def trees_of(
-    cues: Iterable[Cue], options: PhraseOptions | None = None, *, segmenter: Segmenter | None = None
-) -> list[Tree]:
+def trees_of(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[Tree]:
     """The parsed stretches of one video's narration, for those who want several things of one parse."""
     options = options or PhraseOptions()
     parser = load_parser(options.parser)
-    segmenter = segmenter or make_segmenter(options.punctuation)
+    segmenter = make_segmenter(options.punctuation)
     return [_parsed(words, parser, segmenter, options) for words in stretches(_spoken(cues, options))]
 
 

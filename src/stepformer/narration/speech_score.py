@@ -95,10 +95,10 @@ def judge(videos: Sequence[Spoken], pieces: Sequence[Sequence[Piece]], embed: Em
     found: list[Judged] = []
     for at, (video, said) in enumerate(zip(videos, pieces, strict=True)):
         names = sorted({step[2] for step in video.steps})
-        insides = within_steps(video, said)
-        texts = sorted({text for inside in insides for text in inside} | set(names))
         if len(names) < 2:
             continue
+        insides = within_steps(video, said)
+        texts = sorted({text for inside in insides for text in inside} | set(names))
         vectors = np.asarray(embed(texts), dtype=np.float32)  # (L, D)
         row = {text: i for i, text in enumerate(texts)}
         steps = vectors[[row[name] for name in names]]  # (K, D)
