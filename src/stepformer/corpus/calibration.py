@@ -19,6 +19,7 @@ import torch
 
 from stepformer.corpus.simulator import ENCODERS, EncoderModel, Simulator
 from stepformer.corpus.world import World
+from stepformer.devices import torch_device
 from stepformer.inference import InferenceConfig
 
 PAPER_TEXT_ROW = {"zs_iou": 0.186, "zs_precision": 0.322, "zs_recall": 0.292, "zs_mof": 0.679}
@@ -36,7 +37,7 @@ def distance(scores: dict[str, float]) -> float:
 
 
 def _simulator(world: World, device: str | torch.device | None) -> Simulator:
-    return Simulator(world, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return Simulator(world, device=torch_device(device))
 
 
 def _text_rows(
