@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stepformer.evaluation.tables import Table
     from stepformer.reproduce.results import Results
+    from stepformer.reproduce.runs import Run
     from stepformer.reproduce.schedule import Machine
 
 KINDS = ("train", "control", "baseline")
@@ -64,7 +65,13 @@ def add_real_arguments(parser: argparse.ArgumentParser) -> None:
     real.add_argument("--subset", help="the videos to score (default: the test set)")
     real.add_argument("--rate", type=float, default=1.0, help="features a second (1)")
     real.add_argument("--texts", help=".npz of step texts and their vectors in the space of the features")
-    real.add_argument("--checkpoint", help="weights of the StepFormer row")
+    real.add_argument("--checkpoint", help="weights of the StepFormer row of Tables 1 and 2, instead of training")
+    real.add_argument("--store", nargs="+", default=[], help="feature stores to train on (stepformer prepare features)")
+
+
+def _unfitted(run: Run) -> bool:
+    """Not one of the published methods."""
+    return "setting" not in run.spec
 
 
 def _execute_real(args: argparse.Namespace, tables: Sequence[str], results: Results, out: Path) -> int:
@@ -72,6 +79,9 @@ def _execute_real(args: argparse.Namespace, tables: Sequence[str], results: Resu
     from stepformer.corpus import read_dataset
     from stepformer.errors import UsageError
     from stepformer.reproduce.real import SPLIT, execute_real, load_real, read_texts, real_runs
+    from stepformer.reproduce.real_training import train_real, training_runs
+    from stepformer.reproduce.runs import unique
+    from stepformer.reproduce.schedule import work_folder
 
     if not args.dataset:
         raise UsageError("--features needs --dataset PATH: the annotations of the videos")
@@ -82,23 +92,45 @@ def _execute_real(args: argparse.Namespace, tables: Sequence[str], results: Resu
     texts = read_texts(args.texts) if args.texts else None
     if texts is None and "table2" in tables:
         raise UsageError("Table 2 localises step texts: give their vectors with --texts FILE.npz")
+    if args.store and args.checkpoint:
+        raise UsageError("--store trains the models of the table and --checkpoint brings one: give one of the two")
+    if not args.store and not set(tables) <= {"table1", "table2"}:
+        raise UsageError("Tables 3 and 4 train models: give the feature stores to train on with --store")
     device = args.device or "cpu"
-    data = load_real(dataset, args.features, args.rate, texts, device)
-    runs = real_runs(data, args.seeds, args.checkpoint)
+    data = load_real(dataset, args.features, args.rate, texts, device, args.store)
+    scored = real_runs(data, args.seeds, args.checkpoint)
     weights = f"weights {args.checkpoint}" if args.checkpoint else "no weights given: no StepFormer row"
+    if args.store:
+        weights = f"models trained on {', '.join(args.store)}"
+    narrated = "" if data.has_phrases else " Shen et al. need narration (--store) and are left out."
+    wanted: list[Run] = []
+    trained: list[Run] = []
     for table in tables:
-        results.plan(table, runs)
+        mine = []
+        if args.store:
+            mine = training_runs(table, data, args.store, args.seeds, args.steps, args.batch, overrides_of(args))
+        # Table 3 compares with what is not fitted, Table 4 with nothing
+        beside = [] if table == "table4" else scored if table != "table3" else [r for r in scored if _unfitted(r)]
+        results.plan(table, [*beside, *mine])
+        wanted += beside
+        trained += mine
         results.facts[table] = {
             "datasets": {SPLIT: data.name},
             "features": f"Real features of {data.videos} videos of {data.name} ({data.left_out} annotated videos have "
-            f"none and are left out), {args.rate:g} a second; {weights}. Nothing is chosen on these videos; Shen "
-            "et al. need narration and are left out.",
+            f"none and are left out), {args.rate:g} a second; {weights}. Nothing is chosen on these videos.{narrated}",
         }
+    wanted, trained = unique(wanted), unique(trained)
+    runs = [*wanted, *trained]
     if args.plan:
         for run in runs:
             print(f"{'done' if run.id in results.runs else 'to do'}  {run.id}  {run.name}, seed {run.seed}")
         return 0
-    execute_real(data, runs, results, out, args.checkpoint, device, lambda text: print(text, file=sys.stderr))
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    execute_real(data, wanted, results, out, args.checkpoint, device, say)
+    train_real(data, trained, results, out, Path(args.work) if args.work else work_folder(), device, say)
     return 0
 
 
@@ -160,7 +192,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], results: Results, 
     for table in tables:
         planned = table_runs(table, setup)
         results.plan(table, planned)
-        results.facts[table] = facts
+        results.facts[table] = {**facts, "training": facts["data_training"]} if table == "data" else facts
         runs += planned
     runs = [run for run in unique(runs) if run.kind in args.only]
     if args.plan:
@@ -178,28 +210,34 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], results: Results, 
     return 5 if ended.failed or ended.left else 0
 
 
-def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], Machine]:
-    """The setup of the runs, facts for the captions, and where to work."""
-    import torch
-
+def overrides_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Fields of all configs, from --set."""
     from stepformer.cli.train import _value
-    from stepformer.corpus.world import load_world
     from stepformer.errors import UsageError
-    from stepformer.files import sha256_of
-    from stepformer.reproduce.runs import Setup
-    from stepformer.reproduce.schedule import Machine, work_folder
-    from stepformer.reproduce.scoring import GRID, dataset_of, divided, report_splits
 
-    world = divided(load_world(args.world))
     overrides: dict[str, Any] = {}
     for pair in args.set:
         key, equals, value = pair.partition("=")
         if not equals:
             raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
         overrides[key.strip()] = _value(value.strip())
+    return overrides
+
+
+def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], Machine]:
+    """The setup of the runs, facts for the captions, and where to work."""
+    import torch
+
+    from stepformer.corpus.world import load_world
+    from stepformer.files import sha256_of
+    from stepformer.reproduce.runs import Setup
+    from stepformer.reproduce.schedule import Machine, work_folder
+    from stepformer.reproduce.scoring import GRID, dataset_of, divided, report_splits
+
+    world = divided(load_world(args.world))
     splits = report_splits(world)
     fingerprint = sha256_of(args.world)
-    setup = Setup(fingerprint, world.dim, splits, tuple(args.seeds), args.steps, args.batch, overrides)
+    setup = Setup(fingerprint, world.dim, splits, tuple(args.seeds), args.steps, args.batch, overrides_of(args))
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     datasets = {split: dataset_of(world, split) for split in splits}
     counts = ", ".join(f"{len(world.split(s))} videos of {name}" for s, name in datasets.items())
@@ -208,6 +246,8 @@ def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], M
         "world": fingerprint, "datasets": datasets, "data": counts, "grid": GRID,
         "training": f"Trained for {steps}, batch {args.batch or 128}, on a mixture of simulated encoders "
         f"({', '.join(setup.encoders)}); no model has seen a test text.",
+        "data_training": f"Trained for {steps}, batch {args.batch or 128}, on what each row says; no model has seen "
+        "a test text.",
     }  # fmt: skip
     work = Path(args.work) if args.work else work_folder()
     checkpoints = out / "checkpoints" if args.keep_checkpoints else None

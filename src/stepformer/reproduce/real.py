@@ -1,9 +1,11 @@
-"""Tables 1 and 2 on real features: a dataset's annotations, a folder of ``.npy`` files, and given weights.
+"""The tables on real features: a dataset's annotations, a folder of ``.npy`` files, and weights or what to train on.
 
 The same scoring as on simulated videos, at the rate of the features. Nothing is chosen here, because there is nothing
 to choose it on: the model and the slot controls use the inference options that the checkpoint brings, ground-truth
 texts too, and the published methods their defaults with 40% background. Step texts in the space of the features come
-from an ``.npz`` file; without it there is no Table 2. Shen et al., who learn from narration, are left out in any case.
+from an ``.npz`` file; without it there is no Table 2. Feature stores (``stepformer prepare features``) are what models
+are trained on (``real_training.py``). Where they also hold narration of each tested task's videos, Shen et al., who
+learn from it, have their rows.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from stepformer.baselines import baseline
 from stepformer.checkpoint import load_checkpoint
 from stepformer.corpus.records import Dataset, VideoRecord, with_features
 from stepformer.corpus.simulator import Batch
+from stepformer.corpus.store import FeatureStore, open_stores
 from stepformer.errors import InputError
 from stepformer.evaluation.raster import own_labels
 from stepformer.files import why_no_array
@@ -50,6 +53,7 @@ class RealData:
     videos: int
     left_out: int
     has_texts: bool
+    has_phrases: bool  # some video of every task is narrated
     fingerprint: str
 
 
@@ -73,9 +77,18 @@ def _key(text: str) -> str:
 
 
 def load_real(
-    dataset: Dataset, features: str | Path, rate_hz: float = 1.0, texts: Vectors | None = None, device: str = "cpu"
+    dataset: Dataset,
+    features: str | Path,
+    rate_hz: float = 1.0,
+    texts: Vectors | None = None,
+    device: str = "cpu",
+    stores: Sequence[str | Path] = (),
 ) -> RealData:
-    """The annotated videos that have features, as padded batches at the rate of the features."""
+    """The annotated videos that have features, as padded batches at the rate of the features.
+
+    stores: feature stores whose phrases of the same videos (by the name of the feature file) are their narration.
+    """
+    opened = open_stores(stores) if stores else []
     told = with_features(dataset, features, rate_hz)
     records = [r for r in told.videos if r.labels and r.features is not None]
     if not records:
@@ -84,6 +97,8 @@ def load_real(
     for record in records:
         assert record.features is not None
         digest.update(f"{record.key} {record.features.stat().st_size}".encode())
+    for store in opened:
+        digest.update(f"{store.info.fingerprint} {sorted(store.ids)}".encode())
     tasks = {task: i for i, task in enumerate(dict.fromkeys(r.task for r in records))}
     # step lists of a task may be longer than what is annotated; only what occurs counts as its steps
     most = max(len(r.ordered_steps) for r in records)
@@ -93,12 +108,14 @@ def load_real(
     batches, vectors = [], []
     for first in range(0, len(records), _BATCH):
         batch, own = _batch(records[first : first + _BATCH], told, rate_hz, texts, most, device)
-        batches.append(batch)
+        batches.append(_narrated(batch, records[first : first + _BATCH], opened, rate_hz) if opened else batch)
         vectors.append(own)
     trial = Trial(batches, vectors, np.array([tasks[r.task] for r in records]), kinds)
     annotated = sum(bool(r.labels) for r in told.videos)
+    narrated = torch.cat([batch.phrase_mask.any(1) for batch in batches]).cpu().numpy()
+    spoken = set(trial.tasks[narrated]) == set(trial.tasks)
     return RealData(
-        dataset.name, trial, len(records), annotated - len(records), texts is not None, digest.hexdigest()[:16]
+        dataset.name, trial, len(records), annotated - len(records), texts is not None, spoken, digest.hexdigest()[:16]
     )
 
 
@@ -138,6 +155,36 @@ def _batch(
     return batch, torch.from_numpy(own).to(device)
 
 
+def _narrated(batch: Batch, records: Sequence[VideoRecord], stores: Sequence[FeatureStore], rate_hz: float) -> Batch:
+    """The batch with the phrases that the stores have of its videos."""
+    found = []
+    for record in records:
+        assert record.features is not None
+        name = record.features.stem
+        stored = next((store.read(name) for store in stores if name in store.ids), None)
+        rows = (
+            []
+            if stored is None or stored.phrase_vectors is None
+            else list(zip(stored.phrases, stored.phrase_vectors, strict=True))
+        )
+        found.append([(p, v) for p, v in rows if not p.chatter])
+    B, L, D = len(records), max(1, *map(len, found)), batch.video.shape[2]
+    phrases, mask, times = np.zeros((B, L, D), np.float32), np.zeros((B, L), bool), np.zeros((B, L), np.float32)
+    for i, rows in enumerate(found):
+        for j, (phrase, vector) in enumerate(rows):
+            if len(vector) != D:
+                raise InputError(f"phrases of {records[i].video} are {len(vector)} wide and features {D}")
+            phrases[i, j] = vector / max(float(np.linalg.norm(vector)), 1e-9)
+            times[i, j] = (phrase.start_s + phrase.end_s) / 2 * rate_hz
+            mask[i, j] = True
+    device = batch.video.device
+    unknown = torch.full((B, L), -1, device=device)
+    return batch._replace(
+        phrases=torch.from_numpy(phrases).to(device), phrase_mask=torch.from_numpy(mask).to(device),
+        phrase_steps=unknown, phrase_ids=unknown, phrase_times=torch.from_numpy(times).to(device),
+    )  # fmt: skip
+
+
 def _own_texts(record: VideoRecord, dataset: Dataset, texts: Vectors, width: int) -> Iterator[npt.NDArray[np.float32]]:
     for annotation in record.ordered_steps:
         text = dataset.tasks[record.task].steps[annotation.step]
@@ -164,6 +211,9 @@ def real_runs(data: RealData, seeds: Sequence[int], checkpoint: str | None) -> l
         for method, setting in (("kukleva", "weak"), ("elhamifar", "weak"), ("kukleva", "unsupervised")):
             spec = {"method": method, "setting": setting}
             runs.append(Run("real", f"{method} {setting}", seed, spec, world))
+        if data.has_phrases:
+            for setting in ("weak", "unsupervised"):
+                runs.append(Run("real", f"shen {setting}", seed, {"method": "shen", "setting": setting}, world))
     return runs
 
 
@@ -185,12 +235,26 @@ def execute_real(
             continue
         make = model_slots(model) if run.spec["method"] == "stepformer" and model is not None else None
         scores = score_real(data, run, make, config, device)
-        rounded = {name: round(float(value), 5) for name, value in scores.items()}
-        place = {SPLIT: {scoring.MAIN_ENCODER: rounded}}
-        nested = {"grid": place, "own": place}  # nothing is chosen here: a checkpoint brings its options
-        results.runs[run.id] = {"id": run.id, **run.to_dict(), "scores": nested, "chosen": {}, "code": "real"}
+        # nothing is chosen here: a checkpoint brings its options
+        keep_scores(results, run, dict.fromkeys(("grid", "own"), scores))
         results.save(out)
         log(f"{run.name}, seed {run.seed}")
+
+
+def keep_scores(results: Results, run: Run, views: Mapping[str, Scores]) -> None:
+    """Puts a run's scores, by view, among the results."""
+    nested = {
+        view: {SPLIT: {scoring.MAIN_ENCODER: {name: round(float(value), 5) for name, value in scores.items()}}}
+        for view, scores in views.items()
+    }
+    results.runs[run.id] = {"id": run.id, **run.to_dict(), "scores": nested, "chosen": {}, "code": "real"}
+
+
+def slot_scores(data: RealData, make: SlotMaker, config: InferenceConfig) -> Scores:
+    """Both tasks, or discovery alone where there are no texts."""
+    outputs = scoring.all_slots(data.trial, make)
+    scores = scoring.scores_with(data.trial, outputs, Chosen(config, config, "slots", {}))
+    return scores if data.has_texts else {k: v for k, v in scores.items() if k.startswith("un_")}
 
 
 def score_real(data: RealData, run: Run, make: SlotMaker | None, config: InferenceConfig, device: str) -> Scores:
@@ -207,9 +271,15 @@ def score_real(data: RealData, run: Run, make: SlotMaker | None, config: Inferen
         options = {"background": 0.4, "min_updates": methods.MIN_UPDATES} if method == "kukleva" else {}
         fitted: Any = baseline(method, **options).fit(videos, steps, setting=run.spec["setting"], seed=run.seed)
         return methods.discovery_scores(trial, fitted, videos)
+    if method == "shen":
+        videos, steps = methods.feature_videos(trial)
+        learned: Any = baseline(method).fit(videos, steps, setting=run.spec["setting"], seed=run.seed, device=device)
+        scores = methods.discovery_scores(trial, learned, videos)
+        if data.has_texts:
+            own, outputs = methods.prototypes(trial, learned, videos)
+            scores |= scoring.locate_scores(own, outputs, config)
+        return scores
     if method == "random":
         generator = torch.Generator(device=device).manual_seed(run.seed)
         make = lambda batch: random_slots(batch.video, batch.video_mask, generator=generator)  # noqa: E731
-    outputs = scoring.all_slots(trial, make or pooled)
-    scores = scoring.scores_with(trial, outputs, Chosen(config, config, "slots", {}))
-    return scores if data.has_texts else {k: v for k, v in scores.items() if k.startswith("un_")}
+    return slot_scores(data, make or pooled, config)

@@ -16,12 +16,13 @@ def render(results: Results, table: str) -> dict[str, Table]:
     facts = results.facts.get(table, {})
     test = facts.get("datasets", {}).get("test", "test")
     where = {"crosstask": "CrossTask validation", "grammar": "grammar tasks"}.get(test, test)
+    where = f"real features of {test}" if facts.get("features") else f"simulated {where}"
     if table == "table3":
-        title = f"Table 3: ablation and controls, simulated {where}"
+        title = f"Table 3: ablation and controls, {where}"
         return {table: ablation_table(results, table, TABLE3_ROWS, title)}
     if table == "table4":
-        title = f"Table 4: slots and layers of the default preset, simulated {where}"
+        title = f"Table 4: slots and layers of the default preset, {where}"
         return {table: ablation_table(results, table, TABLE4_ROWS, title)}
     if table == "data":
-        return {table: data_table(results, f"Training data of the default preset, simulated {where}")}
+        return {table: data_table(results, f"Training data of the default preset, {where}")}
     return {table: comparison_table(results, table)}
