@@ -44,7 +44,7 @@ def word_encoder():
 @pytest.fixture(scope="session")
 def tiny_world():
     """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space."""
-    from stepformer.corpus.worldbuilder import build_world
+    from stepformer.data.worldbuilder import build_world
 
     concepts = [f"{a} {b}" for a in ("cutting", "washing", "holding", "pouring") for b in ("food", "paper", "wood")]
     return build_world(bag_of_words, concepts, grammar_procedures=150)

@@ -1,4 +1,4 @@
-"""Finds the ordered steps of a how-to video, with start and end times, from the video alone.
+"""Finds the ordered steps of a how-to video, with start and end times and names, offline.
 
 The names below are loaded when they are first used, so that ``import stepformer`` stays fast and a part of the
 product that is not used needs none of its dependencies.
@@ -13,25 +13,34 @@ from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
 
 if TYPE_CHECKING:
-    from stepformer import align, baselines, corpus, encoders, evaluation, export, narration
+    from stepformer import data, encoders, evaluation, narration
+    from stepformer.app import procedure, search
+    from stepformer.app.discover import StepFormer, load_model
+    from stepformer.core import align
+    from stepformer.evaluation import baselines
+    from stepformer.show import export
 
-_ROOMS = ("align", "baselines", "corpus", "encoders", "evaluation", "export", "narration")
-_LAZY = {"load_model": "stepformer.discover", "StepFormer": "stepformer.discover"}
+_ROOMS = {
+    "align": "core.align", "baselines": "evaluation.baselines", "data": "data", "encoders": "encoders",
+    "evaluation": "evaluation", "export": "show.export", "narration": "narration", "procedure": "app.procedure",
+    "search": "app.search",
+}  # fmt: skip
+_NAMES = {"load_model": "app.discover", "StepFormer": "app.discover"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
-        return importlib.import_module(f"stepformer.{name}")
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        return importlib.import_module(f"stepformer.{_ROOMS[name]}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"stepformer.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'stepformer' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOMS, *_LAZY])
+    return sorted([*globals(), *_ROOMS, *_NAMES])
 
 
 __all__ = [
-    "Step", "Timeline", "__version__",
-    "align", "baselines", "corpus", "encoders", "evaluation", "export", "narration",
+    "Step", "StepFormer", "Timeline", "__version__", "align", "baselines", "data", "encoders", "evaluation",
+    "export", "load_model", "narration", "procedure", "search",
 ]  # fmt: skip

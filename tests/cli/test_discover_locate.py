@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
 
 from discover_parts import tiny_checkpoint, write_video
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepformer.cli import COMMANDS, _split_command, command_module, command_parser
-from stepformer.trainconfig import make_config
+from stepformer.core.config import make_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]

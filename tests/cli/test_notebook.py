@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
 from discover_parts import tiny_model, write_video
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "discover.ipynb"
@@ -31,7 +31,7 @@ def run(cells):
 def test_the_notebook_runs(tmp_path, monkeypatch, capsys):
     for i in (1, 2):
         write_video(tmp_path / f"washing-hands-{i}.mp4", COLOURS, seconds_each=3 + i)
-    monkeypatch.setattr("stepformer.weights.pull", lambda name: tmp_path / "washing-hands-1.mp4")
+    monkeypatch.setattr("stepformer.base.weights.pull", lambda name: tmp_path / "washing-hands-1.mp4")
     monkeypatch.setattr("stepformer.load_model", lambda name: tiny_model(), raising=False)
     space = run(code_cells())
     out = capsys.readouterr().out
@@ -43,7 +43,7 @@ def test_the_notebook_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_notebook_runs_on_the_real_video():
     import stepformer
-    from stepformer import weights
+    from stepformer.base import weights
     from stepformer.errors import MissingError
 
     needed = ("demo-video", "minilm", "i3d-kinetics400", "efficientnet-lite2")

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepformer import doctor
 from stepformer.cli import COMMANDS, main
+from stepformer.cli import checks as doctor
 from stepformer.cli.completion import SHELLS, script
 from stepformer.errors import InputError, StepFormerError
+from stepformer.show.viewer import address, byte_range, make_page, serve
 from stepformer.timeline import Step, Timeline
-from stepformer.viewer import address, byte_range, make_page, serve
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
 from discover_parts import tiny_model, write_video
 
 COLOURS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (240, 240, 10), (10, 240, 240)]
@@ -220,7 +220,7 @@ def test_little_disk_is_told(monkeypatch):
 
 
 def test_end_to_end_with_a_model(model, monkeypatch):
-    monkeypatch.setattr("stepformer.weights.find", lambda name: Path())
+    monkeypatch.setattr("stepformer.base.weights.find", lambda name: Path())
     check = doctor._end_to_end("default")
     assert check.state == "ok", check.found
 

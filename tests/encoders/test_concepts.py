@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from stepformer import encoders, weights
+from stepformer import encoders
+from stepformer.base import weights
 from stepformer.encoders.base import Encoded, FrameSpec, check_frames, encode_clips
 from stepformer.encoders.concepts import class_names
 from stepformer.errors import InputError, UsageError
@@ -81,7 +82,7 @@ def test_batches_of_one_video_join_and_a_whole_video_step_runs_once():
 def second_of_washing():
     """One real second, hands under the tap, as the default encoder wants it."""
     need(*NEEDED, "demo-video")
-    from stepformer.video import frames_at
+    from stepformer.media import frames_at
 
     encoder = encoders.load("concepts")
     times = encoder.wants.times_s(17, 1.0)

@@ -31,10 +31,10 @@ def test_layout_is_the_published_one(model):
 def test_outputs_agree_with_a_second_transcription(model, shape):
     expected = OUTPUTS["x".join(map(str, shape))]
     with torch.inference_mode():
-        torch.testing.assert_close(model(clips(shape))[:, :8], torch.tensor(expected["joint"]), rtol=1e-3, atol=2e-3)
+        torch.testing.assert_close(model(clips(shape))[:, :8], torch.tensor(expected["joint"]), rtol=1e-3, atol=5e-3)
         pooled = model.pooled(clips(shape))
     assert pooled.shape == (shape[0], 1024)
-    torch.testing.assert_close(pooled[:, :8], torch.tensor(expected["pooled"]), rtol=1e-3, atol=2e-3)
+    torch.testing.assert_close(pooled[:, :8], torch.tensor(expected["pooled"]), rtol=1e-3, atol=5e-3)
 
 
 def test_words_agree_with_a_second_transcription(model):

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer import kmeans as kmeans_module
 from stepformer.errors import InputError, NonFiniteError
-from stepformer.kmeans import kmeans
+from stepformer.evaluation import kmeans as kmeans_module
+from stepformer.evaluation.kmeans import kmeans
 
 
 def blobs(k, each, width, seed=0, noise=0.05):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stepformer as sf
-from stepformer.corpus import Annotation, Dataset, Task, VideoRecord
+from stepformer.data import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation import LengthError, Table1Options
 from stepformer.evaluation.predictions import (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.corpus import Annotation
+from stepformer.data import Annotation
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation import (
     LengthError,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.corpus import Annotation, VideoRecord
+from stepformer.data import Annotation, VideoRecord
 from stepformer.errors import InputError
 from stepformer.evaluation import LengthError, frame_count, own_labels, rasterise, resample, task_labels
 

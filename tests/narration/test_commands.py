@@ -169,7 +169,7 @@ def test_stages_are_compared_on_the_steps_that_both_have() -> None:
 
 
 def test_real_narration_table(parser, capsys, tmp_path) -> None:
-    weights = pytest.importorskip("stepformer.weights")
+    weights = pytest.importorskip("stepformer.base.weights")
     if weights.find("minilm") is None:
         pytest.skip("the sentence encoder's weights are not here")
     said = ["crack the eggs into the bowl", "whisk them with a fork", "fry the bacon in the pan"]

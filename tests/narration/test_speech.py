@@ -84,7 +84,7 @@ def test_real_speech_to_phrases(parser, tmp_path) -> None:
     if shutil.which("espeak-ng") is None:
         pytest.skip("espeak-ng is not installed")
     pytest.importorskip("faster_whisper", reason="faster-whisper is not installed")
-    from stepformer import weights
+    from stepformer.base import weights
     from stepformer.narration import extract_phrases
 
     folder = weights.find("whisper-base")

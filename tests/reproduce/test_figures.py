@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from stepformer.core.inference import InferenceConfig
+from stepformer.core.model import StepDecoder, preset
 from stepformer.errors import UsageError
-from stepformer.inference import InferenceConfig
-from stepformer.model import StepDecoder, preset
 from stepformer.reproduce.figures import attention, draw_figures, make_scene, matched_phrases, named, timelines
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepformer.cli import main
-from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
+from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.reproduce import real
 from stepformer.reproduce.render import render

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stepformer.cli import main
-from stepformer.corpus.store import StoredPhrase, StoredVideo, StoreInfo
-from stepformer.corpus.store_writer import StoreWriter
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
+from stepformer.data.store_writer import StoreWriter
 
 D = 16
 STEPS = ("crack eggs", "whisk eggs", "pour batter")

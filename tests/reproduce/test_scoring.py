@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from stepformer.corpus.simulator import Simulator
-from stepformer.corpus.world import load_world
-from stepformer.inference import InferenceConfig
-from stepformer.model import Slots
+from stepformer.core.inference import InferenceConfig
+from stepformer.core.model import Slots
+from stepformer.data.simulator import Simulator
+from stepformer.data.world import load_world
 from stepformer.reproduce import methods, scoring
 from stepformer.reproduce.runs import Setup, baseline_run, control_run
 from stepformer.reproduce.worker import Stage, pooled, run_control

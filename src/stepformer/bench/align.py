@@ -1,6 +1,6 @@
 """``stepformer bench align``: the alignment kernels against a naive Python loop over cells, in one run.
 
-The naive loop is :mod:`stepformer.align.reference`, pure Python on lists. Every kernel aligns the same batch, and its
+The naive loop is `core.align.reference`, pure Python on lists. Every kernel aligns the same batch, and its
 matches and costs must equal the naive loop's exactly on the items the loop does, and those of every other kernel on
 all, or the command fails.
 """
@@ -22,7 +22,7 @@ from stepformer.errors import MissingError, StepFormerError, UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stepformer.align.alignment import Matching
+    from stepformer.core.align.alignment import Matching
 
 HELP = """Times every alignment kernel on the batches that training and inference make, against a naive Python
 loop over cells, and checks that all give the same alignments. Times are the best of the repeats (other work on the
@@ -115,7 +115,7 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
     """The rows of one case. Raises StepFormerError where two kernels differ."""
     import torch
 
-    from stepformer.align import drop_dtw, drop_dtw_batch, reference
+    from stepformer.core.align import drop_dtw, drop_dtw_batch, reference
 
     costs, column_drop = _problem(case, seed)
     one_to_one = case.matching == "one_to_one"
@@ -167,7 +167,7 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
 
 def _compare(case: Case, slow: list[tuple[float, Any]], results: dict[str, tuple[Tensor, Tensor]]) -> None:
     """Raises unless all kernels gave the naive loop's costs and matches, and the same as one another elsewhere."""
-    from stepformer.align import columns_of
+    from stepformer.core.align import columns_of
 
     first_name, first = next(iter(results.items()))
     for name, (matrix, cost) in results.items():
@@ -183,7 +183,7 @@ def _problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
     """Costs (B, K, N) and column drops (B,): similarities with an ordered story in them, and a 30% line."""
     import torch
 
-    from stepformer.align import percentile_drop
+    from stepformer.core.align import percentile_drop
 
     random = torch.Generator().manual_seed(seed)
     similarity = 0.2 * torch.randn(case.B, case.K, case.N, generator=random, dtype=torch.float64)

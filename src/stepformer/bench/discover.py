@@ -34,7 +34,7 @@ def measure(model: Any, video: Path, repeats: int, seconds: float) -> tuple[dict
     """
     import numpy as np
 
-    from stepformer.discover.features import Features, _encode
+    from stepformer.app.discover.features import Features, _encode
 
     runs: list[dict[str, float]] = []
     read_s = 0.0
@@ -57,8 +57,8 @@ def measure(model: Any, video: Path, repeats: int, seconds: float) -> tuple[dict
 
 def run(args: argparse.Namespace) -> int:
     """Times and prints."""
-    from stepformer import weights
-    from stepformer.discover import load_model
+    from stepformer.app.discover import load_model
+    from stepformer.base import weights
     from stepformer.errors import UsageError
 
     if args.repeats < 1 or not args.seconds > 0:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from stepformer.errors import MissingError, StepFormerError, UsageError
 
 if TYPE_CHECKING:
-    from stepformer.video import VideoInfo
+    from stepformer.media import VideoInfo
 
 HELP = """Times decoding and encoding on a video (default: the demo video if it has been pulled, and a generated one of
 three minutes). Times are the best of the repeats. Beside the wall clock stands the processors' time, which other work
@@ -105,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
 
 def decode_rows(path: Path, repeats: int = 3, threads: int = 0) -> list[DecodeRow]:
     """Every way of decoding one file. Raises when two ways disagree on what is on screen."""
-    from stepformer.video import probe
-    from stepformer.video.decode import SEEK_GAP_S
+    from stepformer.media import probe
+    from stepformer.media.decode import SEEK_GAP_S
 
     info = probe(path)
     rows = []
@@ -142,9 +142,9 @@ def _decode(
     path: Path, info: VideoInfo, times_s: list[float], sparse: bool, gap: float, threads: int
 ) -> tuple[Any, list[float]]:
     """Pictures of 224 x 224, as an encoder would get them; what comes back is when each came on screen."""
-    from stepformer.video.container import Problems
-    from stepformer.video.decode import FrameDecoder
-    from stepformer.video.picture import Painter
+    from stepformer.media.container import Problems
+    from stepformer.media.decode import FrameDecoder
+    from stepformer.media.picture import Painter
 
     decoder = FrameDecoder(path, info, Problems(path), sparse=sparse, seek_gap_s=gap, threads=threads)
     painter = Painter((224, 224))
@@ -167,8 +167,8 @@ def _best(call: Callable[[], tuple[Any, list[float]]], repeats: int) -> tuple[fl
 
 
 def _default_videos(scratch: Path) -> Iterator[Path]:
-    from stepformer import weights
-    from stepformer.video.timecode import write_clip
+    from stepformer.base import weights
+    from stepformer.media.timecode import write_clip
 
     demo = weights.find("demo-video")
     if demo is not None:
@@ -198,7 +198,7 @@ def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[En
             return [EncodeRow(name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, f"not measured: {error}")]
         encoder, note = untrained(), "weights not here: the same network, untrained"
     from stepformer.encoders.base import encode_clips
-    from stepformer.video import VideoReader
+    from stepformer.media import VideoReader
 
     count = max(1, round(seconds * encoder.rate_hz))
     reader = VideoReader(video, threads=threads)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.progress import Progress
 from stepformer.encoders import quality
 from stepformer.errors import InputError
-from stepformer.progress import Progress
 
 HELP = """Measures how well vectors tell a video's steps apart, name them and show where they change, on clips whose
 steps are marked. Every clip is encoded at several phases of the one-second grid, so that a number does not hang on
@@ -97,7 +97,7 @@ def read_labels(path: Path, clips: Path) -> list[Marked]:
 
 def _own() -> tuple[Path, Path]:
     """The labels that come with the product, and the folder of their clips."""
-    from stepformer import weights
+    from stepformer.base import weights
 
     labels = resources.files("stepformer.bench").joinpath("step_labels.csv")
     return Path(str(labels)), weights.pull("demo-video").parent
@@ -105,7 +105,7 @@ def _own() -> tuple[Path, Path]:
 
 def _phased_clips(path: Path, encoder: Any, phase_s: float) -> Iterator[NDArray[np.uint8]]:
     """The encoder's clips of a file whose first second starts at ``phase_s``, in batches of a few."""
-    from stepformer.video import VideoReader
+    from stepformer.media import VideoReader
 
     reader = VideoReader(path)
     rate, wants = float(encoder.rate_hz), encoder.wants

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepformer.corpus.records import Dataset
+    from stepformer.data.records import Dataset
     from stepformer.evaluation.predictions import Prediction
 
 HELP = """Scores CrossTask's 360 validation videos and COIN's 2,596 test videos under the Table 1 protocol, K-means
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--seeds, --restarts, --width and --threads must be at least 1")
     for library in ("OPENBLAS", "MKL", "OMP"):  # read when NumPy is first imported, which is below
         os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
-    from stepformer.corpus import read_dataset
+    from stepformer.data import read_dataset
 
     rows = []
     idle_mib = _peak_mib()
@@ -141,7 +141,7 @@ def made_up(n_videos: int, n_tasks: int, per_video: int, length_s: float) -> Dat
     """A dataset of the given size with random timelines."""
     import numpy as np
 
-    from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
+    from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 
     rng = np.random.default_rng(0)
     steps = [int(n) for n in rng.integers(4, 11, n_tasks)]
@@ -195,7 +195,7 @@ def save(predictions: dict[str, Prediction], folder: Path) -> None:
     """Writes predictions as ``stepformer evaluate --predictions`` reads them."""
     import numpy as np
 
-    from stepformer.files import replacing
+    from stepformer.base.files import replacing
 
     for key, prediction in predictions.items():
         with replacing(folder / f"{key}.npz") as path:

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.app.discover.cutting import WEIGHTS, Weights, cut
+from stepformer.app.discover.features import Features
+from stepformer.app.discover.knobs import Knobs
+from stepformer.base.progress import Progress
 from stepformer.bench.real import _cuts, _equal, overlap, simulated
 from stepformer.bench.real_data import RealVideo
-from stepformer.discover.cutting import WEIGHTS, Weights, cut
-from stepformer.discover.features import Features
-from stepformer.discover.knobs import Knobs
 from stepformer.encoders.quality import boundary_f1
 from stepformer.errors import UsageError
-from stepformer.progress import Progress
 
 HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all
 slot-frame similarities (the paper; the released configuration keeps the top tenth), a fixed similarity (0.35 in the
@@ -175,7 +175,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints one table a view."""
-    from stepformer.discover import load_model
+    from stepformer.app.discover import load_model
 
     if args.seeds < 1 or args.videos < 1:
         raise UsageError("--seeds and --videos are at least 1")

@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepformer.base.progress import Progress
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import PhraseOptions
-from stepformer.progress import Progress
 
 if TYPE_CHECKING:
     from stepformer.narration.spoken import Spoken

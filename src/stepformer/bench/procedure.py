@@ -39,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    from stepformer.corpus.simulator import Simulator
-    from stepformer.corpus.world import load_world
-    from stepformer.discover import Features, load_model
-    from stepformer.validation import make_trial
+    from stepformer.app.discover import Features, load_model
+    from stepformer.data.simulator import Simulator
+    from stepformer.data.world import load_world
+    from stepformer.evaluation.validation import make_trial
 
     if args.limit < 4:
         raise UsageError("--limit is at least 4 videos")
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         cases["true segments"].append(_true_steps(vectors, truth))
         found = model.find(Features(vectors), labels="none")
         spans = [(round(step.start_s), max(round(step.start_s) + 1, round(step.end_s))) for step in found.timeline]
-        from stepformer.procedure import from_findings
+        from stepformer.app.procedure import from_findings
 
         cases["discovered"].append((from_findings([found])[0].vectors, spans))
     rows = [row for name, steps in cases.items() for row in score_case(name, steps, labels, trial.tasks, args.seed)]
@@ -98,10 +98,10 @@ def score_case(
     name: str, steps: list[tuple[Any, Any]], labels: list[Any], tasks: Any, seed: int
 ) -> list[dict[str, Any]]:
     """One row a way of clustering: F1 and order, averaged over the tasks with at least three videos."""
+    from stepformer.app.procedure import ClusterOptions, choose_count, cluster_steps
+    from stepformer.app.procedure.clustering import unit
+    from stepformer.evaluation.kmeans import kmeans
     from stepformer.evaluation.metrics import score_task
-    from stepformer.kmeans import kmeans
-    from stepformer.procedure import ClusterOptions, choose_count, cluster_steps
-    from stepformer.procedure.clustering import unit
 
     options = ClusterOptions(seed=seed)
     totals: dict[str, list[tuple[float, float, float | None]]] = {}
@@ -145,7 +145,7 @@ def score_case(
 def _order(predictions: list[Any], truth: list[Any]) -> float:
     """Share of pairs of clusters, in the order found, whose steps stand so in the truth; clusters stand for the step
     they share most frames with, and pairs that stand for one step are not counted. 0.5 is chance."""
-    from stepformer.procedure.ordering import best_order, precedence
+    from stepformer.app.procedure.ordering import best_order, precedence
 
     def firsts(rows: list[Any]) -> list[Any]:
         return [row[np.concatenate(([True], np.diff(row) != 0))] if len(row) else row for row in rows]

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stepformer.app.discover.cutting import cut, unit
+from stepformer.app.discover.knobs import Knobs
+from stepformer.app.discover.locating import locate_vectors
+from stepformer.app.discover.segmental import Piece
+from stepformer.base.progress import Progress
 from stepformer.bench.real_data import RealVideo, load
-from stepformer.discover.cutting import cut, unit
-from stepformer.discover.knobs import Knobs
-from stepformer.discover.locating import locate_vectors
-from stepformer.discover.segmental import Piece
+from stepformer.core.inference import pooled_slots
 from stepformer.encoders.quality import boundary_f1
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import score_video
-from stepformer.inference import pooled_slots
-from stepformer.progress import Progress
 
 HELP = """Discovery: cuts found within 1 s (and 0.5 s) of marked ones (F1), and overlap of found with marked
 steps (IoU, matched one to one, over the larger number of the two), each beside a uniform split into the same number of
@@ -97,7 +97,7 @@ def _pooled(video: RealVideo, model: Any) -> list[tuple[float, float]]:
 
 def _kmeans(video: RealVideo, model: Any) -> list[tuple[float, float]]:
     """K-means of the frames' structure into as many clusters as steps are marked; its runs are the steps."""
-    from stepformer.kmeans import kmeans
+    from stepformer.evaluation.kmeans import kmeans
 
     seen = _seen(video)
     points = unit(seen.cutting).astype(np.float32)
@@ -170,7 +170,7 @@ def _spans(pieces: tuple[Piece, ...], rate_hz: float) -> list[tuple[float, float
 
 
 def _seen(video: RealVideo) -> Any:
-    from stepformer.discover.stepformer import _at_working_rate
+    from stepformer.app.discover.stepformer import _at_working_rate
 
     return _at_working_rate(video.features)
 
@@ -223,10 +223,10 @@ def localisation_row(data: str, method: str, videos: list[RealVideo], model: Any
 
 def simulated(world_file: Path, encoder: str, limit: int, seed: int = 0) -> list[RealVideo]:
     """Videos of the simulated dev split: what the constants of inference were chosen on."""
-    from stepformer.corpus.simulator import Simulator
-    from stepformer.corpus.world import load_world
-    from stepformer.discover.features import Features
-    from stepformer.validation import make_trial
+    from stepformer.app.discover.features import Features
+    from stepformer.data.simulator import Simulator
+    from stepformer.data.world import load_world
+    from stepformer.evaluation.validation import make_trial
 
     world = load_world(world_file)
     trial = make_trial(Simulator(world), "dev", encoder, limit=limit, seed=seed)
@@ -254,7 +254,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints both tables."""
-    from stepformer.discover import load_model
+    from stepformer.app.discover import load_model
 
     model = load_model(args.model)
     if args.world:

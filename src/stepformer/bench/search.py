@@ -78,7 +78,7 @@ class SyntheticLibrary:
     """Videos of grammar tasks in an encoder's text space, the same for the same seed."""
 
     def __init__(self, encode: Encode, seed: int = 0) -> None:
-        from stepformer.corpus.grammar import load_grammar
+        from stepformer.data.grammar import load_grammar
 
         procedures = [task.generic() for task in load_grammar().tasks]
         texts = sorted({step.label for p in procedures for step in p.steps})
@@ -92,8 +92,8 @@ class SyntheticLibrary:
 
     def videos(self, count: int) -> Iterator[Any]:
         """``count`` videos as the index takes them, one vector a second."""
-        from stepformer.search import IndexedVideo
-        from stepformer.search.index import unit
+        from stepformer.app.search import IndexedVideo
+        from stepformer.app.search.index import unit
 
         dim = self.vectors.shape[1]
         for video in range(count):
@@ -129,9 +129,9 @@ class SyntheticLibrary:
 
 def build(folder: Path, library: SyntheticLibrary, count: int, threads: int, quiet: bool = True) -> float:
     """Makes the index of a synthetic library; seconds that the index itself took."""
-    from stepformer.progress import Progress
-    from stepformer.search import IndexInfo, IndexWriter
-    from stepformer.search.library import means_of
+    from stepformer.app.search import IndexInfo, IndexWriter
+    from stepformer.app.search.library import means_of
+    from stepformer.base.progress import Progress
 
     writer: IndexWriter | None = None
     waiting: list[Any] = []
@@ -158,8 +158,8 @@ def measure(
     folder: Path, encode: Encode, videos: int, queries: int, threads: int, seed: int = 0, quiet: bool = True
 ) -> dict[str, Any]:
     """Everything the command prints."""
-    from stepformer.search import FOLDER, open_index
-    from stepformer.search.index import unit
+    from stepformer.app.search import FOLDER, open_index
+    from stepformer.app.search.index import unit
 
     library = SyntheticLibrary(encode, seed)
     build_s = build(folder, library, videos, threads, quiet)

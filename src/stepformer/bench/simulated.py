@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepformer.corpus.simulator import Batch
-    from stepformer.model import Slots
+    from stepformer.core.model import Slots
+    from stepformer.data.simulator import Batch
 
 HELP = """Scores a checkpoint, with the inference options it carries, on a split of a simulated world: zero-shot
 localisation and unsupervised discovery, beside a uniform split, ground-truth texts, random slots and pooled32 under the
@@ -46,12 +46,12 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]
     import numpy as np
     import torch
 
-    from stepformer import validation as v
-    from stepformer.checkpoint import load_checkpoint
-    from stepformer.corpus.simulator import Simulator
-    from stepformer.corpus.world import load_world
-    from stepformer.discover.loading import checkpoint_file
-    from stepformer.inference import InferenceConfig, pooled_slots, random_slots
+    from stepformer.app.discover.loading import checkpoint_file
+    from stepformer.core.checkpoint import load_checkpoint
+    from stepformer.core.inference import InferenceConfig, pooled_slots, random_slots
+    from stepformer.data.simulator import Simulator
+    from stepformer.data.world import load_world
+    from stepformer.evaluation import validation as v
 
     checkpoint = load_checkpoint(checkpoint_file(args.model), args.device)
     options = InferenceConfig(**checkpoint.inference)

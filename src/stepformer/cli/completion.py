@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints or writes the script."""
     text = script(args.shell)
     if args.out:
-        from stepformer.files import write_text
+        from stepformer.base.files import write_text
 
         write_text(args.out, text)
         print(json.dumps({"shell": args.shell, "path": args.out}) if args.json else args.out)

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 HELP = """Takes a real how-to video (washing hands, 21 seconds, CC BY 4.0, Carlos Máñez-Carvajal) and the default model,
 discovers its steps, locates three typed steps in it, and writes chapters, a picture and a page to click on. The
@@ -33,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the demo and says where everything is."""
     import stepformer as sf
-    from stepformer import export, picture, weights
+    from stepformer.base import weights
+    from stepformer.show import export
+    from stepformer.show import terminal as picture
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -58,14 +61,15 @@ def run(args: argparse.Namespace) -> int:
     located = model.place(features, texts).timeline
 
     files = {}
-    for name, result, options in (
+    outputs: tuple[tuple[str, sf.Timeline, dict[str, Any]], ...] = (
         ("steps.json", timeline, {}),
         ("chapters.vtt", timeline, {}),
         ("chapters.ffmeta", timeline, {}),
         ("timeline.png", timeline, {"similarity": found.similarity}),
         ("steps.html", timeline, {"similarity": found.similarity}),
         ("located.json", located, {}),
-    ):
+    )
+    for name, result, options in outputs:
         written = export.write(result, out / name, **options)
         files[name] = {"path": str(written.path), "notes": list(written.notes)}
     if args.json:

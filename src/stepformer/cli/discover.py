@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepformer.app.discover.knobs import USES, Knobs
 from stepformer.cli.inputs import find_videos, subtitles_beside
 from stepformer.cli.over_videos import COMMON, run_over
 from stepformer.cli.settings import Option, Settings, add_options, resolve
-from stepformer.discover.knobs import USES, Knobs
 from stepformer.errors import InputError
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Turn at most one of --steps, --detail,
@@ -78,7 +78,7 @@ def looks_up(settings: Settings) -> bool:
 
 
 def _requests(settings: Settings, knobs: Knobs) -> Any:
-    from stepformer.naming import read_bank
+    from stepformer.app.naming import read_bank
 
     bank = tuple(read_bank(settings.bank)) if settings.bank else None
     if settings.subtitles and not Path(settings.subtitles).is_file():

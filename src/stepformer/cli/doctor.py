@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints each check as it is done."""
-    from stepformer.doctor import examine
+    from stepformer.cli.checks import examine
 
     checks = []
     for check in examine(args.model, args.quick):

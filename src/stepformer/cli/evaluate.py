@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepformer.corpus.records import Dataset
+    from stepformer.data.records import Dataset
     from stepformer.evaluation.table1 import Table1Options
 
 HELP = """Audits a dataset folder (--check), or scores a folder of predictions on it under the paper's protocols and
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     # the matrices are small: threads of the matrix product wait for each other longer than they work
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from stepformer.corpus import READERS
+    from stepformer.data import READERS
     from stepformer.evaluation.predictions import ID_KINDS
     from stepformer.evaluation.protocols import PROTOCOLS
     from stepformer.evaluation.table1 import DISTANCES
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audits or scores."""
-    from stepformer.corpus import read_dataset
+    from stepformer.data import read_dataset
 
     if args.check == bool(args.predictions):
         raise UsageError("give either --check to audit the dataset or --predictions FOLDER to score")
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, dataset: Dataset) -> int:
-    from stepformer.corpus.audit import audit
+    from stepformer.data.audit import audit
 
     found = audit(dataset, args.features, args.videos, args.rate, args.tolerance)
     if args.json:
@@ -122,11 +122,11 @@ def _options(args: argparse.Namespace) -> Table1Options:
 
 
 def _score(args: argparse.Namespace, dataset: Dataset) -> int:
-    from stepformer.corpus.records import with_features
+    from stepformer.base.progress import Progress
+    from stepformer.data.records import with_features
     from stepformer.evaluation.predictions import find_predictions, read_prediction
     from stepformer.evaluation.protocols import prepare, score, score_all
     from stepformer.evaluation.tables import protocols_table
-    from stepformer.progress import Progress
 
     options = _options(args)
     dataset, subset = _chosen(args, dataset)

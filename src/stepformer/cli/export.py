@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepformer import export
 from stepformer.errors import InputError, UsageError
+from stepformer.show import export
 from stepformer.timeline import Timeline
 
 HELP = """Writes a timeline (what discover and locate give) in other formats. The format is told by the suffix of each
@@ -135,7 +135,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _draw(timeline: Timeline, as_json: bool) -> None:
-    from stepformer.picture import draw
+    from stepformer.show.terminal import draw
 
     print(timeline.to_json() if as_json else draw(timeline), end="\n" if as_json else "")
 

@@ -42,7 +42,7 @@ def find_videos(names: Sequence[str], stdin: TextIO | None = None, ids: bool = F
 
 
 def _expand(name: str, ids: bool) -> Iterable[Path]:
-    from stepformer.video import SUFFIXES
+    from stepformer.media import SUFFIXES
 
     path = Path(name).expanduser()
     if path.is_dir():

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.discover import looks_up
 from stepformer.cli.inputs import find_videos
 from stepformer.cli.over_videos import COMMON, run_over
 from stepformer.cli.settings import Option, add_options, resolve
-from stepformer.discover.knobs import check_texts
 from stepformer.errors import InputError, UsageError
 
 HELP = """Finds when given steps happen. They are taken to happen in the order given, unless --unordered. A step that is

@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     """Reads, converts, writes."""
     from pathlib import Path
 
-    from stepformer.checkpoint import from_released, save_checkpoint
+    from stepformer.base.safe_pickle import load_restricted
+    from stepformer.core.checkpoint import from_released, save_checkpoint
     from stepformer.errors import InputError
-    from stepformer.safe_pickle import load_restricted
 
     if not Path(args.source).is_file():
         raise InputError(f"there is no checkpoint {args.source}")

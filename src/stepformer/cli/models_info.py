@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stepformer import weights
-from stepformer.discover import loading
+from stepformer.app.discover import loading
+from stepformer.base import weights
 
 HELP = """Shows where named weights come from, their hashes, licence and training data, and where they lie here; or, for
 a step decoder (default, or a checkpoint file), how it was trained, on what, and its verified hash."""
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _checkpoint_facts(name: str) -> dict[str, Any]:
     """What a step decoder says of itself; reading it checks its hash."""
-    from stepformer.checkpoint import load_checkpoint
+    from stepformer.core.checkpoint import load_checkpoint
 
     path = loading.checkpoint_file(name)
     checkpoint = load_checkpoint(path)

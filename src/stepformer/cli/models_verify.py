@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from stepformer import weights
+from stepformer.base import weights
 
 HELP = "Hashes the pulled weights again. Exit code 1 if a file is damaged or gone, 4 if a named one was never pulled."
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepformer import export
+from stepformer.base.files import write_json
 from stepformer.errors import UsageError
-from stepformer.files import write_json
+from stepformer.show import export
 from stepformer.version import __version__
 
 _PLACE = "{name}"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.many import run_many
+from stepformer.base.progress import Progress, clock
 from stepformer.cli.outputs import Output, all_there, planned, save_options, write_all
 from stepformer.cli.settings import Option, Settings
 from stepformer.errors import StepFormerError, UsageError
-from stepformer.many import run_many
-from stepformer.progress import Progress, clock
 from stepformer.timeline import Timeline
 
 COMMON: tuple[Option, ...] = (
@@ -64,7 +64,7 @@ _worker: dict[str, Any] = {}
 
 def _start(name: str, encoder: str | None, device: str | None, find: Finder, cache: bool) -> None:
     """Loads the model once a process."""
-    from stepformer.discover import load_model
+    from stepformer.app.discover import load_model
 
     _worker.update(model=load_model(name, encoder=encoder, device=device), find=find, cache=cache, report=None)
 
@@ -195,7 +195,7 @@ class _shown:  # noqa: N801 (reads as a function)
 
 
 def _length_s(video: Path) -> float:
-    from stepformer.video import probe
+    from stepformer.media import probe
 
     try:
         return round(probe(video).duration_s, 1)
@@ -209,7 +209,7 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
     if as_json:
         print(json.dumps(done.timeline, ensure_ascii=False) if several else timeline.to_json(), flush=True)
     else:
-        from stepformer.picture import draw
+        from stepformer.show.terminal import draw
 
         sys.stdout.write(draw(timeline))
         absent = timeline.meta.get("absent")

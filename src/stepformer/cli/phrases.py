@@ -9,11 +9,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+from stepformer.base.progress import clock
 from stepformer.errors import UsageError
 from stepformer.narration.cues import Cue
 from stepformer.narration.options import add_options, options_from
 from stepformer.narration.phrases import Phrase
-from stepformer.progress import clock
 
 HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text) and shows the
 verb phrases said in them, with their times. Chatter ("subscribe to my channel") is shown in brackets."""

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fills the store, lists what failed."""
-    from stepformer.corpus.features import Summary
+    from stepformer.data.features import Summary
 
     if args.jobs < 1:
         raise UsageError(f"--jobs is {args.jobs}; expected at least 1")
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _videos(args: argparse.Namespace) -> Any:
     from stepformer import encoders
-    from stepformer.corpus.features import Settings, Summary, find_sources, prepare_features
-    from stepformer.progress import Progress
+    from stepformer.base.progress import Progress
+    from stepformer.data.features import Settings, Summary, find_sources, prepare_features
 
     sources = find_sources(args.src)
     jobs = min(args.jobs, len(sources))
@@ -97,11 +97,11 @@ def _videos(args: argparse.Namespace) -> Any:
 def _imported(args: argparse.Namespace) -> Any:
     import time
 
-    from stepformer.corpus.features import Done, Summary, store_info
-    from stepformer.corpus.store_import import RELEASED, array_samples, find_tars, released_samples
-    from stepformer.corpus.store_writer import StoreWriter
+    from stepformer.base.progress import Progress
+    from stepformer.data.features import Done, Summary, store_info
+    from stepformer.data.store_import import RELEASED, array_samples, find_tars, released_samples
+    from stepformer.data.store_writer import StoreWriter
     from stepformer.errors import InputError, StepFormerError
-    from stepformer.progress import Progress
 
     if args.kind == "released":
         if args.encoder is not None:

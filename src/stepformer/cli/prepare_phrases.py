@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Does it, lists what failed."""
+    from stepformer.base.progress import Progress
     from stepformer.narration.prepare import Report, prepare
-    from stepformer.progress import Progress
 
     if args.jobs < 1:
         raise UsageError(f"--jobs is {args.jobs}; expected at least 1")

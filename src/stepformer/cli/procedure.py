@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             f"here; give at least two (for one: stepformer discover {args.videos[0]})"
         )
     import stepformer
-    from stepformer.procedure import ClusterOptions, find_procedure, from_findings
+    from stepformer.app.procedure import ClusterOptions, find_procedure, from_findings
 
     model = stepformer.load_model(args.model, encoder=args.encoder)
     findings, failed = _find_all(model, sources, args)
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(procedure.to_dict() | {"files": written, "failed": failed}, ensure_ascii=False, indent=2))
     elif args.mermaid:
-        from stepformer.procedure import mermaid
+        from stepformer.app.procedure import mermaid
 
         sys.stdout.write(mermaid(procedure))
     else:
@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
 
 def find_videos(names: list[str]) -> Iterator[tuple[str, Any]]:
     """(name, what to read) of everything the arguments name: a path, or (store, id) for a feature store."""
-    from stepformer.corpus.store import INFO_FILE, FeatureStore
-    from stepformer.video import SUFFIXES
+    from stepformer.data.store import INFO_FILE, FeatureStore
+    from stepformer.media import SUFFIXES
 
     for given in names:
         lines = [line.strip() for line in sys.stdin] if given == "-" else [given]
@@ -115,9 +115,9 @@ def find_videos(names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
-    from stepformer.discover import Features, Knobs
-    from stepformer.many import sentence
-    from stepformer.progress import Progress
+    from stepformer.app.discover import Features, Knobs
+    from stepformer.base.many import sentence
+    from stepformer.base.progress import Progress
 
     knobs = Knobs.of(detail=args.detail)
     findings: list[Any] = []
@@ -150,8 +150,8 @@ def _subtitles(source: Any, no_labels: bool) -> Path | None:
 
 
 def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:
-    from stepformer.files import write_json, write_text
-    from stepformer.procedure import mermaid, save_flow
+    from stepformer.app.procedure import mermaid, save_flow
+    from stepformer.base.files import write_json, write_text
 
     files = {name: folder / name for name in ("procedure.json", "flow.mmd", "flow.png")}
     write_json(files["procedure.json"], procedure.to_dict())
@@ -169,7 +169,7 @@ def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:
 
 def as_text(procedure: Any) -> str:
     """The common steps as a table, and each video as the numbers of its steps."""
-    from stepformer.export.names import one_line
+    from stepformer.show.export.names import one_line
 
     total = len(procedure.timelines)
     lines = [

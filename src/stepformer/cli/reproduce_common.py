@@ -76,7 +76,7 @@ def _unfitted(run: Run) -> bool:
 
 def _execute_real(args: argparse.Namespace, tables: Sequence[str], results: Results, out: Path) -> int:
     from stepformer.cli.evaluate import _TEST_SUBSETS
-    from stepformer.corpus import read_dataset
+    from stepformer.data import read_dataset
     from stepformer.errors import UsageError
     from stepformer.reproduce.real import SPLIT, execute_real, load_real, read_texts, real_runs
     from stepformer.reproduce.real_training import train_real, training_runs
@@ -165,7 +165,7 @@ def run_tables(args: argparse.Namespace, tables: Sequence[str]) -> int:
 
 def write_tables(results: Results, tables: Sequence[str], out: Path) -> dict[str, Table]:
     """Markdown, LaTeX and JSON of each table."""
-    from stepformer.files import write_json, write_text
+    from stepformer.base.files import write_json, write_text
     from stepformer.reproduce.render import render
 
     made: dict[str, Table] = {}
@@ -228,8 +228,8 @@ def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], M
     """The setup of the runs, facts for the captions, and where to work."""
     import torch
 
-    from stepformer.corpus.world import load_world
-    from stepformer.files import sha256_of
+    from stepformer.base.files import sha256_of
+    from stepformer.data.world import load_world
     from stepformer.reproduce.runs import Setup
     from stepformer.reproduce.schedule import Machine, work_folder
     from stepformer.reproduce.scoring import GRID, dataset_of, divided, report_splits

@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draws the figures and prints their paths."""
-    from stepformer.checkpoint import load_checkpoint
-    from stepformer.corpus.world import load_world
+    from stepformer.core.checkpoint import load_checkpoint
+    from stepformer.core.inference import InferenceConfig
+    from stepformer.data.world import load_world
     from stepformer.errors import UsageError
-    from stepformer.inference import InferenceConfig
     from stepformer.reproduce.figures import draw_figures, figure_notes, make_scene
 
     out = Path(args.out)

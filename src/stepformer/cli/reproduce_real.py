@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Scores, prints, writes."""
+    from stepformer.base.files import write_json, write_text
+    from stepformer.base.progress import Progress
     from stepformer.errors import UsageError
-    from stepformer.files import write_json, write_text
-    from stepformer.progress import Progress
     from stepformer.reproduce.real_features import methods, read_real, rows_of, score_real, tables
 
     names = {"gtea": "GTEA", "scores": "GTEA class scores", "breakfast": "Breakfast"}

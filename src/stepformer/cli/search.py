@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.update:
         result["update"], code = _update(args)
     if args.text is not None:
-        from stepformer.search import open_index
+        from stepformer.app.search import open_index
 
         index = open_index(args.folder)
         if not args.update:
@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
     import stepformer
-    from stepformer.progress import Progress
-    from stepformer.search import update_index
+    from stepformer.app.search import update_index
+    from stepformer.base.progress import Progress
 
     model = stepformer.load_model(args.model, encoder=args.encoder)
     with Progress("videos", None, "videos", quiet=args.quiet) as progress:
@@ -103,8 +103,8 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 def _tell_if_stale(folder: str) -> None:
     """A note where the library has changed since it was indexed; looks at times only, which is quick."""
-    from stepformer.corpus.store import INDEX_FILE
-    from stepformer.search import FOLDER
+    from stepformer.app.search import FOLDER
+    from stepformer.data.store import INDEX_FILE
 
     made = (Path(folder) / FOLDER / "index.json").stat().st_mtime
     lists = [Path(folder) / INDEX_FILE, *Path(folder).glob(f"*/{INDEX_FILE}")]
@@ -113,8 +113,8 @@ def _tell_if_stale(folder: str) -> None:
 
 
 def _tell(result: dict[str, Any]) -> None:
-    from stepformer.export.names import one_line
-    from stepformer.export.times import clock_s
+    from stepformer.show.export.names import one_line
+    from stepformer.show.export.times import clock_s
 
     if update := result.get("update"):
         print(

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stepformer.corpus.world import World
+    from stepformer.data.world import World
 
 HELP = """Makes a simulated world: procedures with timelines, their text vectors, and what is held out for testing.
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Makes a world, or calibrates one."""
-    from stepformer.corpus.world import load_world
+    from stepformer.data.world import load_world
     from stepformer.errors import UsageError
 
     if not args.out and not args.world:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.world:
         world = load_world(args.world)
     else:
-        from stepformer.corpus.worldbuilder import build_world
+        from stepformer.data.worldbuilder import build_world
         from stepformer.encoders.concepts import class_names
         from stepformer.encoders.sentence import default_sentence_encoder
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         summary["removed_step_instances"] = world.meta["removed_step_instances"]
         print(json.dumps(summary) if args.json else "  ".join(f"{k} {v}" for k, v in summary.items()))
     if args.calibrate:
-        from stepformer.corpus.calibration import calibrate
+        from stepformer.evaluation.calibration import calibrate
 
         rows = calibrate(world, args.device)
         if args.json:
@@ -82,9 +82,9 @@ def fit_encoder(args: argparse.Namespace, world: World) -> None:
     """Searches one encoder's mixture and prints it."""
     from dataclasses import asdict
 
-    from stepformer.corpus.calibration import fit
-    from stepformer.corpus.simulator import ENCODERS
+    from stepformer.data.simulator import ENCODERS
     from stepformer.errors import UsageError
+    from stepformer.evaluation.calibration import fit
 
     if args.fit not in ENCODERS:
         raise UsageError(f"no simulated encoder {args.fit!r}; there are {', '.join(ENCODERS)}")

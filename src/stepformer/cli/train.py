@@ -58,8 +58,8 @@ def _resolved(path: Path) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Resolves the config and trains."""
+    from stepformer.core.config import make_config, merged, read_config
     from stepformer.errors import UsageError
-    from stepformer.trainconfig import make_config, merged, read_config
 
     overrides: dict[str, Any] = {}
     for pair in args.set:
@@ -77,13 +77,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         config = make_config(merged({}, overrides))
     if args.without:
-        from stepformer.training import with_loss_off
+        from stepformer.core.training import with_loss_off
 
         config = with_loss_off(config, *args.without)
     if args.dry_run:
         print(json.dumps(config.to_dict(), indent=2))
         return 0
-    from stepformer.training import Trainer
+    from stepformer.core.training import Trainer
 
     trainer = Trainer(config, args.out, args.device, quiet=args.json)
     scores = trainer.run(args.resume, log=lambda text: print(text, file=sys.stderr))

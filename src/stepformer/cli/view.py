@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted, which is how it is meant to end."""
-    from stepformer.viewer import address, make_page, serve
+    from stepformer.show.viewer import address, make_page, serve
 
     timeline, video = open_timeline(args.timeline, args.video, args.model)
     page = make_page(timeline, video, title=args.title)
@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 def open_timeline(name: str, video: str | None = None, model: str = "default") -> tuple[Timeline, str | None]:
     """The timeline that ``name`` is or belongs to, and the video file where it is another than the timeline says."""
-    from stepformer import export
-    from stepformer.video import SUFFIXES
+    from stepformer.media import SUFFIXES
+    from stepformer.show import export
 
     path = Path(name)
     if not path.is_file():

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stepformer import files
+from stepformer.base import files
 from stepformer.errors import InputError, MissingError
 
 
@@ -35,7 +35,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """
     from safetensors.torch import load_file, save_file
 
-    from stepformer.safe_pickle import load_restricted
+    from stepformer.base.safe_pickle import load_restricted
 
     twin = path.with_name(path.name + ".safetensors")
     if path.suffix == ".safetensors" or (twin.is_file() and twin.stat().st_mtime >= path.stat().st_mtime):

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stepformer import weights
+from stepformer.base import weights
 from stepformer.encoders import efficientnet, i3d, i3d_int8
 from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
@@ -94,7 +94,7 @@ class ConceptsEncoder:
         """Sentence vectors of the class names less their mean; kept on disk, for they take seconds to make."""
         from safetensors.numpy import load_file, save_file
 
-        from stepformer.files import replacing
+        from stepformer.base.files import replacing
 
         path = weights.cache_folder().parent / "derived" / f"{kind}-{weights.entry('minilm').fingerprint}.safetensors"
         if path.is_file():

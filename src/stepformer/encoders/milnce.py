@@ -92,7 +92,7 @@ def encoder_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
         if not Path(folder).is_dir():
             raise InputError(f"there is no folder {folder} with the files of encoder {name!r}")
         return Path(folder)
-    from stepformer import weights
+    from stepformer.base import weights
 
     return weights.cache_folder() / name
 

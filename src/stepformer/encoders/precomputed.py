@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.files import why_no_array
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
-from stepformer.files import why_no_array
 
 SUFFIXES = (".npy", ".npz", ".safetensors")
 _FEATURE_KEYS = ("features", "video_features", "video", "vectors", "arr_0")
@@ -198,6 +198,6 @@ def _open_store(path: Path) -> Any:
     """The feature store at ``path``, or None if it is a plain folder or file."""
     if not path.is_dir() or not (path / "store.json").is_file():
         return None
-    from stepformer.corpus.store import FeatureStore
+    from stepformer.data.store import FeatureStore
 
     return FeatureStore(path)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer import weights
+from stepformer.base import weights
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
 
 _MAX_TOKENS = 256
@@ -35,7 +35,7 @@ class SentenceEncoder:
             folder = weights.pull("minilm", quiet=quiet)
             self.fingerprint = "minilm:" + weights.entry("minilm").fingerprint
         else:
-            from stepformer.files import sha256_of
+            from stepformer.base.files import sha256_of
 
             self.fingerprint = "bert:" + sha256_of(Path(folder) / "model.safetensors")[:16]
         folder = Path(folder)

@@ -204,6 +204,6 @@ def _layers(state: Mapping[str, Tensor], tower: str) -> int:
 def _vocabulary(folder: Path) -> Path:
     if (folder / "vocab.txt").is_file():
         return folder / "vocab.txt"
-    from stepformer import weights
+    from stepformer.base import weights
 
     return weights.pull("minilm") / "vocab.txt"

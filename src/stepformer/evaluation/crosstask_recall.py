@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.corpus.records import Annotation
+from stepformer.data.records import Annotation
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import LengthError, check_ids, ratio
 from stepformer.evaluation.segmental import runs

@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.corpus.records import Task
+from stepformer.base.files import why_no_array
+from stepformer.data.records import Task
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
 from stepformer.evaluation.raster import rasterise, resample
-from stepformer.files import why_no_array
 from stepformer.timeline import Timeline
 
 ID_KINDS = ("auto", "segments", "clusters", "steps", "positions")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepformer.corpus.records import Annotation, Dataset, Task, VideoRecord
+from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation import crosstask_recall, macro, per_video, segmental, table1, table2
 from stepformer.evaluation.metrics import IntArray, LengthError, rename_ids, score_task

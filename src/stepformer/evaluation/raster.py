@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.corpus.records import VideoRecord
+from stepformer.data.records import VideoRecord
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, check_ids
 

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.kmeans import kmeans
 from stepformer.evaluation.metrics import (
     BACKGROUND,
     MAX_DENSE,
@@ -43,7 +44,6 @@ from stepformer.evaluation.metrics import (
     confusion,
     score_confusion,
 )
-from stepformer.kmeans import kmeans
 
 METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
 DISTANCES = ("euclidean", "cosine")

@@ -42,7 +42,7 @@ def find_pipeline(choice: str | None = None) -> str:
     for name in INSTALLED:
         if importlib.util.find_spec(name) is not None:
             return name
-    from stepformer import weights
+    from stepformer.base import weights
 
     return str(weights.find(PINNED) or weights.pull(PINNED))
 

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepformer import files
+from stepformer.base import files
+from stepformer.base.many import run_many
 from stepformer.errors import InputError, UsageError
-from stepformer.many import run_many
 from stepformer.narration.phrases import PhraseOptions
 
 _PART_VIDEOS = 200

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stepformer import files
+from stepformer.base import files
 from stepformer.errors import InputError, MissingError, StepFormerError, missing_extra
 from stepformer.narration.cues import Cue
 from stepformer.narration.readers import parse_subtitles
@@ -89,7 +89,7 @@ def _load(folder: str) -> Any:
 def _folder(model: str) -> str:
     if Path(model).is_dir():
         return model
-    from stepformer import weights
+    from stepformer.base import weights
 
     return str(weights.pull(model))
 

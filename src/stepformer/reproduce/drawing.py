@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.files import replacing
 from stepformer.errors import missing_extra
-from stepformer.files import replacing
-from stepformer.palette import STEP_COLORS
+from stepformer.show.palette import STEP_COLORS
 
 IntArray = npt.NDArray[np.int64]
 

@@ -14,20 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.baselines import baseline
-from stepformer.corpus.simulator import Simulator
-from stepformer.corpus.world import World
+from stepformer.core.inference import InferenceConfig, locate, locate_texts, slot_similarity, slots_of_texts
+from stepformer.core.losses import cosines, match
+from stepformer.core.model import Slots, StepDecoder
+from stepformer.data.simulator import Simulator
+from stepformer.data.world import World
 from stepformer.errors import UsageError
+from stepformer.evaluation.baselines import baseline
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import score_video
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
-from stepformer.inference import InferenceConfig, locate, locate_texts, slot_similarity, slots_of_texts
-from stepformer.losses import cosines, match
-from stepformer.model import Slots, StepDecoder
-from stepformer.pictures import draw_alignment
+from stepformer.evaluation.validation import FULL, Trial, make_trial, model_slots, segment_vectors
 from stepformer.reproduce import drawing, methods, scoring
 from stepformer.reproduce.worker import pooled
-from stepformer.validation import FULL, Trial, make_trial, model_slots, segment_vectors
+from stepformer.show.alignments import draw_alignment
 
 IntArray = npt.NDArray[np.int64]
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from stepformer.baselines import FeatureVideo, baseline
-from stepformer.model import Slots
+from stepformer.core.model import Slots
+from stepformer.evaluation.baselines import FeatureVideo, baseline
+from stepformer.evaluation.validation import Trial, unsupervised
 from stepformer.reproduce import scoring
 from stepformer.reproduce.runs import Run
-from stepformer.validation import Trial, unsupervised
 
 BACKGROUNDS = (0.0, 0.4)
 MIN_UPDATES = 5_000

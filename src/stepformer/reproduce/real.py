@@ -21,21 +21,29 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.baselines import baseline
-from stepformer.checkpoint import load_checkpoint
-from stepformer.corpus.records import Dataset, VideoRecord, with_features
-from stepformer.corpus.simulator import Batch
-from stepformer.corpus.store import FeatureStore, open_stores
+from stepformer.base.files import why_no_array
+from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.inference import InferenceConfig, random_slots
+from stepformer.data.records import Dataset, VideoRecord, with_features
+from stepformer.data.simulator import Batch
+from stepformer.data.store import FeatureStore, open_stores
 from stepformer.errors import InputError
+from stepformer.evaluation.baselines import baseline
 from stepformer.evaluation.raster import own_labels
-from stepformer.files import why_no_array
-from stepformer.inference import InferenceConfig, random_slots
+from stepformer.evaluation.validation import (
+    FULL,
+    SlotMaker,
+    Trial,
+    frame_kmeans_scores,
+    model_slots,
+    uniform_scores,
+    zero_shot,
+)
 from stepformer.reproduce import methods, scoring
 from stepformer.reproduce.results import Results
 from stepformer.reproduce.runs import Run
 from stepformer.reproduce.scoring import Chosen, Scores
 from stepformer.reproduce.worker import pooled
-from stepformer.validation import FULL, SlotMaker, Trial, frame_kmeans_scores, model_slots, uniform_scores, zero_shot
 
 SPLIT = "test"
 _BATCH = 16

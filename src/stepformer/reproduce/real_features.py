@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.baselines import Baseline, FeatureVideo, Setting, baseline
-from stepformer.baselines.spaces import align_spaces
-from stepformer.corpus.labelled import LabelledVideo
+from stepformer.data.labelled import LabelledVideo
 from stepformer.errors import InputError
+from stepformer.evaluation.baselines import Baseline, FeatureVideo, Setting, baseline
+from stepformer.evaluation.baselines.spaces import align_spaces
 from stepformer.evaluation.metrics import score_task
 from stepformer.evaluation.per_video import score_per_video
 from stepformer.evaluation.tables import Cell, Table
@@ -73,8 +73,8 @@ def read_real(data: Path | str) -> dict[str, list[LabelledVideo]]:
     Raises:
         InputError: neither is there.
     """
-    from stepformer.corpus.breakfast import read_breakfast
-    from stepformer.corpus.gtea import read_gtea
+    from stepformer.data.breakfast import read_breakfast
+    from stepformer.data.gtea import read_gtea
 
     root = Path(data)
     found: dict[str, list[LabelledVideo]] = {}

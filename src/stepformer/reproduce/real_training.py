@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stepformer.checkpoint import load_checkpoint
+from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.training import Trainer
+from stepformer.evaluation.validation import model_slots
 from stepformer.reproduce.real import SPLIT, Log, RealData, keep_scores, slot_scores
 from stepformer.reproduce.results import Results
 from stepformer.reproduce.runs import Run, Setup, config_of, table_runs
 from stepformer.reproduce.worker import pooled
-from stepformer.training import Trainer
-from stepformer.validation import model_slots
 
 
 def training_runs(

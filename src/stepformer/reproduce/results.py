@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import write_json
 from stepformer.errors import InputError
-from stepformer.files import write_json
 from stepformer.reproduce.runs import Run
 
 FORMAT = "stepformer-results-1"

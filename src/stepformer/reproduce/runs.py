@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from stepformer.corpus.simulator import ENCODERS
+from stepformer.core.config import TrainConfig, make_config, merged
+from stepformer.data.simulator import ENCODERS
 from stepformer.errors import UsageError
-from stepformer.trainconfig import TrainConfig, make_config, merged
 
 SCORING = 2
 """Raised when runs are scored differently than before, so that old results are not mixed in."""
@@ -112,7 +112,7 @@ def train_run(
     changed = {f"data.simulator.{field}": value for field, value in (data or {}).items()}
     config = _config(replace(setup, overrides={**(setup.overrides or {}), **changed}), preset, seed, model)
     if without:
-        from stepformer.training import with_loss_off
+        from stepformer.core.training import with_loss_off
 
         config = with_loss_off(config, *without)
     # the full default model is also scored without Drop-DTW and beside pooled32 under its options

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import stepformer
+from stepformer.base.files import write_json
+from stepformer.base.progress import clock
 from stepformer.errors import InputError
-from stepformer.files import write_json
-from stepformer.progress import clock
 from stepformer.reproduce.results import Results
 from stepformer.reproduce.runs import Run
 
@@ -30,9 +30,8 @@ Log = Callable[[str], None]
 _POLL_S = 0.2
 _GRACE_S = 30.0  # for a stopped training to save its state
 # what decides numbers; a change of them is noted beside results that were made before it
-_CODE = ("align", "baselines", "evaluation", "reproduce/methods.py", "reproduce/runs.py", "reproduce/scoring.py",
-         "reproduce/worker.py", "corpus/simulator.py", "corpus/world.py", "checkpoint.py",
-         "inference.py", "kmeans.py", "losses.py", "model.py", "training.py", "validation.py")  # fmt: skip
+_CODE = ("core", "core/align", "evaluation", "evaluation/baselines", "reproduce/methods.py", "reproduce/runs.py",
+         "reproduce/scoring.py", "reproduce/worker.py", "data/simulator.py", "data/world.py")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.corpus.simulator import Simulator
-from stepformer.corpus.world import Videos, World
+from stepformer.core.inference import InferenceConfig, discover, locate, locate_texts
+from stepformer.core.model import Slots
+from stepformer.data.simulator import Simulator
+from stepformer.data.world import Videos, World
 from stepformer.evaluation.table1 import Table1Options
-from stepformer.inference import InferenceConfig, discover, locate, locate_texts
-from stepformer.model import Slots
-from stepformer.validation import (
+from stepformer.evaluation.validation import (
     FULL,
     QUICK,
     SlotMaker,

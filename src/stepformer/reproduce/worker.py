@@ -16,18 +16,26 @@ from typing import Any
 
 import torch
 
-from stepformer.checkpoint import load_checkpoint
-from stepformer.corpus.simulator import Batch, Simulator
-from stepformer.corpus.world import World, load_world
+from stepformer.base.files import write_json
+from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.inference import InferenceConfig, pooled_slots, random_slots
+from stepformer.core.model import Slots
+from stepformer.core.training import Trainer
+from stepformer.data.simulator import Batch, Simulator
+from stepformer.data.world import World, load_world
 from stepformer.errors import StepFormerError
-from stepformer.files import write_json
-from stepformer.inference import InferenceConfig, pooled_slots, random_slots
-from stepformer.model import Slots
+from stepformer.evaluation.validation import (
+    FULL,
+    SlotMaker,
+    Trial,
+    frame_kmeans_scores,
+    model_slots,
+    uniform_scores,
+    zero_shot,
+)
 from stepformer.reproduce import scoring
 from stepformer.reproduce.runs import Run, config_of
 from stepformer.reproduce.scoring import Chosen, Scores
-from stepformer.training import Trainer
-from stepformer.validation import FULL, SlotMaker, Trial, frame_kmeans_scores, model_slots, uniform_scores, zero_shot
 
 FIXED = Chosen(InferenceConfig(), InferenceConfig(), "slots", {})
 MAIN = ("test", scoring.MAIN_ENCODER)

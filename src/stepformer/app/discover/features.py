@@ -1,0 +1,241 @@
+"""What the model sees of one video: vectors, structure, rate and duration, read once and kept.
+
+Reading a video and encoding it is all but a hundredth of the work, so what came out is kept in the cache folder under a
+name made of the file (path, size, time of change) and the encoder's fingerprint: a second look is instant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.encoders.base import Encoded
+from stepformer.errors import InputError, NonFiniteError, UsageError
+
+Vectors = NDArray[np.float32]
+Report = Callable[[float, float], None]
+"""Called while a video is read, with seconds done and seconds in all."""
+
+CACHE_BYTES = 2 << 30
+"""The kept features are pruned to this size, the longest unused first."""
+_BATCH = 4  # clips decoded ahead of the encoder
+_VERSION = "2"
+ENOUGH = 64
+"""A video too short for this many vectors at the encoder's rate, two a slot, is looked at up to four times as often."""
+_OFTENEST = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """One video as the model sees it; arrays are checked and made float32.
+
+    vectors: (N, D) in the encoder's text space, ``rate_hz`` a second. structure: (N, S) or None. duration_s: the
+    video's length (N / rate_hz where it is not known). problems: sentences on what was wrong while reading.
+    seconds: how long decoding and encoding took; empty when the features were kept from before.
+    """
+
+    vectors: Vectors
+    rate_hz: float = 1.0
+    structure: Vectors | None = None
+    duration_s: float = 0.0
+    video: str = ""
+    problems: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
+            raise UsageError(f"rate_hz must be positive vectors a second, got {self.rate_hz}")
+        vectors = _matrix(self.vectors, "vectors", self.video)
+        if len(vectors) == 0:
+            raise InputError(f"{self.video or 'the features'}: there is not one frame vector")
+        object.__setattr__(self, "vectors", vectors)
+        if self.structure is not None:
+            structure = _matrix(self.structure, "structure", self.video)
+            if len(structure) != len(vectors):
+                raise InputError(f"{len(structure)} structure vectors do not go with {len(vectors)} vectors")
+            object.__setattr__(self, "structure", structure)
+        if not self.duration_s > 0:
+            object.__setattr__(self, "duration_s", len(vectors) / self.rate_hz)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def cutting(self) -> Vectors:
+        """What boundaries are placed by: structure where the encoder has it, else the vectors."""
+        return self.vectors if self.structure is None else self.structure
+
+    def pooled(self, factor: int) -> Features:
+        """Every ``factor`` frames as their mean, at a rate so much lower."""
+        if factor <= 1:
+            return self
+        starts = np.arange(0, len(self), factor)
+        counts = np.diff(np.append(starts, len(self)))[:, None]
+
+        def mean(x: Vectors) -> Vectors:
+            return np.asarray(np.add.reduceat(x, starts, axis=0) / counts, np.float32)
+
+        return Features(
+            mean(self.vectors), self.rate_hz / factor, None if self.structure is None else mean(self.structure),
+            self.duration_s, self.video, self.problems, self.seconds,
+        )  # fmt: skip
+
+
+def _matrix(value: Any, name: str, video: str) -> Vectors:
+    array = np.ascontiguousarray(value, np.float32)
+    if array.ndim != 2:
+        raise InputError(f"{video + ': ' if video else ''}{name} must be (frames, width), got shape {array.shape}")
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise NonFiniteError(f"{video + ': ' if video else ''}{name}[{row}, {column}] is {array[row, column]}")
+    return array
+
+
+def read_video(
+    video: str | os.PathLike[str], encoder: Any, report: Report | None = None, cache: bool = True
+) -> Features:
+    """Decodes and encodes a video file, or takes what was kept.
+
+    Raises InputError when the file cannot be read as video. An encoder without ``wants`` has features of its
+    own (captions, precomputed) and is asked for them.
+    """
+    path = Path(video)
+    if encoder.wants is None:
+        encoded = encoder.features(path)
+        return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=str(video))
+    kept = _kept_file(path, encoder.fingerprint) if cache else None
+    if kept is not None and (found := _load(kept, str(video))) is not None:
+        if report is not None:
+            report(found.duration_s, found.duration_s)
+        return found
+    features = _encode(path, encoder, report, str(video))
+    if kept is not None:
+        _keep(kept, features)
+    return features
+
+
+def looks_hz(duration_s: float, rate_hz: float) -> float:
+    """How many vectors a second to make of a video: the encoder's rate, or a multiple of it for a short video."""
+    return rate_hz * min(_OFTENEST, max(1, math.ceil(ENOUGH / max(duration_s * rate_hz, 1e-3))))
+
+
+def _encode(path: Path, encoder: Any, report: Report | None, name: str, rate_hz: float | None = None) -> Features:
+    from stepformer.media import VideoReader, VideoWarning
+
+    reader = VideoReader(path)
+    rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
+    total_s = max(reader.info.duration_s, 1.0 / rate)
+    spent = {"decode": 0.0, "encode": 0.0}
+    parts: list[Encoded] = []
+    done = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
+        for batch in _timed(reader.clips(encoder.wants, rate, _BATCH), spent):
+            began = time.perf_counter()
+            parts.append(encoder.encode_video(batch))
+            spent["encode"] += time.perf_counter() - began
+            done += len(batch)
+            if report is not None:
+                report(min(done / rate, total_s), total_s)
+    began = time.perf_counter()
+    whole = Encoded.join(parts)
+    finish = getattr(encoder, "finish", None)
+    whole = whole if finish is None else finish(whole)
+    spent["encode"] += time.perf_counter() - began
+    structure = whole.structure
+    if structure is not None:
+        # rounded as it is kept, so that a second look gives the very same steps
+        structure = structure.astype(np.float16).astype(np.float32)
+    end_s = reader.end_s if reader.end_s is not None else reader.info.duration_s
+    return Features(
+        whole.vectors, rate, structure, float(end_s or 0.0), name,
+        tuple(problem.text for problem in reader.problems), spent,
+    )  # fmt: skip
+
+
+def _timed(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
+    """The batches, with the time it takes to get them added to ``spent["decode"]``."""
+    while True:
+        began = time.perf_counter()
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        finally:
+            spent["decode"] += time.perf_counter() - began
+        yield batch
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """Where features are kept, beside the weights."""
+    from stepformer.base import weights
+
+    return weights.cache_folder().parent / "features"
+
+
+def _kept_file(path: Path, fingerprint: str) -> Path | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    key = f"{_VERSION}|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{fingerprint}"
+    return cache_folder() / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.safetensors"
+
+
+def _load(kept: Path, name: str) -> Features | None:
+    import json
+
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(kept, framework="np") as file:
+            info = json.loads((file.metadata() or {})["stepformer"])
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        os.utime(kept)
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None  # not there, or damaged: it is made again
+    return Features(
+        arrays["vectors"], info["rate_hz"], arrays.get("structure"), info["duration_s"], name,
+        tuple(info["problems"]),
+    )  # fmt: skip
+
+
+def _keep(kept: Path, features: Features) -> None:
+    import json
+
+    from safetensors.numpy import save_file
+
+    from stepformer.base.files import replacing
+
+    arrays = {"vectors": features.vectors}
+    if features.structure is not None:
+        arrays["structure"] = features.structure.astype(np.float16)  # for distances alone
+    info = {"rate_hz": features.rate_hz, "duration_s": features.duration_s, "problems": list(features.problems)}
+    try:
+        with replacing(kept) as temporary:
+            save_file(arrays, temporary, {"stepformer": json.dumps(info)})
+        _prune(kept.parent)
+    except OSError:
+        return  # a full or read-only disk costs the second look its speed, nothing else
+
+
+def _prune(folder: Path) -> None:
+    files = sorted(((p.stat().st_mtime, p.stat().st_size, p) for p in folder.glob("*.safetensors")), reverse=True)
+    total = 0
+    for _, size, path in files:
+        total += size
+        if total > CACHE_BYTES:
+            path.unlink(missing_ok=True)

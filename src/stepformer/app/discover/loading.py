@@ -1,0 +1,120 @@
+"""A model by name: one that ships, a file, a folder, or a hub id."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepformer.errors import InputError, MissingError, UsageError
+
+if TYPE_CHECKING:
+    from stepformer.app.discover.stepformer import StepFormer
+
+DEFAULT = "default"
+FILES = ("default.safetensors", "model.safetensors", "best.safetensors", "last.safetensors")
+"""Names under which a folder's checkpoint is looked for, in this order; with one alone it may be any."""
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def load_model(
+    name: str | os.PathLike[str] = DEFAULT, *, encoder: str | Any = None, device: str | None = None
+) -> StepFormer:
+    """The model called ``name``: "default", a checkpoint file, a folder with one, or a hub id "owner/name".
+
+    encoder: a name or an encoder object instead of the one the model was trained on (their spaces must agree).
+    device: "cpu" or "cuda"; by default the GPU where there is one.
+
+    Raises:
+        MissingError: no such model is here, or the hub is needed and huggingface_hub is not installed.
+        InputError: what is there is not a checkpoint.
+    """
+    from stepformer.app.discover.stepformer import StepFormer
+    from stepformer.core.checkpoint import load_checkpoint
+
+    chosen = device or _best_device()
+    checkpoint = load_checkpoint(checkpoint_file(name), chosen)
+    return StepFormer(checkpoint, name=os.fspath(name), encoder=encoder, device=chosen)
+
+
+def checkpoint_file(name: str | os.PathLike[str]) -> Path:
+    """The checkpoint file that ``name`` stands for; downloads it if it is a hub id.
+
+    A name without a slash is looked for in the package, then in the folder ``$STEPFORMER_MODELS``.
+    """
+    text = os.fspath(name)
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path
+    if path.is_dir():
+        return _in_folder(path)
+    if path.suffix == ".safetensors":
+        raise InputError(f"there is no checkpoint {path}")
+    if _HUB_ID.fullmatch(text):
+        return _from_hub(text)
+    if "/" in text or os.sep in text:
+        raise InputError(f"there is no model file or folder {path}")
+    for folder in _folders():
+        if (folder / f"{text}.safetensors").is_file():
+            return folder / f"{text}.safetensors"
+    raise MissingError(
+        f"no model is called {text!r}; there are: {', '.join(names()) or 'none'}. Give the path of a checkpoint or "
+        "of a run folder, a hub id (owner/name), or set STEPFORMER_MODELS to a folder of checkpoints"
+    )
+
+
+def names() -> list[str]:
+    """Models that are known by name."""
+    return sorted({path.stem for folder in _folders() if folder.is_dir() for path in folder.glob("*.safetensors")})
+
+
+def _folders() -> list[Path]:
+    own = Path(str(resources.files("stepformer"))) / "models"
+    other = os.environ.get("STEPFORMER_MODELS")
+    return [own, Path(other).expanduser()] if other else [own]
+
+
+def _in_folder(folder: Path) -> Path:
+    for name in FILES:
+        if (folder / name).is_file():
+            return folder / name
+    found = sorted(folder.glob("*.safetensors"))
+    if len(found) != 1:
+        what = "no checkpoint" if not found else f"{len(found)} checkpoints; name one of them"
+        raise InputError(f"{folder} holds {what} (looked for {', '.join(FILES)})")
+    return found[0]
+
+
+def _from_hub(name: str) -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        raise MissingError(
+            f"{name} is not a file or folder here, and taking it from the model hub needs huggingface_hub; install it "
+            "with: pip install huggingface_hub"
+        ) from None
+    try:
+        return Path(hf_hub_download(name, "model.safetensors"))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise MissingError(
+            f"{name} is not a file or folder here, and the model hub does not give it ({type(error).__name__}); check "
+            "the name and the network, or download model.safetensors yourself and give its path"
+        ) from None
+
+
+def _best_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def check_width(model_dim: int, encoder: Any, model: str) -> None:
+    """Raises where an encoder's vectors do not fit the model."""
+    if encoder.dim != model_dim:
+        raise UsageError(
+            f"model {model} takes vectors of {model_dim} dimensions and encoder {encoder.name} makes {encoder.dim}; "
+            "use the encoder the model was trained on, or a model trained on this one"
+        )

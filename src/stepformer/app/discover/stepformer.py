@@ -1,0 +1,411 @@
+"""The model as people use it: a video in, a timeline out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stepformer.app.discover.cutting import cut, unit
+from stepformer.app.discover.features import Features, Report, read_video
+from stepformer.app.discover.knobs import Knobs, check_texts
+from stepformer.app.discover.loading import check_width
+from stepformer.app.discover.locating import Method, locate_vectors
+from stepformer.app.discover.segmental import Piece
+from stepformer.app.discover.threads import one_thread_if_small
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart
+from stepformer.core.checkpoint import Checkpoint
+from stepformer.core.inference import InferenceConfig, slot_similarity
+from stepformer.core.model import Slots
+from stepformer.errors import InputError, UsageError
+from stepformer.timeline import Step, Timeline
+from stepformer.version import __version__
+
+Labels = Literal["auto", "none"]
+_FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
+_MOST_FRAMES = 14_400  # four hours at one a second; longer videos are seen at a lower rate
+_MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
+_STILL = 1e-6  # variance of unit vectors below which a picture never changes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """A timeline with what it was made from, for pictures, search and procedures.
+
+    similarity: (K, N) of slots (or texts) with frames. step_vectors: (M, D) one a step of the timeline, its
+    slot's where it has one. segment_vectors: (M, D) the mean of the step's frames. slots: (K, D). features: as
+    they were seen, N of them. seconds: time spent in each part.
+    """
+
+    timeline: Timeline
+    similarity: NDArray[np.float32]
+    step_vectors: NDArray[np.float32]
+    segment_vectors: NDArray[np.float32]
+    slots: NDArray[np.float32]
+    features: Features
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class StepFormer:
+    """A trained decoder with the encoder it belongs to. Made by :func:`stepformer.load_model`."""
+
+    def __init__(self, checkpoint: Checkpoint, name: str = "", encoder: str | Any = None, device: str = "cpu") -> None:
+        self.checkpoint, self.name, self.device = checkpoint, name, device
+        self._encoder_spec = encoder
+        chosen = {k: v for k, v in checkpoint.inference.items() if k in InferenceConfig.__dataclass_fields__}
+        self.inference = InferenceConfig(**chosen)
+        self._banks: dict[str, PhraseBank] = {}
+
+    @cached_property
+    def encoder(self) -> Any:
+        """The encoder, loaded when it is first needed."""
+        from stepformer import encoders
+
+        spec = self._encoder_spec if self._encoder_spec is not None else self._own_encoder()
+        made = encoders.load(spec) if isinstance(spec, str) else spec
+        check_width(self.checkpoint.model.config.feature_dim, made, self.name)
+        return made
+
+    def _own_encoder(self) -> str:
+        """The encoder that the checkpoint names; the default one where it only names the simulator's text space."""
+        from stepformer import encoders
+        from stepformer.core.config import SIMULATED_SPACE
+
+        named = self.checkpoint.encoder
+        if named.partition(":")[0] in encoders.names():
+            return named
+        if named == SIMULATED_SPACE:
+            return encoders.DEFAULT
+        # another encoder's vectors of the same width would give steps that mean nothing, without a word
+        raise UsageError(
+            f"model {self.name} takes vectors of {named or 'an encoder it does not name'!r}, which is none of "
+            f"{', '.join(encoders.names())}; say which encoder gives them with --encoder (encoder= in Python)"
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, video: str | os.PathLike[str], report: Report | None = None, cache: bool = True) -> Features:
+        """Decodes and encodes a video, or takes what was kept from before."""
+        return read_video(video, self.encoder, report, cache)
+
+    @torch.inference_mode()
+    def run(self, vectors: NDArray[Any]) -> Slots:
+        """Slots of one video's vectors (N, D), on the CPU: slots (1, K, D), frames (1, N, D), attention (1, K, N)."""
+        want = self.checkpoint.model.config.feature_dim
+        if vectors.ndim != 2 or vectors.shape[1] != want:
+            raise UsageError(f"model {self.name} takes (N, {want}) vectors, got {vectors.shape}")
+        video = torch.as_tensor(np.asarray(vectors, np.float32), device=self.device)[None]
+        with one_thread_if_small(len(vectors) if self.device == "cpu" else 1 << 30):
+            out = self.checkpoint.model(video, attention=True)
+        attention = None if out.attention is None else out.attention.float().cpu()
+        return Slots(out.slots.float().cpu(), out.frames.float().cpu(), attention)
+
+    # -- discovery ----------------------------------------------------------------------------------------------
+
+    def discover(
+        self,
+        video: str | os.PathLike[str],
+        *,
+        subtitles: str | os.PathLike[str] | None = None,
+        labels: Labels = "auto",
+        bank: Sequence[str] | None = None,
+        report: Report | None = None,
+        cache: bool = True,
+        **knobs: Any,
+    ) -> Timeline:
+        """The steps of a video file.
+
+        knobs: one of ``steps`` (about how many), ``detail`` (0 to 1), ``percentile``, ``similarity``; and
+        ``ordered``, ``use``; see :class:`Knobs`. subtitles: a file to name steps from. labels="none": no names.
+        bank: phrases to guess names from. report: called with seconds done and seconds in all.
+        """
+        chosen = Knobs.of(**knobs)
+        features = self.read(video, report, cache)
+        return self.find(features, chosen, subtitles=subtitles, labels=labels, bank=bank).timeline
+
+    def discover_features(
+        self,
+        vectors: NDArray[Any],
+        rate_hz: float = 1.0,
+        structure: NDArray[Any] | None = None,
+        *,
+        video: str = "",
+        duration_s: float = 0.0,
+        labels: Labels = "none",
+        **knobs: Any,
+    ) -> Timeline:
+        """The steps of features (N, D) of the model's encoder, ``rate_hz`` of them a second.
+
+        structure: (N, S) other features to place boundaries by; without it the vectors themselves are used. Steps
+        have names only with ``labels="auto"``, which loads the text side.
+        """
+        features = Features(np.asarray(vectors), rate_hz, structure, duration_s, video)
+        return self.find(features, Knobs.of(**knobs), labels=labels).timeline
+
+    def find(
+        self,
+        features: Features,
+        knobs: Knobs | None = None,
+        *,
+        subtitles: str | os.PathLike[str] | None = None,
+        labels: Labels = "auto",
+        bank: Sequence[str] | None = None,
+    ) -> Finding:
+        """As :meth:`discover`, from features, with everything the timeline was made from."""
+        knobs = knobs or Knobs()
+        seen = _at_working_rate(features)
+        began = time.perf_counter()
+        output = self.run(seen.vectors)
+        similarity = self._similarity(output)
+        modelled = time.perf_counter()
+        notes: list[str] = []
+        if _is_still(seen):
+            line, price = None, 0.0
+            pieces: tuple[Piece, ...] = (Piece(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
+            if not pieces:
+                notes.append("the picture never changes: there are no steps to tell apart")
+        else:
+            found = cut(
+                None if knobs.use == "structure" else similarity,
+                None if knobs.use == "slots" else seen.cutting,
+                seen.rate_hz, knobs,
+            )  # fmt: skip
+            pieces, line, price = found.pieces, found.line, found.price
+        aligned = time.perf_counter()
+        slots = output.slots[0].numpy()
+        step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
+        spans = [_span(piece, seen) for piece in pieces]
+        names = self._names(spans, step_vectors, segment_vectors, subtitles, labels, bank, notes)
+        labelled = time.perf_counter()
+        steps = tuple(
+            _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
+        )
+        meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
+        meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
+        meta |= {"price_s": round(price / seen.rate_hz, 4)} | ({} if line is None else {"drop_line": round(line, 4)})
+        if subtitles is not None:
+            meta["subtitles"] = os.fspath(subtitles)
+        _add_notes(meta, notes, features.problems)
+        timeline = Timeline(features.video, features.duration_s, steps, meta)
+        spent = {
+            **features.seconds,
+            "model": modelled - began, "align": aligned - modelled, "label": labelled - aligned,
+        }  # fmt: skip
+        return Finding(timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent)
+
+    def similarity(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """(K, N) similarities of slots with frames, as discovery uses them, of vectors (N, D)."""
+        return self._similarity(self.run(vectors))
+
+    def _similarity(self, output: Slots) -> NDArray[np.float64]:
+        mask = torch.ones(output.frames.shape[:2], dtype=torch.bool)
+        return slot_similarity(output, mask, self.inference)[0].double().numpy()
+
+    # -- localisation -------------------------------------------------------------------------------------------
+
+    def locate(
+        self,
+        video: str | os.PathLike[str],
+        texts: Sequence[str],
+        ordered: bool = True,
+        *,
+        method: Method | None = None,
+        report: Report | None = None,
+        cache: bool = True,
+    ) -> Timeline:
+        """When the given steps happen. A step that is not in the video is named in ``meta["absent"]``, not forced.
+
+        ordered: the steps happen in the order given; False allows any order and repeats. method: "slots" or "text"
+        instead of the better of both (which was used is in ``meta["method"]``).
+        """
+        texts = check_texts(texts)
+        return self.place(self.read(video, report, cache), texts, ordered, method=method).timeline
+
+    def locate_features(
+        self,
+        vectors: NDArray[Any],
+        texts: Sequence[str],
+        rate_hz: float = 1.0,
+        structure: NDArray[Any] | None = None,
+        *,
+        text_vectors: NDArray[Any] | None = None,
+        ordered: bool = True,
+        method: Method | None = None,
+        video: str = "",
+    ) -> Timeline:
+        """As :meth:`locate`, from features (N, D); ``text_vectors`` (M, D) spares the text encoder."""
+        features = Features(np.asarray(vectors), rate_hz, structure, video=video)
+        texts = check_texts(texts)
+        return self.place(features, texts, ordered, text_vectors=text_vectors, method=method).timeline
+
+    def place(
+        self,
+        features: Features,
+        texts: Sequence[str],
+        ordered: bool = True,
+        *,
+        text_vectors: NDArray[Any] | None = None,
+        method: Method | None = None,
+        judge_presence: bool = True,
+    ) -> Finding:
+        """As :meth:`locate`, from features, with everything the timeline was made from."""
+        seen = _at_working_rate(features)
+        began = time.perf_counter()
+        given = text_vectors is not None
+        vectors = np.asarray(text_vectors if given else self.encoder.encode_text(list(texts)), np.float64)
+        # vectors that were handed over may be of any text side, so the bank cannot judge them
+        notes: list[str] = []
+        bank = (
+            None if given or not judge_presence else self._bank_here(None, notes, "every text is taken to be present")
+        )
+        embedded = time.perf_counter()
+        output = self.run(seen.vectors)
+        modelled = time.perf_counter()
+        slots = output.slots[0].numpy()
+        found = locate_vectors(
+            vectors, slots, output.frames[0].numpy(), seen.vectors, seen.cutting, seen.rate_hz,
+            ordered=ordered, bank=None if bank is None else bank.raw, method=method, shown=self._similarity(output),
+        )  # fmt: skip
+        aligned = time.perf_counter()
+        _, segment_vectors = _vectors_of(found.pieces, slots, seen.vectors)
+        steps = tuple(
+            Step(
+                *_span(piece, seen), label=texts[piece.slot], score=float(found.fit[piece.slot]),
+                slot=int(found.slots[piece.slot]) if found.slots[piece.slot] >= 0 else None,
+                meta={"given": piece.slot},
+            )
+            for piece in found.pieces
+        )  # fmt: skip
+        meta = self.provenance("locate", {"steps": list(texts), "ordered": ordered})
+        meta |= {"method": found.method, "rate_hz": seen.rate_hz}
+        meta["method_scores"] = {name: round(score, 3) for name, score in found.scores.items()}
+        placed = {piece.slot for piece in found.pieces}
+        meta["absent"] = [text for i, text in enumerate(texts) if i not in placed]
+        _add_notes(meta, notes, features.problems)
+        timeline = Timeline(features.video, features.duration_s, steps, meta)
+        spent = {
+            **features.seconds,
+            "label": embedded - began, "model": modelled - embedded, "align": aligned - modelled,
+        }  # fmt: skip
+        text_of = np.asarray([vectors[piece.slot] for piece in found.pieces], np.float32).reshape(-1, vectors.shape[1])
+        return Finding(timeline, found.similarity.astype(np.float32), text_of, segment_vectors, slots, seen, spent)
+
+    # -- names and provenance -----------------------------------------------------------------------------------
+
+    def bank(self, texts: Sequence[str] | None = None) -> PhraseBank:
+        """The phrase bank in the encoder's space, loaded once."""
+        key = "" if texts is None else "\n".join(texts)
+        if key not in self._banks:
+            self._banks[key] = load_bank(self.encoder, texts)
+        return self._banks[key]
+
+    def _bank_here(self, texts: Sequence[str] | None, notes: list[str], without: str) -> PhraseBank | None:
+        """The bank; None, with a note, where the encoder is a table of vectors that lacks the one that ships."""
+        try:
+            return self.bank(texts)
+        except InputError as error:
+            if texts is not None:
+                raise
+            notes.append(f"no phrase bank, so {without}: {error}")
+            return None
+
+    def _names(
+        self,
+        spans: list[tuple[float, float]],
+        step_vectors: NDArray[np.float32],
+        segment_vectors: NDArray[np.float32],
+        subtitles: str | os.PathLike[str] | None,
+        labels: Labels,
+        bank: Sequence[str] | None,
+        notes: list[str],
+    ) -> list[Name | None]:
+        if labels == "none" or not spans:
+            return [None] * len(spans)
+        names: list[Name | None] = [None] * len(spans)
+        if subtitles is not None:
+            from stepformer.narration import extract_phrases, read_subtitles
+
+            phrases = extract_phrases(read_subtitles(subtitles))
+            if phrases:
+                vectors = self.encoder.encode_text([phrase.text for phrase in phrases])
+                names = spoken(spans, segment_vectors, phrases, vectors)
+            else:
+                notes.append(f"{os.fspath(subtitles)} names no action; step names are guesses")
+        phrase_bank = None
+        if any(name is None for name in names):
+            phrase_bank = self._bank_here(bank, notes, "steps are not named")
+        if phrase_bank is not None:
+            guesses = guess(unit(step_vectors) + unit(segment_vectors), phrase_bank)
+            names = [name or guessed for name, guessed in zip(names, guesses, strict=True)]
+        return tell_apart(names)
+
+    def provenance(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
+        """What every output carries: version, model and its hash, encoder, options."""
+        spec = self._encoder_spec
+        loaded = self.__dict__.get("encoder")
+        return {
+            "stepformer": __version__,
+            "command": command,
+            "model": {"name": Path(self.name).name, "hash": self.checkpoint.hash},
+            "encoder": {"name": loaded.name, "fingerprint": loaded.fingerprint}
+            if loaded is not None
+            else {"name": spec if isinstance(spec, str) else self.checkpoint.encoder},
+            "options": options,
+        }
+
+
+def _at_working_rate(features: Features) -> Features:
+    factor = max(1, int(features.rate_hz / _FINEST_HZ), -(-len(features) // _MOST_FRAMES))
+    return features.pooled(factor)
+
+
+def _is_still(features: Features) -> bool:
+    x = unit(features.cutting)
+    return len(x) > 1 and float((x - x.mean(0)).var(0).sum()) < _STILL
+
+
+def _span(piece: Piece, features: Features) -> tuple[float, float]:
+    """Seconds of a piece; the last ends where the video does, not where the last second would."""
+    end_s = features.duration_s if piece.last >= len(features) else piece.last / features.rate_hz
+    start_s = min(piece.first / features.rate_hz, features.duration_s)
+    return start_s, max(start_s, min(end_s, features.duration_s))
+
+
+def _vectors_of(
+    pieces: Sequence[Piece], slots: NDArray[np.float32], vectors: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(M, D) what each step is by its slot, and by the mean of its frames."""
+    segment = np.asarray([vectors[p.first : p.last].mean(0) for p in pieces], np.float32).reshape(-1, vectors.shape[1])
+    by_slot = [
+        slots[p.slot] if 0 <= p.slot < len(slots) else mean for p, mean in zip(pieces, segment, strict=True)
+    ]  # fmt: skip
+    return np.asarray(by_slot, np.float32).reshape(-1, vectors.shape[1]), segment
+
+
+def _step(span: tuple[float, float], piece: Piece, name: Name | None, similarity: Any, features: Features) -> Step:
+    """One step; its score is its slot's mean similarity with its frames, or without a slot how alike they are."""
+    if piece.slot >= 0:
+        score = float(similarity[piece.slot, piece.first : piece.last].mean())
+    else:
+        frames = unit(features.cutting[piece.first : piece.last])
+        score = float(np.linalg.norm(frames.mean(0)) ** 2)
+    return Step(
+        *span, label=None if name is None else name.text, score=round(score, 4),
+        slot=piece.slot if piece.slot >= 0 else None, meta={} if name is None else name.meta(),
+    )  # fmt: skip
+
+
+def _add_notes(meta: dict[str, Any], notes: Sequence[str], problems: Sequence[str]) -> None:
+    if notes or problems:
+        meta["notes"] = [*problems, *notes]
+
+
+__all__ = ["Finding", "StepFormer"]

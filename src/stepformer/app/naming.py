@@ -1,0 +1,195 @@
+"""Names for steps: what the speaker says there, or the nearest phrase of a bank, marked as a guess.
+
+A name never stands three times in a row. A guess is never the one that the step before has: the next best phrase
+of the bank tells them apart. What a speaker says twice in a row is numbered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from stepformer.narration import Phrase
+
+Floats = NDArray[np.floating[Any]]
+
+EARLY_S, LATE_S = 10.0, 5.0
+"""A step may be spoken of this long before it begins and after it ends."""
+_APART = 0.5  # weight of what sets a step apart from its video, beside what it is
+_NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 0 at EARLY_S and LATE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A step's name and where it is from: ``guess`` from the bank, else spoken at ``said_s`` seconds."""
+
+    text: str
+    similarity: float
+    guess: bool
+    said_s: float | None = None
+
+    def meta(self) -> dict[str, Any]:
+        """What a :class:`Step` carries beside its label."""
+        out: dict[str, Any] = {"guess": self.guess, "similarity": round(self.similarity, 4)}
+        if self.said_s is not None:
+            out["said_s"] = round(self.said_s, 2)
+        return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PhraseBank:
+    """Phrases; ``raw`` (P, D) their vectors, and ``vectors`` (P, D) the same less the mean of all, of unit length:
+    what all phrases share says nothing."""
+
+    texts: tuple[str, ...]
+    raw: NDArray[np.float32]
+    vectors: NDArray[np.float32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.texts or self.raw.shape[:1] != (len(self.texts),):
+            raise InputError(f"a phrase bank needs a vector a phrase, got {len(self.texts)} and {self.raw.shape}")
+        object.__setattr__(self, "vectors", _unit(self.raw - self.raw.mean(0)).astype(np.float32))
+
+    def similarity(self, steps: Floats) -> NDArray[np.float64]:
+        """Cosines (M, P) of step vectors (M, D) with the phrases."""
+        return np.asarray(_unit(steps) @ self.vectors.T.astype(np.float64))
+
+
+def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
+    """The bank in an encoder's space; ``texts`` replaces the one that ships. Vectors are kept on disk."""
+    from stepformer.base import weights
+
+    if texts is None:
+        from stepformer.data.grammar import phrase_bank
+
+        texts = phrase_bank()
+    texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    if not texts:
+        raise UsageError("the phrase bank is empty; give it a phrase a line")
+    key = hashlib.sha256("\n".join((encoder.fingerprint, *texts)).encode()).hexdigest()[:24]
+    path = weights.cache_folder().parent / "derived" / f"bank-{key}.safetensors"
+    raw = _load(path)
+    if raw is None:
+        raw = encoder.encode_text(texts)
+        _save(path, raw)
+    return PhraseBank(texts, raw)
+
+
+def read_bank(path: str | Path) -> list[str]:
+    """Phrases of a text file, one a line."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the phrase bank {path} cannot be read: {error}") from None
+
+
+def guess(steps: Floats, bank: PhraseBank) -> list[Name]:
+    """A phrase for each of the steps (M, D) in order; the one that the step before has is not taken again.
+
+    The phrase is the nearest to the step itself and to what sets the step apart from the rest of its video: the
+    first alone names every step of a video by its topic.
+    """
+    similarity = bank.similarity(steps)
+    x = _unit(steps)
+    apart = bank.similarity(x - x.mean(0)) if len(x) > 1 else np.zeros_like(similarity)
+    worth = similarity + _APART * apart
+    taken: list[int] = []
+    for row in worth:
+        best = np.argsort(-row, kind="stable")[:2].tolist()
+        taken.append(next((at for at in best if at not in taken[-1:]), best[0]))
+    return [Name(bank.texts[at], float(row[at]), guess=True) for at, row in zip(taken, similarity, strict=True)]
+
+
+def spoken(
+    spans_s: Sequence[tuple[float, float]], steps: Floats, phrases: Sequence[Phrase], vectors: Floats
+) -> list[Name | None]:
+    """The phrase that names each step, in order, or None where nothing fitting is said.
+
+    spans_s: the steps' seconds; steps: (M, D) their vectors; vectors: (L, D) of ``phrases``. Steps and phrases are
+    aligned one to one by Drop-DTW, both droppable, on cosine plus nearness in time; chatter is left out.
+    """
+    from stepformer.core.align import drop_dtw
+
+    useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
+    if not useful or not len(spans_s):
+        return [None] * len(spans_s)
+    cosine = _unit(steps) @ _centred(vectors)[useful].T  # (M, L)
+    near = np.array([[_nearness(span, phrases[i]) for i in useful] for span in spans_s])
+    worth = np.where(near > 0, cosine + _NEAR * near, -np.inf)
+    # a phrase said in the middle of a step names it unless its meaning speaks against it
+    costs = np.where(np.isfinite(worth), -worth, np.inf)
+    assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
+    names: list[Name | None] = [None] * len(spans_s)
+    for column, row in enumerate(assignment):
+        if row >= 0:
+            phrase = phrases[useful[column]]
+            names[row] = Name(phrase.text, float(cosine[row, column]), guess=False, said_s=phrase.start_s)
+    return names
+
+
+def tell_apart(names: Sequence[Name | None]) -> list[Name | None]:
+    """Equal names of neighbours get numbers: "stir the sauce", "stir the sauce (2)"."""
+    out: list[Name | None] = []
+    before, count = None, 1
+    for name in names:
+        count = count + 1 if name is not None and name.text == before else 1
+        before = None if name is None else name.text
+        numbered = name if name is None or count == 1 else Name(f"{name.text} ({count})", *_rest(name))
+        out.append(numbered)
+    return out
+
+
+def _rest(name: Name) -> tuple[float, bool, float | None]:
+    return name.similarity, name.guess, name.said_s
+
+
+def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
+    """1 inside the step, falling to 0 where the phrase is too early or too late to be about it."""
+    middle = (phrase.start_s + phrase.end_s) / 2
+    if middle < span[0]:
+        return max(0.0, 1.0 - (span[0] - middle) / EARLY_S)
+    if middle > span[1]:
+        return max(0.0, 1.0 - (middle - span[1]) / LATE_S)
+    return 1.0
+
+
+def _centred(vectors: Floats) -> NDArray[np.float64]:
+    x = np.asarray(vectors, np.float64)
+    return _unit(x - x.mean(0)) if len(x) > 2 else _unit(x)
+
+
+def _unit(x: Floats) -> NDArray[np.float64]:
+    x = np.asarray(x, np.float64)
+    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
+
+
+def _load(path: Path) -> NDArray[np.float32] | None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        vectors: NDArray[np.float32] = load_file(path)["vectors"]
+    except (OSError, SafetensorError, KeyError):
+        return None
+    return vectors
+
+
+def _save(path: Path, vectors: Floats) -> None:
+    from safetensors.numpy import save_file
+
+    from stepformer.base.files import replacing
+
+    try:
+        with replacing(path) as temporary:
+            save_file({"vectors": np.asarray(vectors, np.float32)}, temporary)
+    except OSError:
+        return  # a read-only cache only costs time

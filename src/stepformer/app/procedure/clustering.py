@@ -1,0 +1,240 @@
+"""Steps of many videos of one task, clustered into the task's common steps.
+
+Three facts about videos of one task shape the clusters, beside what the steps look like. A step comes at about the same
+place in each video; steps mostly keep their order; and two different steps of one video are rarely the same
+common step, unless they stand side by side because discovery cut one step in two. So clusters have a place in time, and
+the steps of one video are assigned together: the cheapest path through the clusters in their order (Viterbi), where
+staying is free, going on costs ``change``, going back costs ``back`` more, and a step that is far from every cluster
+may be left out as something only this video does. Paths and clusters take turns until nothing changes; the best of
+several starts is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.kmeans import kmeans
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+OUTLIER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """What a path through the clusters costs; a step's distance to a cluster is 1 - cosine, so 0 to 2.
+
+    place: price of a step at the other end of the video than its cluster, as a squared share of the length.
+    change, back: price of going to another cluster, and in addition of going to an earlier one.
+    apart: steps are left out where their distances to the nearest cluster fall into two kinds (Otsu) whose means
+    lie this far apart; the price of leaving one out is the line between them, and a change back. inf leaves out none.
+    centre: share of each video's own mean taken off its steps.
+    """
+
+    place: float = 0.5
+    change: float = 0.1
+    back: float = 0.2
+    apart: float = 0.3
+    centre: float = 0.3
+    starts: int = 4
+    iterations: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.place, self.change, self.back) < 0:
+            raise UsageError("ClusterOptions: place, change and back are prices and cannot be negative")
+        if not self.apart >= 0 or not 0 <= self.centre <= 1:
+            raise UsageError("ClusterOptions: apart is a distance and cannot be negative, centre a share in [0, 1]")
+        if self.starts < 1 or self.iterations < 1:
+            raise UsageError("ClusterOptions: starts and iterations are at least 1")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepClusters:
+    """Clusters of the steps of V videos. ``labels[v]`` (n_v,) is the cluster of each step, -1 = left out.
+
+    Clusters are numbered by their mean place. ``cost`` is the total of the paths; ``distances[v]`` (n_v,) is 1 - cosine
+    of each step to its cluster's centre (to the nearest one where it was left out).
+    """
+
+    labels: tuple[IntArray, ...]
+    centers: FloatArray  # (C, D) unit, in the space the clustering worked in
+    places: FloatArray  # (C,) mean share of the video's length
+    distances: tuple[FloatArray, ...]
+    cost: float
+
+    @property
+    def count(self) -> int:
+        """C."""
+        return len(self.centers)
+
+
+def unit(vectors: npt.ArrayLike) -> FloatArray:
+    """Rows of length 1; a zero row stays zero."""
+    array = np.asarray(vectors, np.float64)
+    return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-9))
+
+
+def prepare(vectors: Sequence[npt.ArrayLike], centre: float) -> FloatArray:
+    """All videos' step vectors, end to end: unit, minus what they have in common, unit again (M, D).
+
+    What all steps share (the task, the encoder's offset) says nothing of which step it is. ``centre`` of each video's
+    own mean is taken off too: its look. Not all of it, because a video that lacks steps has another mean.
+    """
+    parts = []
+    for number, value in enumerate(vectors):
+        array = np.asarray(value, np.float64)
+        if array.ndim != 2:
+            raise InputError(f"the step vectors of video {number} must be (steps, D), got {array.shape}")
+        if not np.isfinite(array).all():
+            raise InputError(f"the step vectors of video {number} have a value that is not finite")
+        part = unit(array)
+        parts.append(part - centre * part.mean(0) if len(part) else part)
+    if len({part.shape[1] for part in parts}) > 1:
+        raise InputError(f"step vectors of different widths: {sorted({part.shape[1] for part in parts})}")
+    points = np.concatenate(parts)
+    return unit(points - points.mean(0)) if len(points) > 1 else points
+
+
+def cluster_steps(
+    vectors: Sequence[npt.ArrayLike],
+    places: Sequence[npt.ArrayLike],
+    count: int,
+    options: ClusterOptions | None = None,
+) -> StepClusters:
+    """Clusters the steps of V videos into ``count`` common steps (fewer where there are fewer different steps).
+
+    vectors: per video (n_v, D), in temporal order; places: per video (n_v,), the middle of each step as a share of
+    the video's length. A video may have no steps.
+    """
+    options = options or ClusterOptions()
+    if count < 1:
+        raise UsageError(f"a procedure has at least one step, not {count}")
+    lengths = [len(np.asarray(v)) for v in vectors]
+    where = [np.asarray(p, np.float64).reshape(-1) for p in places]
+    if [len(p) for p in where] != lengths:
+        raise InputError("each step needs one place in its video")
+    if not sum(lengths):
+        raise InputError("none of the videos has a step; nothing can be clustered")
+    points, place = prepare(vectors, options.centre), np.concatenate(where)
+    bounds = np.cumsum([0, *lengths])
+    groups = [np.arange(a, b) for a, b in itertools.pairwise(bounds) if b > a]
+    spread = np.concatenate((points, np.sqrt(options.place) * place[:, None]), axis=1)
+    count = min(count, len(np.unique(points.round(6), axis=0)))
+
+    best: tuple[float, IntArray, FloatArray, FloatArray] | None = None
+    for start in range(options.starts):
+        labels = kmeans(spread, count, seed=options.seed * 1009 + start, restarts=2).labels
+        found = _alternate(points, place, groups, labels, count, options)
+        if best is None or found[0] < best[0] - 1e-12:
+            best = found
+    assert best is not None
+    cost, labels, centers, centers_place = best
+    nearest = (1 - points @ centers.T)[np.arange(len(points)), labels]  # a left-out step counts from its -1: see below
+    out = labels == OUTLIER
+    if out.any():
+        nearest[out] = (1 - points[out] @ centers.T).min(1)
+    return StepClusters(
+        tuple(labels[a:b] for a, b in itertools.pairwise(bounds)),
+        centers,
+        centers_place,
+        tuple(nearest[a:b] for a, b in itertools.pairwise(bounds)),
+        cost,
+    )
+
+
+def _alternate(
+    points: FloatArray, place: FloatArray, groups: list[IntArray], labels: IntArray, count: int, options: ClusterOptions
+) -> tuple[float, IntArray, FloatArray, FloatArray]:
+    """Paths and clusters in turn: (cost, labels, centers, places), clusters in order of place."""
+    total = np.inf
+    for _ in range(options.iterations):
+        centers, places = _means(points, place, labels, count)
+        order = np.argsort(places, kind="stable")
+        centers, places = centers[order], places[order]
+        distance = 1 - points @ centers.T + options.place * (place[:, None] - places) ** 2  # (M, C)
+        # going to a cluster costs a change that leaving out spares, so the price has it too
+        spared = options.change + options.back
+        price = _dividing(distance.min(1), options.apart) + spared
+        found = np.empty_like(labels)
+        total = 0.0
+        for rows in groups:
+            found[rows], cost = cheapest_path(distance[rows], options.change, options.back, price)
+            total += cost
+        if (found == labels).all():
+            break
+        labels = found
+    return total, labels, centers, places
+
+
+def _dividing(distances: FloatArray, apart: float) -> float:
+    """The line between near and far of distances (M,), inf where the two kinds are not ``apart``: how many of a task's
+    pieces are background, or done by one video only, differs from task to task, so no fixed share serves all."""
+    values = np.sort(distances)
+    number = np.arange(1, len(values))
+    if not len(number):
+        return np.inf
+    low = values.cumsum()[:-1]
+    gap = (values.sum() - low) / number[::-1] - low / number
+    at = int((number * number[::-1] * gap**2).argmax())
+    return float((values[at] + values[at + 1]) / 2) if gap[at] >= apart else np.inf
+
+
+def _means(points: FloatArray, place: FloatArray, labels: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Unit centres (C, D) and mean places (C,); a cluster that ran empty restarts at the step worst served."""
+    centers, places = np.zeros((count, points.shape[1])), np.zeros(count)
+    empty = []
+    for c in range(count):
+        members = labels == c
+        if members.any():
+            centers[c], places[c] = points[members].mean(0), place[members].mean()
+        else:
+            empty.append(c)
+    centers = unit(centers)
+    taken: list[int] = []
+    for c in empty:
+        served = (points @ centers.T).max(1)
+        served[taken] = np.inf
+        worst = int(served.argmin())
+        taken.append(worst)
+        centers[c], places[c] = points[worst], place[worst]
+    return centers, places
+
+
+def cheapest_path(distance: FloatArray, change: float, back: float, left_out: float) -> tuple[IntArray, float]:
+    """The cluster of each step of one video, -1 = left out, and what the path costs: distance (n, C), C in order.
+
+    A step that is left out is as if it were not there: the path goes on from the cluster before it.
+    """
+    n, count = distance.shape
+    j = np.arange(count)
+    move = np.where(j[:, None] == j, 0.0, change + back * (j < j[:, None]))  # (from, to)
+    # state = cluster last used; a step is either matched to a cluster or left out, which keeps the state
+    best = np.zeros(count)
+    came = np.empty((n, count), np.int64)
+    skipped = np.empty((n, count), bool)
+    for t in range(n):
+        # before the first matched step every cluster is as good a state as any other, so entering is free
+        ways = best[:, None] + move
+        came[t] = ways.argmin(0)
+        matched = ways.min(0) + distance[t]
+        skip = best + left_out
+        skipped[t] = skip < matched
+        best = np.where(skipped[t], skip, matched)
+    path = np.empty(n, np.int64)
+    state = int(best.argmin())
+    total = float(best[state])
+    for t in range(n - 1, -1, -1):
+        if skipped[t, state]:
+            path[t] = OUTLIER
+        else:
+            path[t] = state
+            state = int(came[t, state])
+    return path, total

@@ -1,0 +1,156 @@
+"""Several videos of one task to one ordered list of common steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stepformer.app.naming import Name, PhraseBank
+from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, cluster_steps, unit
+from stepformer.app.procedure.counting import choose_count
+from stepformer.app.procedure.naming import Encode, name_steps
+from stepformer.app.procedure.ordering import best_order, consistency, precedence, transitions
+from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
+from stepformer.errors import InputError, UsageError
+from stepformer.timeline import Step, Timeline
+
+MIN_SHARE = 0.2
+"""A step is common when this share of the videos has it, and at least two videos."""
+
+
+def find_procedure(
+    videos: Sequence[VideoSteps],
+    count: int | None = None,
+    *,
+    min_share: float = MIN_SHARE,
+    options: ClusterOptions | None = None,
+    encode: Encode | None = None,
+    bank: PhraseBank | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Procedure:
+    """The common steps of videos of one task.
+
+    count: how many to look for; by default the number that tells the steps of different videos apart best. Steps
+    that fewer than ``min_share`` of the videos (or only one) have are not common and left in the timelines as their
+    own. encode, bank: text side and phrases, for names; see :func:`stepformer.app.procedure.naming.name_steps`.
+
+    Raises:
+        InputError: fewer than two videos, or no two of them with steps.
+    """
+    if len(videos) < 2:
+        raise InputError(
+            f"a procedure is what several videos of one task have in common; got {len(videos)}. Give at least two, "
+            "or use discover for one"
+        )
+    if sum(len(video.timeline) > 0 for video in videos) < 2:
+        raise InputError("fewer than two of the videos have steps; there is nothing in common to find")
+    if not 0 <= min_share <= 1:
+        raise UsageError(f"min_share is a share of the videos from 0 to 1, got {min_share}")
+    vectors, places = [video.vectors for video in videos], [video.places for video in videos]
+    scores: dict[int, float] = {}
+    if count is None:
+        clusters, scores = choose_count(vectors, places, options)
+    else:
+        clusters = cluster_steps(vectors, places, count, options)
+    labels = _common_only(clusters, max(2, min_share * len(videos)))
+    if not any((path >= 0).any() for path in labels):
+        raise InputError(
+            "no step occurs in two of the videos; are they of one task? With --steps N (count=N) so many are looked for"
+        )
+    labels, first, both = _in_order(labels, places)
+    number = len(first)
+    names = name_steps(videos, labels, number, encode, bank)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        before = np.where(both > 0, first / both, np.nan)
+    np.fill_diagonal(before, np.nan)
+    return Procedure(
+        _steps(videos, labels, places, names),
+        before,
+        both,
+        transitions(labels, number),
+        tuple(_told(video.timeline, path, names) for video, path in zip(videos, labels, strict=True)),
+        consistency(first),
+        scores,
+        dict(meta or {}),
+    )
+
+
+def _common_only(clusters: StepClusters, least: float) -> list[IntArray]:
+    """The labels with clusters that too few videos have taken out, the rest numbered without gaps."""
+    having = np.zeros(clusters.count, np.int64)
+    for path in clusters.labels:
+        having[np.unique(path[path >= 0])] += 1
+    kept = having >= least
+    number = np.where(kept, np.cumsum(kept) - 1, OUTLIER)
+    return [np.where(path >= 0, number[np.maximum(path, 0)], OUTLIER) for path in clusters.labels]
+
+
+def _in_order(labels: list[IntArray], places: Sequence[FloatArray]) -> tuple[list[IntArray], IntArray, IntArray]:
+    """Labels numbered in the order that the videos contradict least, and the precedence counts in it."""
+    flat, where = np.concatenate(labels), np.concatenate(places)
+    number = int(flat.max()) + 1
+    means = np.array([where[flat == c].mean() for c in range(number)])
+    first, both = precedence(labels, number)
+    order = best_order(first, means)
+    rank = np.empty(number, np.int64)
+    rank[order] = np.arange(number)
+    renamed = [np.where(path >= 0, rank[np.maximum(path, 0)], OUTLIER) for path in labels]
+    return renamed, first[np.ix_(order, order)], both[np.ix_(order, order)]
+
+
+def _steps(
+    videos: Sequence[VideoSteps], labels: Sequence[IntArray], places: Sequence[FloatArray], names: Sequence[Name]
+) -> tuple[CommonStep, ...]:
+    out = []
+    for c, name in enumerate(names):
+        members = [np.flatnonzero(path == c) for path in labels]
+        vectors = np.concatenate([unit(v.vectors[rows]) for v, rows in zip(videos, members, strict=True)])
+        runs = [_runs(path, c) for path in labels]
+        spans = [
+            video.timeline[b].end_s - video.timeline[a].start_s
+            for video, found in zip(videos, runs, strict=True)
+            for a, b in found
+        ]
+        having = sum(len(found) > 0 for found in runs)
+        out.append(
+            CommonStep(
+                name.text, having, len(spans), having / len(videos),
+                float(np.concatenate([p[rows] for p, rows in zip(places, members, strict=True)]).mean()),
+                float(np.median(spans)), float((vectors @ unit(vectors.mean(0))).mean()),
+                name.guess, name.similarity,
+            )
+        )  # fmt: skip
+    return tuple(out)
+
+
+def _runs(path: IntArray, step: int) -> list[tuple[int, int]]:
+    """First and last index of each run of ``step`` in a video: one step that discovery cut in two is one run."""
+    runs: list[tuple[int, int]] = []
+    for at in np.flatnonzero(path == step):
+        if runs and runs[-1][1] == at - 1:
+            runs[-1] = (runs[-1][0], int(at))
+        else:
+            runs.append((int(at), int(at)))
+    return runs
+
+
+def _told(timeline: Timeline, path: IntArray, names: Sequence[Name]) -> Timeline:
+    """A video's timeline in terms of the common steps; neighbours that are the same step are one."""
+    steps: list[Step] = []
+    for step, common in zip(timeline, path.tolist(), strict=True):
+        if common == OUTLIER:
+            steps.append(replace(step, meta={**step.meta, "common": None}))
+            continue
+        before = steps[-1] if steps else None
+        if before is not None and before.meta.get("common") == common + 1:
+            scores = [s for s in (before.score, step.score) if s is not None]
+            steps[-1] = replace(before, end_s=step.end_s, score=max(scores) if scores else None)
+            continue
+        meta = {"common": common + 1, "guess": names[common].guess, "similarity": round(names[common].similarity, 4)}
+        if step.label and step.label != names[common].text:
+            meta["own_label"] = step.label
+        steps.append(Step(step.start_s, step.end_s, names[common].text, step.score, step.slot, meta))
+    return Timeline(timeline.video, timeline.duration_s, tuple(steps), {**timeline.meta, "command": "procedure"})

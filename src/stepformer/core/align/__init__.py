@@ -1,0 +1,49 @@
+"""The Drop-DTW family: ordered alignment of two sequences in which elements of either side may be dropped.
+
+Rows are steps or slots, columns are frames or phrases. ``drop_dtw`` aligns one pair and gives an
+:class:`Alignment`; ``drop_dtw_batch`` aligns a padded batch of torch tensors on the device they are on. The exact
+problem that is solved, what infinite costs mean and how ties are broken is written in
+:mod:`stepformer.core.align.reference`, which is also the slow, obvious implementation; the compiled CPU kernel, the
+batched torch version and the Triton kernel do the same float64 additions and comparisons and so return the very
+same paths.
+
+Names are loaded when they are first used: numba, torch and Triton are imported only by what needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepformer.core.align.alignment import Alignment
+    from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch
+    from stepformer.core.align.drops import fixed_drop, percentile_drop
+    from stepformer.core.align.single import drop_dtw, order_agnostic
+
+_HOMES = {
+    "Alignment": "alignment",
+    "columns_of": "batch",
+    "drop_dtw_batch": "batch",
+    "order_agnostic_batch": "batch",
+    "fixed_drop": "drops",
+    "percentile_drop": "drops",
+    "drop_dtw": "single",
+    "order_agnostic": "single",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"stepformer.core.align.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'stepformer.core.align' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
+
+
+__all__ = [
+    "Alignment", "columns_of", "drop_dtw", "drop_dtw_batch", "fixed_drop", "order_agnostic", "order_agnostic_batch",
+    "percentile_drop",
+]  # fmt: skip

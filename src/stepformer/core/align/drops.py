@@ -1,0 +1,124 @@
+"""Drop costs from similarities.
+
+A *line* is a similarity and a *drop cost* is its negative, for match costs that are negative similarities: with
+``drop_dtw(-similarity, percentile_drop(similarity), row_drop=0.0)`` a column is matched only to a row whose similarity
+with it reaches the line.
+
+Where both sides may be dropped, what the line means depends on how it is shared out between them, because a pair
+that is not matched pays two drop costs. To drop on both sides *at one line*, as the released code does, charge the
+line to the columns and nothing to the rows: ``column_drop=percentile_drop(similarity), row_drop=0.0``. That is the same
+problem, up to a constant, as match costs ``line - similarity`` with all drops free: a matched pair must reach
+the line. With the drop cost on *both* sides a pair would have to reach twice the line (one-to-one), or a row
+would have to make up for one more line in all (many-to-one).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepformer.core.align.inputs import as_costs
+from stepformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# guards floor(keep * n) against products like 0.29 * 100 = 28.999999999999996
+_ROUNDING = 1e-9
+
+
+def fixed_drop(similarity_line: float) -> float:
+    """The drop cost of a fixed similarity line: its negative."""
+    if math.isnan(similarity_line):
+        raise UsageError("the similarity line is NaN; give a number, -inf to keep all or inf to drop all")
+    return -float(similarity_line)
+
+
+def percentile_drop(
+    similarity: Any,
+    keep: float = 0.8,
+    *,
+    top_per_row: int | None = None,
+    lengths: Any = None,
+    row_lengths: Any = None,
+) -> Any:
+    """The drop cost at the similarity line which ``keep`` of the similarities reach.
+
+    Of the n similarities of an item, the line is the k-th largest, k = max(1, floor(keep · n)): a percentile of the
+    match costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus
+    the line. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
+
+    ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,),
+                     one line an item, on the same device and in the same type, without waiting for the device
+    ``top_per_row``  take only each row's so many largest similarities (all, if it has fewer) before drawing the line;
+                     12 with keep=0.8 is what the released code does in training
+    ``lengths``, ``row_lengths``  (B,) how many columns and rows of each item count (tensors only)
+
+    NaN in a list or array is an error that says where; in a tensor it stays NaN, for the alignment to report.
+    """
+    if not 0.0 < keep <= 1.0:
+        raise UsageError(f"keep is the share of similarities above the line, in (0, 1]; got {keep}")
+    if top_per_row is not None and top_per_row < 1:
+        raise UsageError(f"top_per_row must be at least 1; got {top_per_row}")
+    if hasattr(similarity, "detach"):
+        return _percentile_drop_torch(similarity, keep, top_per_row, lengths, row_lengths)
+    if lengths is not None or row_lengths is not None:
+        raise UsageError("lengths belong to a batch, which must be a tensor")
+    values = np.sort(as_costs(similarity, "similarity"), axis=1)
+    if top_per_row is not None:
+        values = values[:, max(values.shape[1] - top_per_row, 0) :]
+    if values.size == 0:
+        return 0.0
+    k = max(1, math.floor(keep * values.size + _ROUNDING))
+    return -float(np.sort(values, axis=None)[-k])
+
+
+def _percentile_drop_torch(
+    similarity: Tensor, keep: float, top_per_row: int | None, lengths: Any, row_lengths: Any
+) -> Tensor:
+    import torch
+
+    if similarity.ndim == 2:
+        if lengths is not None or row_lengths is not None:
+            raise UsageError("lengths belong to a batch, a tensor of three axes; cut a single one instead")
+        return _percentile_drop_torch(similarity[None], keep, top_per_row, None, None)[0]
+    if similarity.ndim != 3:
+        raise UsageError(
+            f"similarity must have two axes, or three with a batch; the shape is {tuple(similarity.shape)}"
+        )
+    values = similarity.detach()
+    if not values.is_floating_point():
+        values = values.double()  # whole numbers have no -inf to put past the lengths
+    B, K, N = values.shape
+    device = values.device
+    n_columns = _counts(lengths, B, N, device, "lengths")
+    n_rows = _counts(row_lengths, B, K, device, "row_lengths")
+    outside = (torch.arange(K, device=device) >= n_rows[:, None])[:, :, None] | (
+        torch.arange(N, device=device) >= n_columns[:, None]
+    )[:, None]
+    values = values.masked_fill(outside, -torch.inf)  # sorts behind everything that counts
+    if top_per_row is not None and top_per_row < N:
+        values = values.topk(top_per_row, dim=2).values
+        n_columns = n_columns.clamp(max=top_per_row)
+    count = n_rows * n_columns  # (B,)
+    if values[0:1].numel() == 0 or B == 0:
+        return values.new_zeros(B)
+    k = (keep * count.double() + _ROUNDING).floor().long().clamp(min=1)
+    line = values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1)[:, 0]
+    return torch.where(count > 0, -line, 0.0)
+
+
+def _counts(value: Any, B: int, limit: int, device: Any, name: str) -> Tensor:
+    """How many elements of each item count, (B,). The range is looked at only where that waits for no device."""
+    import torch
+
+    if value is None:
+        return torch.full((B,), limit, device=device)
+    counts = torch.as_tensor(value, device=device)
+    if counts.shape != (B,):
+        raise UsageError(f"{name} must have one number for each of the {B} items; its shape is {tuple(counts.shape)}")
+    if counts.device.type == "cpu" and bool(((counts < 0) | (counts > limit)).any()):
+        raise UsageError(f"{name} must lie between 0 and {limit}; they are {counts.tolist()}")
+    return counts

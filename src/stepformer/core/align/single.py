@@ -1,0 +1,94 @@
+"""Alignment of one pair of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.core.align.alignment import Alignment, Matching
+from stepformer.core.align.inputs import as_costs, as_drop, check_matching
+
+
+def drop_dtw(
+    costs: Any, column_drop: Any, row_drop: Any = None, matching: Matching = "many_to_one", contiguous: bool = True
+) -> Alignment:
+    """The cheapest ordered alignment of K rows with N columns in which elements may be dropped.
+
+    ``costs``        (K, N) list, array or tensor: the cost of matching row (step, slot) and column (frame, phrase)
+    ``column_drop``  cost of dropping a column: one number, (N,), or None = columns may not be dropped
+    ``row_drop``     cost of dropping a row: one number, (K,), or None = rows may not be dropped
+    ``matching``     "many_to_one": several columns to one row, never several rows to one column;
+                     "one_to_one": at most one column a row as well
+    ``contiguous``   a row's columns have no dropped column between them (of no effect one-to-one)
+
+    The total is the matched costs plus the drop costs of dropped columns and dropped rows. ``inf`` forbids a match or
+    a drop; if nothing is allowed (more undroppable rows than columns, say) ``.cost`` is ``inf`` and every column is
+    -1. ``-inf`` is better than any finite cost, but does not lift what ``+inf`` forbids. Sums are made in float64
+    whatever the input. Either side may have no elements.
+
+    Raises NonFiniteError, which says where, if a cost is NaN, and UsageError for shapes that do not fit.
+    """
+    one_to_one = check_matching(matching)
+    c = as_costs(costs)
+    K, N = c.shape
+    u = as_drop(column_drop, N, "column_drop", "column")
+    v = as_drop(row_drop, K, "row_drop", "row")
+    cost, assignment = _solve(c, u, v, one_to_one, contiguous)
+    return Alignment(cost, assignment, K)
+
+
+def order_agnostic(costs: Any, column_drop: Any) -> Alignment:
+    """Each column to its cheapest row, whatever the order, or dropped where dropping is cheaper.
+
+    For the ablation that gives up the order. ``costs`` (K, N) and ``column_drop`` as in :func:`drop_dtw`; a row
+    without columns costs nothing; of equally cheap rows the first is taken, and a match goes before a drop. If a column
+    may neither be matched nor dropped, the cost is ``inf`` and every column is -1.
+    """
+    c = as_costs(costs)
+    K, N = c.shape
+    u = as_drop(column_drop, N, "column_drop", "column")
+    # dropping stands behind all rows, so that argmin, which takes the first of equals, prefers a match
+    options = np.concatenate([c, u[None]])  # (K + 1, N)
+    best = options.argmin(axis=0)
+    chosen = options[best, np.arange(N)]
+    if np.isposinf(chosen).any():
+        return Alignment(np.inf, np.full(N, -1), K)
+    return Alignment(float(chosen.sum()), np.where(best < K, best, -1), K)
+
+
+def _solve(
+    costs: NDArray[np.float64],
+    column_drop: NDArray[np.float64],
+    row_drop: NDArray[np.float64],
+    one_to_one: bool,
+    contiguous: bool,
+) -> tuple[float, NDArray[np.int64]]:
+    """By the compiled kernel; where numba is not installed, by the batched torch version, a batch of one."""
+    try:
+        from stepformer.core.align import cpu
+    except ImportError:
+        return _solve_with_torch(costs, column_drop, row_drop, one_to_one, contiguous)
+    return cpu.align(costs, column_drop, row_drop, one_to_one, contiguous)
+
+
+def _solve_with_torch(
+    costs: NDArray[np.float64],
+    column_drop: NDArray[np.float64],
+    row_drop: NDArray[np.float64],
+    one_to_one: bool,
+    contiguous: bool,
+) -> tuple[float, NDArray[np.int64]]:
+    import torch
+
+    from stepformer.core.align import torch_batch
+
+    K, N = costs.shape
+    matrix, cost = torch_batch.align_batch(
+        torch.from_numpy(costs)[None], torch.from_numpy(column_drop)[None], torch.from_numpy(row_drop)[None],
+        torch.tensor([K]), torch.tensor([N]), one_to_one, contiguous,
+    )  # fmt: skip
+    found = matrix[0].numpy()  # (K, N)
+    assignment = np.where(found.any(axis=0), found.argmax(axis=0), -1) if K else np.full(N, -1)
+    return float(cost[0]), assignment.astype(np.int64)

@@ -1,0 +1,196 @@
+"""Checkpoints: safetensors with the model's config, its encoder, how it was trained, and a hash of its weights.
+
+Nothing is ever unpickled, except through the restricted reader when the released code's checkpoint is converted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from stepformer.base.files import replacing
+from stepformer.core.devices import torch_device
+from stepformer.core.model import ModelConfig, StepDecoder
+from stepformer.errors import InputError, UsageError
+
+FORMAT = "stepformer-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A decoder and what is known about it.
+
+    encoder: name of the encoder whose features it was trained on; provenance: command, data, steps, scores;
+    inference: the options that were chosen for it on the dev split; hash: SHA-256 over the weights.
+    """
+
+    model: StepDecoder
+    encoder: str
+    provenance: dict[str, Any] = field(default_factory=dict)
+    inference: dict[str, Any] = field(default_factory=dict)
+    hash: str = ""
+
+
+def weights_hash(state: dict[str, Tensor]) -> str:
+    """SHA-256 over names, shapes and bytes of the tensors, in order of name."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def save_checkpoint(
+    path: str | Path,
+    model: StepDecoder,
+    encoder: str,
+    provenance: dict[str, Any] | None = None,
+    inference: dict[str, Any] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> str:
+    """Writes one file, atomically, and returns the hash of its weights. float16 halves it for shipping."""
+    state = {name: value.detach().cpu().to(dtype).contiguous() for name, value in model.state_dict().items()}
+    digest = weights_hash(state)
+    info = {
+        "config": model.config.to_dict(),
+        "encoder": encoder,
+        "provenance": provenance or {},
+        "inference": inference or {},
+        "hash": digest,
+    }
+    with replacing(path) as temporary:
+        save_file(state, temporary, {"format": FORMAT, "stepformer": json.dumps(info)})
+    return digest
+
+
+def _is_torch_file(path: str | Path) -> bool:
+    """Whether a file begins as torch's zip archives or pickles do."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4).startswith((b"PK\x03\x04", b"\x80"))
+    except OSError:
+        return False
+
+
+def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """Reads a checkpoint and checks its hash; weights come back as float32, the model in eval mode."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise InputError(
+                    f"{path} is not a StepFormer checkpoint (format {metadata.get('format')!r}); a checkpoint of the "
+                    "released code is converted with: stepformer models convert"
+                )
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise InputError(f"there is no checkpoint {path}") from None
+    except (OSError, SafetensorError) as error:
+        how = "; it is a torch file, which is converted with: stepformer models convert" if _is_torch_file(path) else ""
+        raise InputError(f"cannot read the checkpoint {path}: {error}{how}") from None
+    try:
+        info = json.loads(metadata["stepformer"])
+        config = ModelConfig(**info["config"])
+    except (KeyError, TypeError, ValueError, UsageError) as error:
+        raise InputError(f"the checkpoint {path} has no valid config: {error}") from None
+    digest = weights_hash(state)
+    if digest != info["hash"]:
+        raise InputError(f"the weights of {path} do not match their hash: the file is damaged; get it again")
+    model = StepDecoder(config)
+    try:
+        model.load_state_dict({name: value.float() for name, value in state.items()})
+    except RuntimeError as error:
+        raise InputError(f"the weights of {path} do not fit its config: {error}") from None
+    model.to(torch_device(device)).eval()
+    return Checkpoint(model, info["encoder"], info["provenance"], info["inference"], digest)
+
+
+# -- the released code's layout ---------------------------------------------------------------------------------
+
+_RELEASED_LAYER = {
+    "norm1": "norm1", "norm2": "norm2", "norm3": "norm3",
+    "linear1": "feedforward.0", "linear2": "feedforward.3",
+}  # fmt: skip
+_RELEASED_ATTENTION = {"self_attn": "self_attention", "multihead_attn": "cross_attention"}
+
+
+def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecoder:
+    """A decoder with the weights of the released code's ``state_dict``.
+
+    Its layout: ``query_embed.weight`` (K, d); ``decoder.layers.<i>.`` with ``self_attn`` and ``multihead_attn`` as
+    packed attention (``in_proj_weight`` (3d, d), ``out_proj``), ``linear1``, ``linear2``, ``norm1..3``;
+    ``decoder.norm``; ``output_projection`` where there is one; all behind the training wrapper's ``prefix``. A
+    buffer of positional codes is skipped: ours are computed.
+    """
+    plain = {name.removeprefix(prefix): value.float() for name, value in state.items()}
+    try:
+        slots, dim = plain["query_embed.weight"].shape
+        layers = 1 + max(int(name.split(".")[2]) for name in plain if name.startswith("decoder.layers."))
+        feedforward = plain["decoder.layers.0.linear1.weight"].shape[0]
+    except (KeyError, ValueError):
+        raise InputError(
+            "this is not the released StepFormer layout: it lacks query_embed.weight or decoder.layers.<i>."
+        ) from None
+    output = plain.get("output_projection.weight")
+    config = ModelConfig(
+        feature_dim=dim if output is None else output.shape[0], dim=dim, layers=layers, heads=8,
+        feedforward=feedforward, slots=slots, queries="position", positions_on="keys", output_layer=output is not None,
+    )  # fmt: skip
+    ours: dict[str, Tensor] = {"queries": plain.pop("query_embed.weight")}
+    for i in range(layers):
+        theirs, mine = f"decoder.layers.{i}", f"decoder.{i}"
+        for kind in ("weight", "bias"):
+            for a, b in _RELEASED_LAYER.items():
+                ours[f"{mine}.{b}.{kind}"] = _take(plain, f"{theirs}.{a}.{kind}")
+            for a, b in _RELEASED_ATTENTION.items():
+                packed = _take(plain, f"{theirs}.{a}.in_proj_{kind}")
+                for name, part in zip("qkv", torch.chunk(packed, 3), strict=True):
+                    ours[f"{mine}.{b}.{name}.{kind}"] = part
+                ours[f"{mine}.{b}.out.{kind}"] = _take(plain, f"{theirs}.{a}.out_proj.{kind}")
+    for kind in ("weight", "bias"):
+        ours[f"norm.{kind}"] = _take(plain, f"decoder.norm.{kind}")
+        if output is not None:
+            ours[f"project_out.{kind}"] = _take(plain, f"output_projection.{kind}")
+    unknown = [name for name in plain if not name.startswith("pos_enc_like.")]
+    if unknown:
+        raise InputError(f"the released checkpoint has weights with no place here: {', '.join(sorted(unknown)[:5])}")
+    model = StepDecoder(config)
+    model.load_state_dict(ours)
+    return model.eval()
+
+
+def to_released(model: StepDecoder, prefix: str = "model.") -> dict[str, Tensor]:
+    """The inverse of :func:`from_released`, for a decoder of that shape: their key names, for tests and exchange."""
+    config = model.config
+    if config.queries != "position" or config.read_out or config.context_layers:
+        raise InputError("only a decoder of the released shape can be written in the released layout")
+    ours = model.state_dict()
+    theirs = {"query_embed.weight": ours["queries"]}
+    for i in range(config.layers):
+        a, b = f"decoder.layers.{i}", f"decoder.{i}"
+        for kind in ("weight", "bias"):
+            for left, right in _RELEASED_LAYER.items():
+                theirs[f"{a}.{left}.{kind}"] = ours[f"{b}.{right}.{kind}"]
+            for left, right in _RELEASED_ATTENTION.items():
+                theirs[f"{a}.{left}.in_proj_{kind}"] = torch.cat([ours[f"{b}.{right}.{n}.{kind}"] for n in "qkv"])
+                theirs[f"{a}.{left}.out_proj.{kind}"] = ours[f"{b}.{right}.out.{kind}"]
+    for kind in ("weight", "bias"):
+        theirs[f"decoder.norm.{kind}"] = ours[f"norm.{kind}"]
+        if config.output_layer:
+            theirs[f"output_projection.{kind}"] = ours[f"project_out.{kind}"]
+    return {prefix + name: value.clone() for name, value in theirs.items()}
+
+
+def _take(state: dict[str, Tensor], name: str) -> Tensor:
+    if name not in state:
+        raise InputError(f"the released checkpoint lacks {name}")
+    return state.pop(name)

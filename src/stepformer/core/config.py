@@ -1,0 +1,232 @@
+"""What a training run is: frozen sections with checked fields, from presets, a TOML file and overrides."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from stepformer.core.inference import InferenceConfig
+from stepformer.core.losses import LossConfig, loss_preset
+from stepformer.core.model import ModelConfig, preset
+from stepformer.data.simulator import SimConfig
+from stepformer.errors import InputError, UsageError
+
+SIMULATED_SPACE = "sentence-minilm-l6-v2"  # the text space that the simulator's encoders live in
+
+
+@dataclass(frozen=True, slots=True)
+class OptimConfig:
+    """AdamW with warm-up and cosine decay."""
+
+    lr: float = 3e-4
+    final_lr: float = 1e-6
+    warmup: float = 0.05  # share of the steps; the paper has 3 of 60 epochs
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 1e-4
+    clip: float = 1.0  # norm of the gradient; 0 = off
+    accumulate: int = 1  # batches a step
+    ema: float = 0.0  # decay of the running mean of the weights that is validated and saved; 0 = the weights themselves
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
+
+    def __post_init__(self) -> None:
+        if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
+            raise UsageError("optim needs lr > 0, accumulate >= 1 and 0 <= warmup < 1")
+        object.__setattr__(self, "betas", tuple(self.betas))
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.ema < 1:
+            raise UsageError(f"optim needs two betas and an ema in [0, 1), got {self.betas} and {self.ema}")
+        if not (self.final_lr >= 0 and self.weight_decay >= 0 and self.clip >= 0):
+            raise UsageError("optim needs final_lr, weight_decay and clip of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """Where batches come from: a simulated world, or a feature store of real videos."""
+
+    world: str | None = None  # a world file; needed for the simulator and for validation on it
+    store: tuple[str, ...] = ()  # feature stores; when given, training runs on them
+    simulator: SimConfig = field(default_factory=SimConfig)
+    max_frames: int = 512  # longer stored videos are averaged down to this many frames
+    held_out: float = 0.05  # share of stored videos kept for the validation loss
+
+    def __post_init__(self) -> None:
+        given: object = self.store  # a TOML file may give one name or a list
+        object.__setattr__(self, "store", (given,) if isinstance(given, str) else tuple(self.store))
+        if not 0 <= self.held_out < 1:
+            raise UsageError(f"data.held_out is a share of the stored videos in [0, 1), got {self.held_out}")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationConfig:
+    """What is measured during training, on the dev split unless told otherwise."""
+
+    every: int = 500
+    split: str = "dev"
+    encoder: str = "concepts"
+    videos: int = 120
+
+    def __post_init__(self) -> None:
+        if self.every < 0 or self.videos < 1:
+            raise UsageError(f"validation needs every >= 0 (0: never), videos >= 1, got {self.every}, {self.videos}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """One run."""
+
+    preset: str = "default"
+    seed: int = 0
+    steps: int = 3000
+    batch: int = 128
+    save_every: int = 500
+    log_every: int = 20
+    encoder: str = SIMULATED_SPACE  # what the checkpoint says it takes; on feature stores, unless given, their encoder
+    model: ModelConfig = field(default_factory=lambda: preset("default"))
+    loss: LossConfig = field(default_factory=lambda: loss_preset("default"))
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch < 2:
+            got = f"got {self.steps} and {self.batch}"
+            raise UsageError(f"a run needs steps >= 1 and batch >= 2 (the loss contrasts videos), {got}")
+        if self.save_every < 1 or self.log_every < 1 or self.seed < 0:
+            raise UsageError("a run needs save_every >= 1, log_every >= 1 and seed >= 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; :func:`make_config` reads them back."""
+        return asdict(self)
+
+
+# what each preset changes beside the model and the losses
+_OPTIM_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
+    "default": {"lr": 3e-4, "betas": (0.9, 0.98), "ema": 0.998},
+}
+_INFERENCE_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "released": {},
+    "default": {"auto": True, "read": 0.5, "text": 0.3},
+}
+
+
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+    str: ((str,), "a text"),
+    NoneType: ((NoneType,), "nothing"),
+}
+
+
+def _check_kind(where: str, value: Any, hint: Any) -> None:
+    """A wrong kind of value is named where it stands, not where it is first used."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise UsageError(f"{where} is one of {', '.join(map(str, get_args(hint)))}, not {value!r}")
+    elif all(option in _KINDS for option in options):
+        kinds = [_KINDS[option] for option in options]
+        fits = any(isinstance(value, types) and (bool in types or not isinstance(value, bool)) for types, _ in kinds)
+        if not fits:
+            raise UsageError(f"{where} is {' or '.join(text for _, text in kinds)}, not {value!r}")
+
+
+def _section(base: Any, values: Any, name: str) -> Any:
+    """A dataclass with some fields replaced; an unknown field, or a value of the wrong kind, is named."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"[{name}] is a section with fields, not {values!r}")
+    known = {f.name for f in fields(base)}
+    unknown = set(values) - known
+    if unknown:
+        raise UsageError(f"[{name}] has no field {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
+    values = dict(values)
+    hints = get_type_hints(type(base))
+    for key, value in values.items():
+        _check_kind(f"{name}.{key}" if name != "run" else key, value, hints[key])
+    if isinstance(base, DataConfig) and "simulator" in values:
+        values["simulator"] = _simulator(base.simulator, values["simulator"])
+    try:
+        if isinstance(base, LossConfig) and "weights" in values:
+            values["weights"] = {**base.weights, **{k: float(v) for k, v in values["weights"].items()}}
+        return replace(base, **values)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"[{name}]: {error}") from None
+
+
+def _simulator(base: SimConfig, values: Any) -> SimConfig:
+    if isinstance(values, SimConfig):
+        return values
+    if not isinstance(values, Mapping):
+        raise UsageError(f"[data.simulator] is a section with fields, not {values!r}")
+    values = dict(values)
+    if "encoders" in values:
+        given = values["encoders"]
+        values["encoders"] = (given,) if isinstance(given, str) else tuple(given)
+    if "sources" in values:
+        pairs = values["sources"].items() if isinstance(values["sources"], Mapping) else values["sources"]
+        try:
+            values["sources"] = tuple((str(name), float(share)) for name, share in pairs)
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"data.simulator.sources gives each source a share, e.g. {{grammar = 1.0}}, not {values['sources']!r}"
+            ) from None
+    made: SimConfig = _section(base, values, "data.simulator")
+    return made
+
+
+def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
+    """A run from nested plain values; ``preset`` decides what is not given."""
+    values = dict(values or {})
+    name = str(values.get("preset", "default"))
+    if name not in _OPTIM_PRESETS:
+        raise UsageError(f"no preset {name!r}; there are {', '.join(_OPTIM_PRESETS)}")
+    # presets of other widths are brought to the text space of the simulator unless the run says otherwise
+    model = preset(name, feature_dim=384, dim=384)
+    base = TrainConfig(
+        preset=name,
+        model=model,
+        loss=loss_preset(name),
+        optim=OptimConfig(**_OPTIM_PRESETS[name]),
+        inference=InferenceConfig(**_INFERENCE_PRESETS[name]),
+    )
+    sections = ("model", "loss", "optim", "data", "validation", "inference")
+    for section in sections:
+        if section in values:
+            values[section] = _section(getattr(base, section), values[section], section)
+    made: TrainConfig = _section(base, values, "run")
+    return made
+
+
+def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
+    """A run from a TOML file, with dotted overrides such as ``{"optim.lr": 1e-4}``."""
+    try:
+        values = tomllib.loads(Path(path).read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no config file {path}") from None
+    except OSError as error:
+        raise InputError(f"cannot read the config file {path}: {error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from None
+    return make_config(merged(values, overrides or {}))
+
+
+def merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values with dotted overrides put in."""
+    out = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    for dotted, value in overrides.items():
+        *path, last = dotted.split(".")
+        place: dict[str, Any] = out
+        for name in path:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise UsageError(f"--set {dotted}: {name} is not a section")
+            place[name] = place = dict(inner)
+        place[last] = value
+    return out

@@ -1,0 +1,372 @@
+"""The four losses of the paper, each a pure function of tensors, and the criterion that sums them.
+
+Every function takes a padded batch with masks, loops over nothing, and computes in float32 (float64 for float64
+input) whatever the autocast type, so that bf16 training sums exponentials safely.
+
+Notation: slots s (B, K, D); phrases p (B, L, D); f(x, z) = exp(cos(x, z) / gamma).
+
+Where the printed formulas cannot be meant literally:
+
+- ``L_seq`` prints 1/N in front of a sum over the L phrases; N is the video's length and occurs nowhere in the sum,
+  so 1/L is used. A slot or phrase that Drop-DTW dropped has no positive j*, so its term is zero; the sum is
+  still divided by K (or L). ``average="matched"`` divides by the number of matched ones (the released code).
+- ``L_glob`` and ``L_smooth`` print -log of a *mean* of ratios. That is what ``form="log_mean"`` computes: one
+  easy slot can carry the whole batch, because the log of a mean is dominated by its largest term. MIL-NCE as published,
+  and the released code, take the mean of -log: ``form="mean_log"``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stepformer.core.align import drop_dtw_batch, percentile_drop
+from stepformer.core.model import Slots
+from stepformer.errors import UsageError
+
+Form = Literal["log_mean", "mean_log"]
+
+
+def cosines(x: Tensor, z: Tensor) -> Tensor:
+    """cos(x_i, z_j): (..., I, D), (..., J, D) -> (..., I, J), at least float32."""
+    x, z = (v if v.dtype == torch.float64 else v.float() for v in (x, z))
+    with torch.autocast(x.device.type, enabled=False):
+        return F.normalize(x, dim=-1) @ F.normalize(z, dim=-1).mT
+
+
+def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: int | None = None) -> Tensor:
+    """Drop-DTW one-to-one between slots and phrases: similarity (B, K, L) -> bool (B, K, L), no gradient.
+
+    mask: (B, L) True where there is a phrase; phrases stand in front, padding behind. Both sides may be dropped at one
+    line (the similarity which ``keep`` of the video's pairs reach; see `core.align.drops`), so a pair is
+    matched only when it reaches the line and the order allows it.
+    """
+    lengths = mask.sum(1)
+    drop = percentile_drop(similarity, keep, top_per_row=best_per_slot, lengths=lengths)
+    return drop_dtw_batch(-similarity, drop, 0.0, lengths=lengths, matching="one_to_one", check=False)
+
+
+def seq_loss(
+    slots: Tensor,
+    phrases: Tensor,
+    mask: Tensor,
+    matched: Tensor,
+    gamma: float = 0.07,
+    average: Literal["all", "matched"] = "all",
+) -> Tensor:
+    r"""Local step contrastive loss, the paper's eq. (1) and (2).
+
+    .. math::
+        \ell(s_i, p) = -\log \frac{f(s_i, p_{j^*})}{\sum_j f(s_i, p_j)}, \qquad
+        L_{seq} = \frac1K \sum_i \ell(s_i, p) + \frac1L \sum_j \ell(p_j, s)
+
+    slots (B, K, D); phrases (B, L, D); mask (B, L); matched (B, K, L) one-to-one correspondence, from :func:`match`.
+    All other phrases (slots) of the same video are negatives. Mean over the batch.
+    """
+    logits = cosines(slots, phrases) / gamma  # (B, K, L)
+    low = torch.finfo(logits.dtype).min
+    visible = logits.masked_fill(~mask[:, None, :], low)
+    positive = torch.where(matched, logits, torch.zeros_like(logits))
+    hit_slot, hit_phrase = matched.any(2), matched.any(1)  # (B, K), (B, L)
+    slot_terms = torch.where(hit_slot, visible.logsumexp(2) - positive.sum(2), 0.0)
+    phrase_terms = torch.where(hit_phrase, logits.logsumexp(1) - positive.sum(1), 0.0)
+    if average == "all":
+        per_video = slot_terms.mean(1) + phrase_terms.sum(1) / mask.sum(1).clamp(min=1)
+    else:
+        per_video = slot_terms.sum(1) / hit_slot.sum(1).clamp(min=1)
+        per_video = per_video + phrase_terms.sum(1) / hit_phrase.sum(1).clamp(min=1)
+    return per_video.mean()
+
+
+def _nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
+    """-log mean(ratio) or mean(-log ratio) over the valid entries of a vector; 0 where there is none."""
+    number = valid.sum().clamp(min=1)
+    if form == "mean_log":
+        return -torch.where(valid, log_ratio, 0.0).sum() / number
+    total = log_ratio.masked_fill(~valid, torch.finfo(log_ratio.dtype).min).flatten().logsumexp(0)
+    return torch.where(valid.any(), number.to(total.dtype).log() - total, total.new_zeros(()))
+
+
+def glob_loss(
+    slots: Tensor,
+    phrases: Tensor,
+    mask: Tensor,
+    gamma: float = 0.07,
+    form: Form = "log_mean",
+    both_ways: bool = False,
+) -> Tensor:
+    r"""Global video-step contrastive loss, the paper's eq. (3): MIL-NCE over the batch.
+
+    .. math::
+        L_{glob} = -\log \frac1M \sum_{i=1}^{M}
+            \frac{\sum_{j \in P_i} f(s_i, p_j)}{\sum_{j \in P_i} f(s_i, p_j) + \sum_{j \in N_i} f(s_i, p_j)}
+
+    M = K B slots of the batch; P_i the phrases of the slot's own video, N_i those of all other videos. A video
+    without phrases has no positives and is left out of M. ``both_ways`` adds the same loss with phrases asking
+    for slots (released code).
+    """
+    B, K, _ = slots.shape
+    flat = cosines(slots.flatten(0, 1), phrases.flatten(0, 1)) / gamma  # (B K, B L)
+    low = torch.finfo(flat.dtype).min
+    flat = flat.masked_fill(~mask.flatten()[None], low)
+    blocks = flat.view(B, K, B, -1)  # slot's video, slot, phrase's video, phrase
+    own = torch.diagonal(blocks, dim1=0, dim2=2).movedim(-1, 0)  # (B, K, L)
+    has_phrases = mask.any(1)
+    log_ratio = own.logsumexp(2) - flat.logsumexp(1).view(B, K)
+    loss = _nce(log_ratio, has_phrases[:, None].expand(B, K), form)
+    if both_ways:
+        back = own.logsumexp(1) - flat.logsumexp(0).view(B, -1)  # (B, L)
+        loss = loss + _nce(torch.where(mask, back, 0.0), mask, form)
+    return loss
+
+
+def div_loss(slots: Tensor) -> Tensor:
+    r"""Diversity regulariser: mean pairwise cosine of a video's slots.
+
+    .. math:: L_{div} = \frac{1}{K (K - 1)} \sum_i \sum_{j \ne i} \cos(s_i, s_j)
+    """
+    K = slots.shape[1]
+    if K < 2:
+        return slots.sum() * 0.0
+    similarity = cosines(slots, slots)
+    off_diagonal = similarity.sum((1, 2)) - similarity.diagonal(dim1=1, dim2=2).sum(1)
+    return (off_diagonal / (K * (K - 1))).mean()
+
+
+def attention_div_loss(attention: Tensor) -> Tensor:
+    """Diversity as the released code has it: twice the mean cosine of the slots' attention maps (B, K, N) over time."""
+    return 2.0 * div_loss(attention)
+
+
+def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """``count`` frames of each video, drawn without replacement: (index (B, count) ascending, valid (B, count))."""
+    noise = torch.rand(mask.shape, device=mask.device, generator=generator).masked_fill(~mask, 2.0)
+    count = min(count, mask.shape[1])
+    chosen = noise.argsort(1)[:, :count]
+    valid = mask.gather(1, chosen)
+    order = torch.where(valid, chosen, mask.shape[1]).argsort(1)
+    return chosen.gather(1, order), valid.gather(1, order)
+
+
+def smooth_loss(
+    frames: Tensor,
+    slots: Tensor,
+    index: Tensor,
+    valid: Tensor,
+    window: Tensor | float,
+    gamma: float = 0.03,
+    form: Form = "log_mean",
+    with_self: bool = True,
+) -> Tensor:
+    r"""Attention smoothness regulariser (appendix): MIL-NCE on the attention vectors of randomly drawn frames.
+
+    .. math::
+        a = softmax_K(\cos(v, s) / \gamma), \qquad
+        L_{smooth} = -\log \frac1L \sum_{i \in I}
+            \frac{\sum_{j \in P_i} f(a_i, a_j)}{\sum_{l \in I} f(a_i, a_l)}
+
+    frames (B, N, D), slots (B, K, D); index (B, I) the drawn frames, valid (B, I) which of them exist; window: the
+    size M of the positive neighbourhood in frames, a number or (B,). P_i holds the drawn frames within M of i. As
+    printed it holds i itself; ``with_self=False`` leaves i out of both sums (a frame without neighbour has no term).
+    """
+    picked = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1]))
+    attention = (cosines(picked, slots) / gamma).softmax(-1)  # (B, I, K)
+    logits = cosines(attention, attention) / gamma  # (B, I, I)
+    span = torch.as_tensor(window, device=index.device, dtype=logits.dtype).reshape(-1, 1, 1)
+    near = (index[:, :, None] - index[:, None, :]).abs() <= span
+    pair = valid[:, :, None] & valid[:, None, :]
+    if not with_self:
+        pair = pair & ~torch.eye(index.shape[1], dtype=torch.bool, device=index.device)
+    low = torch.finfo(logits.dtype).min
+    positive = pair & near
+    has_positive = positive.any(2) & valid
+    top = logits.masked_fill(~positive, low).logsumexp(2)
+    bottom = logits.masked_fill(~pair, low).logsumexp(2)
+    log_ratio = torch.where(has_positive, top - bottom, 0.0)
+    if form == "mean_log":
+        per_video = -log_ratio.sum(1) / has_positive.sum(1).clamp(min=1)
+    else:
+        number = has_positive.sum(1)
+        total = log_ratio.masked_fill(~has_positive, low).logsumexp(1)
+        per_video = torch.where(number > 0, number.clamp(min=1).to(total.dtype).log() - total, 0.0)
+    return per_video.mean()
+
+
+def released_smooth_loss(
+    frames: Tensor, slots: Tensor, mask: Tensor, generator: torch.Generator | None = None, gamma: float = 0.05
+) -> Tensor:
+    """Smoothness as the released code has it.
+
+    Up to 32 anchors a video, each with 3 random positives within N / 32 frames; all other anchors are negatives; the
+    similarity of attention vectors is minus their squared distance; mean of -log; temperature 0.05.
+    """
+    index, valid = sample_frames(mask, 32, generator)
+    lengths = mask.sum(1)
+    span = (lengths / 32.0).clamp(min=1.0)
+    shape = (*index.shape, 3)
+    offset = (torch.rand(shape, device=mask.device, generator=generator) * 2 - 1) * span[:, None, None]
+    near = (index[..., None] + offset.round().long()).clamp(min=0)
+    near = torch.minimum(near, (lengths - 1).clamp(min=0)[:, None, None])
+    attention = (cosines(frames, slots) / 0.03).softmax(-1)  # (B, N, K)
+    K = attention.shape[-1]
+    anchor = attention.gather(1, index[..., None].expand(-1, -1, K))  # (B, I, K)
+    positive = attention.gather(1, near.flatten(1)[..., None].expand(-1, -1, K)).view(*shape, K)
+    low = torch.finfo(attention.dtype).min
+    to_positive = -(anchor[:, :, None] - positive).square().sum(-1) / gamma  # (B, I, 3)
+    to_anchor = -torch.cdist(anchor, anchor).square() / gamma
+    distant = (index[:, :, None] - index[:, None, :]).abs() > span[:, None, None]
+    to_anchor = to_anchor.masked_fill(~(distant & valid[:, None, :]), low)
+    top = to_positive.logsumexp(2)
+    bottom = torch.cat((to_positive, to_anchor), 2).logsumexp(2)
+    terms = torch.where(valid, bottom - top, 0.0)
+    return (terms.sum(1) / valid.sum(1).clamp(min=1)).mean()
+
+
+@dataclass(frozen=True, slots=True)
+class LossConfig:
+    """Which form of each loss, and how much of it. A weight of 0 switches a loss off."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: {"seq": 1.0, "glob": 1.0, "div": 0.3, "smooth": 0.02})
+    gamma: float = 0.07  # temperature of seq and glob; the paper does not print it
+    smooth_gamma: float = 0.03
+    keep: float = 0.8  # share of similarities above the drop line
+    best_per_slot: int | None = None  # count only each slot's n best similarities for the line
+    seq_average: Literal["all", "matched"] = "all"
+    glob_form: Form = "log_mean"
+    glob_both_ways: bool = False
+    div_on: Literal["slots", "attention"] = "slots"
+    smooth: Literal["paper", "released"] = "paper"
+    smooth_form: Form = "log_mean"
+    smooth_with_self: bool = True
+    smooth_frames: int = 64  # frames drawn a video
+    smooth_window: float = 1 / 32  # M as a share of the video's length, at least one frame
+
+    def __post_init__(self) -> None:
+        unknown = set(self.weights) - set(LOSSES)
+        if unknown:
+            raise UsageError(f"no loss {', '.join(sorted(unknown))}; there are {', '.join(LOSSES)}")
+        if not 0 < self.keep <= 1:
+            raise UsageError(f"LossConfig.keep is a share in (0, 1], got {self.keep}")
+        if not (self.gamma > 0 and self.smooth_gamma > 0):
+            raise UsageError(f"loss temperatures are above 0, got gamma {self.gamma}, smooth_gamma {self.smooth_gamma}")
+        if not all(0 <= weight < math.inf for weight in self.weights.values()):
+            raise UsageError(f"loss weights are numbers of at least 0, got {dict(self.weights)}")
+
+
+LOSSES = ("seq", "glob", "div", "smooth")
+
+LOSS_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "released": {
+        "weights": {"seq": 1.0, "glob": 0.5, "div": 0.3, "smooth": 0.02},
+        "gamma": 0.03,
+        "best_per_slot": 12,
+        "seq_average": "matched",
+        "glob_form": "mean_log",
+        "glob_both_ways": True,
+        "div_on": "attention",
+        "smooth": "released",
+    },
+    "default": {
+        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02},
+        "keep": 0.5,
+        "best_per_slot": 12,
+        "seq_average": "matched",
+        "glob_form": "mean_log",
+        "glob_both_ways": True,
+        "smooth_form": "mean_log",
+        "smooth_with_self": False,
+    },
+}
+
+
+class Criterion:
+    """The weighted sum of the losses: ``total, parts = criterion(slots, phrases, phrase_mask, video_mask)``.
+
+    ``parts`` holds each loss unweighted, by name, and ``matched`` the mean number of matched pairs a video. A loss
+    whose weight is 0 is not computed. ``without("div")`` is the same criterion with one loss off.
+    """
+
+    def __init__(self, config: LossConfig | None = None) -> None:
+        self.config = config or LossConfig()
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the decoder must return its attention maps."""
+        return self.config.div_on == "attention" and self._weight("div") > 0
+
+    def without(self, *names: str) -> Criterion:
+        """The same criterion with these losses switched off."""
+        from dataclasses import replace
+
+        unknown = set(names) - set(LOSSES)
+        if unknown:
+            raise UsageError(f"no loss {', '.join(sorted(unknown))}; there are {', '.join(LOSSES)}")
+        weights = {name: (0.0 if name in names else weight) for name, weight in self.config.weights.items()}
+        return Criterion(replace(self.config, weights=weights))
+
+    def _weight(self, name: str) -> float:
+        return float(self.config.weights.get(name, 0.0))
+
+    def __call__(
+        self,
+        output: Slots,
+        phrases: Tensor,
+        phrase_mask: Tensor,
+        video_mask: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Total loss and its parts for one batch: phrases (B, L, D), phrase_mask (B, L), video_mask (B, N)."""
+        c = self.config
+        slots = output.slots
+        parts: dict[str, Tensor] = {}
+        wanted: dict[str, Callable[[], Tensor]] = {
+            "seq": lambda: self._seq(output, phrases, phrase_mask, parts),
+            "glob": lambda: glob_loss(slots, phrases, phrase_mask, c.gamma, c.glob_form, c.glob_both_ways),
+            "div": lambda: self._div(output),
+            "smooth": lambda: self._smooth(output, video_mask, generator),
+        }
+        total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
+        for name, compute in wanted.items():
+            weight = self._weight(name)
+            if weight:
+                parts[name] = compute()
+                total = total + weight * parts[name]
+        return total, parts
+
+    def _seq(self, output: Slots, phrases: Tensor, mask: Tensor, parts: dict[str, Tensor]) -> Tensor:
+        c = self.config
+        with torch.no_grad():
+            matched = match(cosines(output.slots, phrases), mask, c.keep, c.best_per_slot)
+        parts["matched"] = matched.sum((1, 2)).float().mean()
+        return seq_loss(output.slots, phrases, mask, matched, c.gamma, c.seq_average)
+
+    def _div(self, output: Slots) -> Tensor:
+        if self.config.div_on == "slots":
+            return div_loss(output.slots)
+        if output.attention is None:
+            raise UsageError("diversity on attention needs the decoder's attention; call it with attention=True")
+        return attention_div_loss(output.attention)
+
+    def _smooth(self, output: Slots, video_mask: Tensor, generator: torch.Generator | None) -> Tensor:
+        c = self.config
+        if c.smooth == "released":
+            return released_smooth_loss(output.frames, output.slots, video_mask, generator)
+        index, valid = sample_frames(video_mask, c.smooth_frames, generator)
+        window = (video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
+        return smooth_loss(
+            output.frames, output.slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self
+        )
+
+
+def loss_preset(name: str, **changes: Any) -> LossConfig:
+    """A named loss configuration, with fields changed."""
+    if name not in LOSS_PRESETS:
+        raise UsageError(f"no loss preset {name!r}; there are {', '.join(LOSS_PRESETS)}")
+    return LossConfig(**{**LOSS_PRESETS[name], **changes})

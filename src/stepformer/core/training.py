@@ -1,0 +1,429 @@
+"""The training loop, whole and visible.
+
+    stepformer simulate --out world.safetensors                 # once: the simulated corpus
+    stepformer train --set data.world=world.safetensors --out runs/default
+    stepformer train --config run.toml --out runs/mine          # a feature store of real videos: [data] store = "..."
+    stepformer train --out runs/mine --resume                   # goes on exactly where it stopped
+
+A run folder holds ``config.json``, ``metrics.jsonl``, ``last.safetensors``, ``best.safetensors``, ``state.safetensors``
+(optimiser moments; with it a resumed run gives the same numbers as one that never stopped) and ``alignment/*.png``.
+Every source of chance is a function of (seed, step): batches, dropout, the frames drawn for smoothness.
+
+Needs torch and NumPy alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from stepformer import __version__
+from stepformer.base.files import replacing, write_json
+from stepformer.base.progress import Progress
+from stepformer.core.checkpoint import save_checkpoint
+from stepformer.core.config import SIMULATED_SPACE, TrainConfig
+from stepformer.core.devices import torch_device
+from stepformer.core.losses import Criterion
+from stepformer.core.model import StepDecoder
+from stepformer.data.batches import BatchSource, StoreBatches
+from stepformer.data.simulator import Simulator
+from stepformer.data.world import World, load_world
+from stepformer.errors import InputError, StepFormerError, UsageError
+from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
+
+Log = Callable[[str], None]
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Linear warm-up from 0, then cosine to the final rate; ``step`` counts from 0."""
+    o = config.optim
+    warm = max(1, round(o.warmup * config.steps))
+    if step < warm:
+        return o.lr * (step + 1) / warm
+    share = (step - warm) / max(1, config.steps - warm)
+    return o.final_lr + 0.5 * (o.lr - o.final_lr) * (1 + math.cos(math.pi * min(1.0, share)))
+
+
+class NonFiniteLossError(StepFormerError):
+    """A loss or gradient became NaN or infinite; what is needed to look into it was saved."""
+
+
+class Trainer:
+    """One run in one folder. ``run()`` trains to the end; Ctrl-C ends the step, saves and raises."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        out: str | Path,
+        device: str | torch.device | None = None,
+        world: World | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self.config, self.out, self.quiet = config, Path(out), quiet
+        self.device = torch_device(device)
+        if world is None and config.data.world:
+            world = load_world(config.data.world)
+        self.world = world
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # similarities in TF32: far finer than the noise in them
+        self.criterion = Criterion(config.loss)
+        self.source = self._source()
+        self._check_width()
+        torch.manual_seed(config.seed)
+        self.model = StepDecoder(config.model).to(self.device)
+        # what is validated and saved: the running mean of the weights, or the weights themselves
+        self.mean = copy.deepcopy(self.model).requires_grad_(False) if config.optim.ema else self.model
+        fused = self.device.type == "cuda"
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=config.optim.lr, betas=config.optim.betas,
+            weight_decay=config.optim.weight_decay, fused=fused,
+        )  # fmt: skip
+        self.precision = config.optim.precision
+        if self.precision == "auto":
+            self.precision = "bf16" if self.device.type == "cuda" else "fp32"
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+        self.step = 0
+        self.best = -math.inf
+        self.started = time.time()
+        self.trial = self._trial()
+
+    # -- data -----------------------------------------------------------------------------------------------------
+
+    def _source(self) -> BatchSource:
+        config = self.config
+        if config.data.store:
+            return StoreBatches(config.data.store, config.data.max_frames, config.data.held_out, config.seed)
+        if self.world is None:
+            raise UsageError(
+                "training needs data: --set data.world=WORLD (see stepformer simulate) or data.store=FOLDER"
+            )
+        return Simulator(self.world, config.data.simulator, config.seed, self.device)
+
+    def _check_width(self) -> None:
+        width = self.source.dim
+        if width != self.config.model.feature_dim:
+            raise UsageError(
+                f"the data has vectors of width {width}, the model takes {self.config.model.feature_dim}; "
+                f"--set model.feature_dim={width}"
+            )
+
+    def _trial(self) -> Trial | None:
+        """Simulated validation videos, where there is a world of the model's width."""
+        v = self.config.validation
+        if not v.every or self.world is None or self.world.dim != self.config.model.feature_dim:
+            return None
+        # validation draws with its own seed: every run of every seed is measured on the same videos
+        simulator = self.source if isinstance(self.source, Simulator) else Simulator(self.world, device=self.device)
+        return make_trial(simulator, v.split, v.encoder, v.videos, seed=1)
+
+    # -- one step -------------------------------------------------------------------------------------------------
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.precision == "fp32":
+            return nullcontext()
+        kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
+        return torch.autocast(self.device.type, dtype=kind)
+
+    def train_step(self, step: int) -> dict[str, Tensor | float]:
+        """One optimiser step: forward, losses, backward, clip, update."""
+        config = self.config
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(config, step)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        logged: dict[str, Tensor | float] = {}
+        for part in range(config.optim.accumulate):
+            number = step * config.optim.accumulate + part
+            torch.manual_seed(config.seed * 1_000_003 + number)  # dropout and frame draws
+            batch = self.source.batch(number, config.batch)
+            video, video_mask, phrases, phrase_mask = (
+                t.to(self.device, non_blocking=True)
+                for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)
+            )
+            with self._autocast():
+                output = self.model(video, video_mask, attention=self.criterion.needs_attention)
+            loss, parts = self.criterion(output, phrases, phrase_mask, video_mask)
+            self.scaler.scale(loss / config.optim.accumulate).backward()  # type: ignore[no-untyped-call]
+            for name, value in {"loss": loss, **parts}.items():
+                logged[name] = logged.get(name, 0.0) + value.detach() / config.optim.accumulate
+        self.scaler.unscale_(self.optimizer)
+        limit = config.optim.clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        logged["grad_norm"] = norm
+        overflow = self.scaler.is_enabled() and bool(torch.isfinite(torch.as_tensor(logged["loss"])))
+        if not bool(torch.isfinite(norm)) and not overflow:  # fp16 overflow of gradients is the scaler's business
+            self._save_evidence(step, logged, batch)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.mean is not self.model:
+            # short memory at first, so that the mean does not remember the untrained weights
+            keep = min(config.optim.ema, (1 + step) / (10 + step))
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.mean.parameters()), list(self.model.parameters()), 1 - keep)
+        return logged
+
+    def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> None:
+        path = self.out / f"nonfinite-{step}.safetensors"
+        tensors = {f"batch.{name}": getattr(batch, name) for name in ("video", "video_mask", "phrases", "phrase_mask")}
+        tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"loss.{name}": torch.as_tensor(value) for name, value in logged.items()}
+        with replacing(path) as temporary:
+            save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, temporary)
+        values = ", ".join(f"{k} {float(v):.4g}" for k, v in logged.items())
+        raise NonFiniteLossError(
+            f"step {step}: not finite ({values}); the batch, the weights and the losses are in {path}. "
+            "A lower learning rate, fp32 (--set optim.precision=fp32) or clipping are the usual cures"
+        )
+
+    # -- the loop -------------------------------------------------------------------------------------------------
+
+    def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, Any]:
+        """Trains from the start, or from the last saved step; returns the last validation scores."""
+        config = self.config
+        self.out.mkdir(parents=True, exist_ok=True)
+        if resume:
+            self._load_state()
+            log(f"resumed at step {self.step}")
+        elif (self.out / "state.safetensors").exists():
+            raise UsageError(f"{self.out} already holds a run; give --resume to go on with it, or another --out")
+        else:
+            (self.out / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before it saved anything
+        if isinstance(self.source, StoreBatches):
+            log(
+                f"{len(self.source.items)} videos to learn from, {len(self.source.kept)} held out, "
+                f"{self.source.without_phrases} without phrases left out"
+            )
+        write_json(self.out / "config.json", config.to_dict())
+        scores: dict[str, Any] = {}
+        board = _tensorboard(self.out)
+        with (
+            Progress("train", config.steps, "steps", quiet=self.quiet) as progress,
+            (self.out / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
+            _asked_to_stop() as asked,
+        ):
+            progress.advance(self.step)
+
+            def write(row: dict[str, Any]) -> None:
+                metrics.write(json.dumps(row) + "\n")
+                metrics.flush()
+                for name, value in row.items():
+                    if board is not None and isinstance(value, float):
+                        board.add_scalar(name, value, row["step"])
+
+            while self.step < config.steps:
+                if asked:
+                    self.save()
+                    raise KeyboardInterrupt
+                logged = self.train_step(self.step)
+                self.step += 1
+                last = self.step == config.steps
+                if self.step % config.log_every == 0 or last:
+                    row = {k: round(float(v), 6) for k, v in logged.items()}
+                    write({"step": self.step, "lr": learning_rate(config, self.step - 1), **row})
+                    progress.advance(0, note=f"loss {row['loss']:.3f}")
+                progress.advance()
+                if config.validation.every and (self.step % config.validation.every == 0 or last):
+                    scores = self.validate()
+                    write({"step": self.step, **{f"val_{k}": v for k, v in scores.items()}})
+                    shown = ("zs_iou", "un_f1", "loss")
+                    log(f"step {self.step}: " + ", ".join(f"{k} {scores[k]:.3f}" for k in shown if k in scores))
+                    self._keep_best(scores)
+                    self._picture()
+                if self.step % config.save_every == 0 or last:
+                    self.save()
+        return scores
+
+    def validate(self) -> dict[str, float]:
+        """Both tasks on the simulated dev videos, and the loss on held-out stored videos."""
+        scores: dict[str, float] = {}
+        if self.trial is not None:
+            scores |= score_slots(self.trial, model_slots(self.mean), self.config.inference)
+        if isinstance(self.source, StoreBatches) and self.source.kept:
+            scores["loss"] = self._held_out_loss(self.source.held_out_batches(self.config.batch))
+        return {k: round(v, 6) for k, v in scores.items()}
+
+    @torch.no_grad()
+    def _held_out_loss(self, batches: Iterator[Any]) -> float:
+        self.mean.eval()
+        total, count = 0.0, 0
+        for number, batch in enumerate(batches):
+            torch.manual_seed(number)
+            parts = [t.to(self.device) for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)]
+            output = self.mean(parts[0], parts[1], attention=self.criterion.needs_attention)
+            loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
+            total, count = total + float(loss), count + 1
+        return total / count
+
+    def _keep_best(self, scores: Mapping[str, float]) -> None:
+        if "zs_iou" in scores:
+            value = scores["zs_iou"] + scores["un_f1"]
+        elif "loss" in scores:
+            value = -scores["loss"]
+        else:
+            return
+        if value > self.best:
+            self.best = value
+            self._save_model("best.safetensors", scores)
+
+    def _picture(self) -> None:
+        """The alignment of one fixed validation video, so that one can watch it form."""
+        if self.trial is None:
+            return
+        with suppress(ImportError):  # matplotlib is not on every training machine
+            from stepformer.show.alignments import draw_alignment
+
+            batch = self.trial.batches[0]._replace(
+                **{name: getattr(self.trial.batches[0], name)[:1] for name in self.trial.batches[0]._fields}
+            )
+            output = model_slots(self.mean)(batch)
+            path = self.out / "alignment" / f"step-{self.step:06d}.png"
+            draw_alignment(path, output, batch, self.config.inference, title=f"step {self.step}")
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    def provenance(self, scores: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """How these weights came to be."""
+        c = self.config
+        return {
+            "version": __version__,
+            "preset": c.preset,
+            "seed": c.seed,
+            "step": self.step,
+            "steps": c.steps,
+            "batch": c.batch,
+            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
+            "torch": torch.__version__,
+            "config": c.to_dict(),
+            "data": (self.world.meta.get("licences") if self.world is not None and not c.data.store else c.data.store),
+            "scores": dict(scores or {}),
+        }
+
+    def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
+        from dataclasses import asdict
+
+        save_checkpoint(
+            self.out / name, self.mean, self.encoder, self.provenance(scores), asdict(self.config.inference)
+        )
+
+    @property
+    def encoder(self) -> str:
+        """Whose vectors the model takes, as the checkpoint says: the stores' encoder, where it learns from stores."""
+        given = self.config.encoder
+        return self.source.encoder if isinstance(self.source, StoreBatches) and given == SIMULATED_SPACE else given
+
+    def save(self) -> None:
+        """Last weights, and what an exact resume needs."""
+        self._save_model("last.safetensors")
+        tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        if self.mean is not self.model:
+            tensors |= {f"mean.{k}": v for k, v in self.mean.state_dict().items()}
+        names = [name for name, _ in self.model.named_parameters()]
+        for index, state in self.optimizer.state_dict()["state"].items():
+            for key, value in state.items():
+                tensors[f"optimizer.{key}.{names[index]}"] = torch.as_tensor(value)
+        scaler = self.scaler.state_dict() if self.scaler.is_enabled() else {}
+        info = {"step": self.step, "best": self.best, "scaler": scaler, "config": self.config.to_dict()}
+        with replacing(self.out / "state.safetensors") as temporary:
+            save_file(
+                {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
+                temporary,
+                {"state": json.dumps(info, default=str)},
+            )
+
+    def _load_state(self) -> None:
+        path = self.out / "state.safetensors"
+        if not path.exists():
+            raise InputError(f"{self.out} has no state.safetensors to resume from; start without --resume")
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as file:
+            info = json.loads((file.metadata() or {})["state"])
+        saved, now = (json.loads(json.dumps(c, default=str)) for c in (info["config"], self.config.to_dict()))
+        if saved["model"] != now["model"] or saved["seed"] != now["seed"] or saved["batch"] != now["batch"]:
+            raise UsageError(f"{self.out} was started with another model, seed or batch size; resume needs the same")
+        tensors = load_file(path, device=str(self.device))
+        self.model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
+        if self.mean is not self.model:
+            self.mean.load_state_dict({k[5:]: v for k, v in tensors.items() if k.startswith("mean.")})
+        names = [name for name, _ in self.model.named_parameters()]
+        state = self.optimizer.state_dict()
+        state["state"] = {
+            index: {
+                key: tensors[f"optimizer.{key}.{name}"]
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"optimizer.{key}.{name}" in tensors
+            }
+            for index, name in enumerate(names)
+        }
+        self.optimizer.load_state_dict(state)
+        if info["scaler"]:
+            self.scaler.load_state_dict(info["scaler"])
+        self.step, self.best = int(info["step"]), float(info["best"])
+        _cut_metrics(self.out / "metrics.jsonl", self.step)
+
+
+def _cut_metrics(path: Path, step: int) -> None:
+    """Drops rows after the step that is resumed, which will be written again."""
+    if path.exists():
+        rows = path.read_text("utf-8").splitlines()
+        kept = [row for row in rows if row.strip() and _step_of(row) <= step]
+        with replacing(path) as temporary:
+            temporary.write_text("".join(row + "\n" for row in kept), "utf-8")
+
+
+def _step_of(row: str) -> float:
+    try:
+        return float(json.loads(row)["step"])
+    except (ValueError, KeyError):
+        return math.inf  # a line cut short by a kill
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """A list that fills when Ctrl-C or a polite kill asks the run to stop.
+
+    The step under way is finished first: a state saved in the middle of an update could not be resumed exactly. Who
+    asks twice is not made to wait; the last saved state stays.
+    """
+    asked: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    previous: dict[int, Any] = {}
+    with suppress(ValueError):  # not in the main thread: the caller's handlers stay
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, stop)
+    try:
+        yield asked
+    finally:
+        for which, handler in previous.items():
+            signal.signal(which, handler)
+
+
+def _tensorboard(out: Path) -> Any:
+    """A TensorBoard writer where the extra is installed, else None."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(out / "tensorboard"))
+
+
+def with_loss_off(config: TrainConfig, *names: str) -> TrainConfig:
+    """The same run without some losses: the ablations of the paper's Table 3."""
+    return replace(config, loss=Criterion(config.loss).without(*names).config)

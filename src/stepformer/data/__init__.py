@@ -1,0 +1,103 @@
+"""Features and phrases of many videos: the store, readers for public datasets, and the simulator.
+
+A dataset is one file with one ``read_*`` function and one line in ``READERS``; every reader gives the records of
+:mod:`stepformer.data.records`. Names are loaded when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepformer.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from stepformer.data.coin import read_coin
+    from stepformer.data.crosstask import read_crosstask
+    from stepformer.data.howto100m import read_howto100m
+    from stepformer.data.plain import read_plain
+    from stepformer.data.procel import read_procel
+    from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, with_features
+
+# name -> (module, function that takes a path)
+READERS: dict[str, tuple[str, str]] = {
+    "crosstask": ("stepformer.data.crosstask", "read_crosstask"),
+    "coin": ("stepformer.data.coin", "read_coin"),
+    "procel": ("stepformer.data.procel", "read_procel"),
+    "howto100m": ("stepformer.data.howto100m", "read_howto100m"),
+    "plain": ("stepformer.data.plain", "read_plain"),
+}
+
+_LAZY = {
+    **{function: module for module, function in READERS.values()},
+    **dict.fromkeys(
+        ("Annotation", "Dataset", "Problem", "Task", "VideoRecord", "with_features"), "stepformer.data.records"
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'stepformer.data' has no attribute {name!r}")
+
+
+def guess_dataset(source: Path | str) -> str:
+    """Which reader a path is for, from the files that are there."""
+    path = Path(source)
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    name = path.name.lower()
+    if path.is_dir():
+        if (
+            any((path / n).is_file() for n in ("videos.csv", "tasks_primary.txt"))
+            or any(path.glob("crosstask*release*.tar*"))
+            or any(path.glob("*/videos.csv"))
+        ):
+            return "crosstask"
+        if any((path / n).is_file() for n in ("raw_caption.json", "caption.json", "HowTo100M_v1.csv")):
+            return "howto100m"
+        if any(path.glob("COIN.json*")) or any(path.glob("coin_annotations.json*")):
+            return "coin"
+        if any(path.glob("data.mat")) or any(path.glob("*/data.mat")):
+            return "procel"
+        if any((path / n).is_dir() for n in ("annotations", "features", "videos")) or any(path.glob("*/annotations")):
+            return "plain"
+    elif ".tar" in name:
+        return "crosstask"
+    elif name.endswith(".mat") or name.startswith("procel"):
+        return "procel"
+    elif "caption" in name or "htm" in name or name.endswith(".csv"):
+        return "howto100m"
+    elif name.endswith((".json", ".json.gz")):
+        return "coin"
+    raise InputError(f"{path} has the layout of no known dataset; name one: {', '.join(READERS)}")
+
+
+def read_dataset(source: Path | str, name: str | None = None) -> Dataset:
+    """The dataset at a path, read by the reader called ``name`` or by the one its files suggest."""
+    name = name or guess_dataset(source)
+    if name not in READERS:
+        raise UsageError(f"no dataset reader {name!r}; there are: {', '.join(READERS)}")
+    module, function = READERS[name]
+    dataset: Dataset = getattr(importlib.import_module(module), function)(source)
+    return dataset
+
+
+__all__ = [
+    "READERS",
+    "Annotation",
+    "Dataset",
+    "Problem",
+    "Task",
+    "VideoRecord",
+    "guess_dataset",
+    "read_coin",
+    "read_crosstask",
+    "read_dataset",
+    "read_howto100m",
+    "read_plain",
+    "read_procel",
+    "with_features",
+]

@@ -1,0 +1,155 @@
+"""COIN: the official ``COIN.json``, and the flatter layout in which the annotations are also passed on.
+
+Official: ``{"database": {video: {duration, class, recipe_type, subset, start, end, video_url, annotation: [{id,
+segment: [start, end], label}]}}}``. Flat: ``{video: {class, duration, subset, official_subset, annotation: [[step
+id, start, end, text]]}}``; there ``official_subset`` is the split of the paper and ``subset`` somebody else's. Both
+may be gzipped. A task's steps are all steps seen with its class, ordered by step id, which is the order of COIN's
+own taxonomy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
+from stepformer.errors import InputError
+
+_NAMES = ("COIN.json", "COIN.json.gz", "coin_annotations.json", "coin_annotations.json.gz")
+
+
+def read_json(path: Path) -> Any:
+    """JSON from a file, gzipped or not."""
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        return json.loads(data)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from None
+
+
+def _find(source: Path) -> Path:
+    if source.is_dir():
+        for name in _NAMES:
+            if (source / name).is_file():
+                return source / name
+        raise InputError(f"{source} holds none of {', '.join(_NAMES)}")
+    if not source.is_file():
+        raise InputError(f"{source} does not exist; give COIN.json or the folder that holds it")
+    return source
+
+
+def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """(step id, start, end, text) of both layouts; what has neither shape comes as four Nones."""
+    annotation = entry.get("annotation")
+    for item in annotation if isinstance(annotation, list) else []:
+        if isinstance(item, Mapping):
+            segment = item.get("segment")
+            start, end = segment if isinstance(segment, list) and len(segment) == 2 else (None, None)
+            yield item.get("id"), start, end, item.get("label")
+        elif isinstance(item, list) and len(item) == 4:
+            yield item[0], item[1], item[2], item[3]
+        else:
+            yield None, None, None, None
+
+
+def _number(value: Any) -> float | None:
+    """A finite float, or None."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _id_order(step_id: str) -> tuple[int, float, str]:
+    number = _number(step_id)
+    return (0, number, step_id) if number is not None else (1, 0.0, step_id)
+
+
+def read_coin(source: Path | str) -> Dataset:
+    """COIN as one dataset, from a JSON file or the folder that holds it; ``subset`` is "training" or "testing".
+
+    Raises:
+        InputError: the file does not exist, is not JSON, or has neither layout.
+    """
+    path = _find(Path(source))
+    data = read_json(path)
+    if not isinstance(data, Mapping):
+        raise InputError(f"{path} is not COIN: expected a JSON object, got {type(data).__name__}")
+    database = data.get("database", data)
+    if not isinstance(database, Mapping) or not database:
+        raise InputError(f"{path} is not COIN: it names no videos")
+
+    problems: list[Problem] = []
+    texts: dict[str, dict[str, str]] = {}  # class -> step id -> text
+    types: dict[str, set[str]] = {}
+    kept: list[tuple[str, str, float | None, str | None, list[tuple[str, float, float]]]] = []
+    for video, entry in database.items():
+        where = f"video {video}"
+        if not isinstance(entry, Mapping):
+            problems.append(Problem("unparsable", where, "the entry is not a JSON object; not read"))
+            continue
+        task, kind = entry.get("class"), entry.get("recipe_type")
+        if not isinstance(task, str) or not task:
+            if kind is None:
+                problems.append(Problem("unparsable", where, "neither class nor recipe_type; not read"))
+                continue
+            # some copies of the file lack the names of two tasks; their number still tells which task it is
+            task = f"recipe_type_{kind}"
+            if task not in texts:
+                problems.append(Problem("missing", f"recipe type {kind}", f"no class name; called {task}"))
+        steps = texts.setdefault(task, {})
+        types.setdefault(task, set()).add(str(kind))
+        duration = _number(entry.get("duration"))
+        if duration is None or duration <= 0:
+            problems.append(Problem("duration", where, f"duration {entry.get('duration')!r} is not a length"))
+            duration = None
+        if not isinstance(entry.get("annotation"), list):
+            problems.append(Problem("unparsable", where, "the entry has no list of annotations"))
+        rows: list[tuple[str, float, float]] = []
+        for number, (step_id, start, end, text) in enumerate(_entries(entry)):
+            at = f"{where}, annotation {number}"
+            start_s, end_s = _number(start), _number(end)
+            if step_id is None or start_s is None or end_s is None or not isinstance(text, str):
+                problems.append(Problem("unparsable", at, "expected a step id, start, end and a text"))
+                continue
+            if not 0 <= start_s <= end_s:
+                what = f"the times {start_s} to {end_s} are not a stretch of a video"
+                problems.append(Problem("inconsistent", at, what))
+                continue
+            first = steps.setdefault(str(step_id), text.strip())
+            if first != text.strip():
+                what = f"step {step_id} is {text.strip()!r} here and {first!r} elsewhere; the first is kept"
+                problems.append(Problem("inconsistent", at, what))
+            rows.append((str(step_id), start_s, end_s))
+        subset = entry.get("official_subset", entry.get("subset"))
+        kept.append((str(video), task, duration, None if subset is None else str(subset), rows))
+
+    tasks: dict[str, Task] = {}
+    for task in sorted(texts):
+        ids = tuple(sorted(texts[task], key=_id_order))
+        tasks[task] = Task(task, task, tuple(texts[task][i] for i in ids), step_ids=ids)
+        if len(types[task]) > 1:
+            what = f"one class under several recipe types: {', '.join(sorted(types[task]))}"
+            problems.append(Problem("inconsistent", f"class {task}", what))
+
+    index = {task.id: {step_id: i for i, step_id in enumerate(task.step_ids)} for task in tasks.values()}
+    videos = tuple(
+        VideoRecord(
+            video,
+            task,
+            duration,
+            tuple(Annotation(index[task][i], s, e, texts[task][i]) for i, s, e in rows),
+            subset,
+        )
+        for video, task, duration, subset, rows in kept
+    )
+    return Dataset("coin", tasks, videos, tuple(problems))

@@ -1,0 +1,181 @@
+"""The CrossTask release: a folder, or the tar(.gz) it comes as (read in memory, never unpacked).
+
+``tasks_primary.txt`` and ``tasks_related.txt`` are blocks of five lines (id, title, url, number of steps,
+comma-separated steps) between blank lines; ``videos.csv`` and ``videos_val.csv`` have rows ``task,video,url``;
+``annotations/<task>_<video>.csv`` has rows ``step,start,end`` with steps counted from 1. The release says nothing
+of durations, so ``duration_s`` is None until features are attached. 89 videos stand under two tasks.
+"""
+
+from __future__ import annotations
+
+import math
+import tarfile
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, numbered_rows
+from stepformer.errors import InputError
+
+TASK_FILES = {"tasks_primary.txt": "primary", "tasks_related.txt": "related"}
+_MAX_MEMBER_BYTES = 64 << 20
+
+
+def _folder_files(root: Path) -> dict[str, str]:
+    """Relative name -> text of the release's text files under a folder."""
+    wanted = [*root.glob("*.txt"), *root.glob("*.csv"), *root.glob("annotations/*.csv")]
+    files = {}
+    for path in sorted(wanted):
+        files[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8-sig", errors="replace")
+    return files
+
+
+def _tar_files(path: Path) -> dict[str, str]:
+    """The same from a tar archive; a leading folder that all members share is taken off."""
+    files = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = PurePosixPath(member.name)
+                if not member.isfile() or name.suffix not in (".txt", ".csv") or name.name.startswith("._"):
+                    continue
+                if member.size > _MAX_MEMBER_BYTES:
+                    raise InputError(f"{path}: {member.name} has {member.size} bytes, too many for this release")
+                stream = archive.extractfile(member)
+                if stream is not None:
+                    short = "/".join(name.parts[-2:]) if name.parent.name == "annotations" else name.name
+                    files[short] = stream.read().decode("utf-8-sig", errors="replace")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise InputError(f"{path} is not a readable tar archive: {error}") from None
+    return files
+
+
+def parse_tasks(text: str, where: str, group: str | None, report: Callable[[Problem], None]) -> list[Task]:
+    """The tasks of one task file; a block that does not parse is reported with its line."""
+    tasks: list[Task] = []
+    block: list[str] = []
+    first = 1
+    lines = [*text.splitlines(), ""]
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            if not block:
+                first = number
+            block.append(line.strip())
+            continue
+        if not block:
+            continue
+        if len(block) != 5:
+            what = f"a task has 5 lines, this block has {len(block)}"
+            report(Problem("unparsable", f"{where}:{first}", what))
+        else:
+            steps = tuple(step.strip() for step in block[4].split(","))
+            tasks.append(Task(block[0], block[1], steps, group=group))
+            if block[3] != str(len(steps)):
+                what = f"task {block[0]} says {block[3]} steps and lists {len(steps)}"
+                report(Problem("inconsistent", f"{where}:{first}", what))
+        block = []
+    return tasks
+
+
+def parse_annotation(text: str, where: str, task: Task, report: Callable[[Problem], None]) -> tuple[Annotation, ...]:
+    """The rows ``step,start,end`` of one video, in file order; rows that make no sense are reported, not kept."""
+    rows: list[Annotation] = []
+    for number, cells in numbered_rows(text, where, report):
+        if not cells:
+            continue
+        at = f"{where}:{number}"
+        try:
+            step, start_s, end_s = int(cells[0]), float(cells[1]), float(cells[2])
+        except (ValueError, IndexError):
+            report(Problem("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}"))
+            continue
+        if not 1 <= step <= len(task.steps):
+            report(Problem("inconsistent", at, f"step {step} of task {task.id}, which has {len(task.steps)} steps"))
+        elif not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s <= end_s):
+            report(Problem("inconsistent", at, f"the times {start_s} to {end_s} are not a stretch of a video"))
+        else:
+            rows.append(Annotation(step - 1, start_s, end_s, task.steps[step - 1]))
+    return tuple(rows)
+
+
+def _video_rows(text: str, where: str, report: Callable[[Problem], None]) -> list[tuple[str, str]]:
+    rows = []
+    for number, cells in numbered_rows(text, where, report):
+        if not cells:
+            continue
+        if len(cells) < 2 or not cells[0].strip() or not cells[1].strip():
+            report(Problem("unparsable", f"{where}:{number}", f"expected task,video,url, got {','.join(cells)!r}"))
+            continue
+        rows.append((cells[0].strip(), cells[1].strip()))
+    return rows
+
+
+def read_crosstask(source: Path | str) -> Dataset:
+    """The CrossTask release as one dataset: every listed video, annotated or not.
+
+    ``subset`` is "validation" for the 360 videos of ``videos_val.csv`` and "training" for the others;
+    ``annotations`` is None for a video that has no annotation file (the related tasks, and most of training).
+
+    Raises:
+        InputError: the source does not exist, or has neither task file nor video list.
+    """
+    root = Path(source)
+    if root.is_dir():
+        if not (root / "videos.csv").is_file():
+            archives = sorted([*root.glob("*release*.tar.gz"), *root.glob("*release*.tar")])
+            nested = sorted(path.parent for path in root.glob("*/videos.csv"))
+            if not archives and not nested:
+                raise InputError(f"{root} is no CrossTask release: it has no videos.csv and no release archive")
+            root = nested[0] if nested else archives[0]
+    elif not root.is_file():
+        raise InputError(f"{root} does not exist; give the CrossTask release folder or its tar.gz")
+    files = _folder_files(root) if root.is_dir() else _tar_files(root)
+
+    problems: list[Problem] = []
+    tasks: dict[str, Task] = {}
+    for name, group in TASK_FILES.items():
+        if name not in files:
+            problems.append(Problem("missing", name, "no such task file in the release"))
+            continue
+        for task in parse_tasks(files[name], name, group, problems.append):
+            if task.id in tasks:
+                problems.append(Problem("inconsistent", name, f"task {task.id} is defined twice; the first is kept"))
+            else:
+                tasks[task.id] = task
+    if not tasks:
+        raise InputError(f"{root}: neither tasks_primary.txt nor tasks_related.txt gave a task")
+
+    if "videos_val.csv" not in files:
+        problems.append(Problem("missing", "videos_val.csv", "no validation list; every video counts as training"))
+    validation = set(_video_rows(files.get("videos_val.csv", ""), "videos_val.csv", problems.append))
+    if "videos.csv" not in files:
+        problems.append(Problem("missing", "videos.csv", "no list of videos; only the validation list is read"))
+    listed = _video_rows(files.get("videos.csv", ""), "videos.csv", problems.append)
+    missing_from_all = sorted(validation - set(listed))
+    if "videos.csv" in files:
+        for task_id, video in missing_from_all:
+            problems.append(Problem("inconsistent", "videos_val.csv", f"{task_id},{video} is not in videos.csv"))
+
+    videos: list[VideoRecord] = []
+    seen: set[tuple[str, str]] = set()
+    for task_id, video in [*listed, *missing_from_all]:
+        if (task_id, video) in seen:
+            problems.append(Problem("inconsistent", "videos.csv", f"{task_id},{video} is listed twice"))
+            continue
+        seen.add((task_id, video))
+        if task_id not in tasks:
+            problems.append(Problem("inconsistent", "videos.csv", f"{task_id},{video}: no task {task_id} is defined"))
+            continue
+        name = f"annotations/{task_id}_{video}.csv"
+        text = files.get(name)
+        in_validation = (task_id, video) in validation
+        if text is None and in_validation:
+            problems.append(Problem("missing", name, "a validation video without annotation"))
+        annotations = None if text is None else parse_annotation(text, name, tasks[task_id], problems.append)
+        subset = "validation" if in_validation else "training"
+        videos.append(VideoRecord(video, task_id, annotations=annotations, subset=subset))
+
+    known = {f"annotations/{record.key}.csv" for record in videos}
+    for name in sorted(files):
+        if name.startswith("annotations/") and name not in known:
+            problems.append(Problem("inconsistent", name, "annotates a video that no list names; not read"))
+    return Dataset("crosstask", tasks, tuple(videos), tuple(problems))

@@ -1,0 +1,323 @@
+"""Videos to a feature store: found, decoded, encoded and spooled by many processes; one bad file stops nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from stepformer.base import many
+from stepformer.data.store import StoredVideo, StoreInfo
+from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
+from stepformer.errors import InputError, UsageError
+from stepformer.version import __version__
+
+# beside a video, in this order of trust; "talk.en.vtt" counts as well as "talk.vtt"
+SUBTITLES = (".vtt", ".srt", ".json3", ".ttml", ".dfxp", ".srv3", ".srv2", ".srv1", ".xml", ".sbv", ".json")
+_FRAMES_AT_ONCE = 128  # pictures decoded before they are encoded: 19 MB at 224 x 224
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One video to encode: its name in the store, its file, its subtitles if there are any."""
+
+    name: str
+    video: Path
+    subtitles: Path | None = None
+
+    def stamp(self) -> dict[str, Any]:
+        """What tells this file from a later version of it; kept with the features."""
+        out: dict[str, Any] = {"source": _stamp(self.video)}
+        if self.subtitles is not None:
+            out["subtitles"] = _stamp(self.subtitles)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How videos are encoded; the same in every process."""
+
+    store: str
+    encoder: str
+    threads: int = 0  # of torch and of the decoder in each process; 0: as they like
+    phrases: bool = True
+    backend: Literal["pyav", "torchcodec"] = "pyav"
+    hardware: str | None = None  # decode on this kind of device, for instance "cuda"
+    phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions.training()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One video that was encoded: how long it is, and where the time went."""
+
+    name: str
+    seconds: float
+    phrases: int
+    decode_s: float
+    encode_s: float
+    text_s: float
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run did."""
+
+    done: list[Done] = field(default_factory=list)
+    skipped: int = 0  # finished by an earlier run
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    wall_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of video encoded."""
+        return sum(one.seconds for one in self.done)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        spent = {
+            name: round(sum(getattr(one, name) for one in self.done), 3) for name in ("decode_s", "encode_s", "text_s")
+        }
+        return {
+            "videos": len(self.done),
+            "skipped": self.skipped,
+            "seconds": round(self.seconds, 2),
+            "phrases": sum(one.phrases for one in self.done),
+            "wall_s": round(self.wall_s, 2),
+            "x_real_time": round(self.seconds / self.wall_s, 2) if self.wall_s else None,
+            **spent,
+            "problems": [{"video": one.name, "problem": text} for one in self.done for text in one.problems],
+            "failed": [{"video": name, "error": error} for name, error in self.failed],
+        }
+
+
+def find_sources(src: str | os.PathLike[str]) -> list[Source]:
+    """The videos of a folder (and of the folders in it), of a list file, or the one video given.
+
+    A list has one path a line, relative to the list, and may name the subtitles behind a tab. A video's name in the
+    store is its path without the suffix; where two would share one, the suffix stays.
+    """
+    from stepformer.media import SUFFIXES
+
+    path = Path(src)
+    if path.is_dir():
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and _visible(p, path))
+        if not found:
+            raise InputError(f"{path} holds no video (looked for {', '.join(SUFFIXES)})")
+        return _named([(video, subtitles_beside(video)) for video in found], path)
+    if not path.is_file():
+        raise InputError(f"there is no folder or file {path}")
+    if path.suffix.lower() in SUFFIXES:
+        return _named([(path, subtitles_beside(path))], path.parent)
+    pairs: list[tuple[Path, Path | None]] = []
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is neither a video, by its suffix, nor a list of videos: {error}") from None
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        video, _, subtitles = (part.strip() for part in line.partition("\t"))
+        given = path.parent / video
+        pairs.append((given, path.parent / subtitles if subtitles else subtitles_beside(given)))
+    if not pairs:
+        raise InputError(f"{path} lists no video")
+    return _named(pairs, path.parent)
+
+
+def subtitles_beside(video: Path) -> Path | None:
+    """The subtitles of the same name in the same folder, the most trusted kind first."""
+    try:
+        names = {entry.name: entry for entry in video.parent.iterdir() if entry.name.startswith(video.stem + ".")}
+    except OSError:
+        return None
+    for suffix in SUBTITLES:
+        if video.stem + suffix in names:
+            return names[video.stem + suffix]
+        tagged = sorted(n for n in names if n.endswith(suffix) and n.count(".") == video.stem.count(".") + 2)
+        if tagged:
+            return names[tagged[0]]
+    return None
+
+
+def store_info(encoder: Any, name: str) -> StoreInfo:
+    """What a store filled by ``encoder`` says of itself; ``name`` is how it was asked for."""
+    return StoreInfo(
+        encoder.name,
+        encoder.fingerprint,
+        int(encoder.dim),
+        float(encoder.rate_hz),
+        int(getattr(encoder, "structure_dim", 0)),
+        {"license": encoder.license, "asked_for": name, "made_by": f"stepformer {__version__}"},
+    )
+
+
+def prepare_features(
+    sources: Sequence[Source], settings: Settings, jobs: int = 1, shard_bytes: int = SHARD_BYTES
+) -> Iterator[tuple[Summary, str]]:
+    """Encodes what is not in the store yet; gives the growing summary and a video's name after each video.
+
+    Raises before anything is done when the encoder or the phrase parser cannot be had, or the store is another
+    encoder's.
+    """
+    if jobs < 1:
+        raise UsageError(f"jobs is {jobs}; expected at least 1")
+    state = _start(settings)
+    if settings.phrases and any(source.subtitles for source in sources):
+        _phrases_of_nothing(settings)
+    summary = Summary()
+    started = time.monotonic()
+    with StoreWriter(settings.store, store_info(state.encoder, settings.encoder), shard_bytes) as writer:
+        todo = []
+        for source in sources:
+            if source.name in writer and _unchanged(writer.meta(source.name), source):
+                summary.skipped += 1
+            else:
+                todo.append(source)
+        for outcome in many.run_many(_encode, todo, min(jobs, max(1, len(todo))), _start, (settings,)):
+            if outcome.value is not None:
+                summary.done.append(outcome.value)
+            else:
+                summary.failed.append((str(outcome.item.video), outcome.error or "unknown error"))
+            writer.collect()
+            summary.wall_s = time.monotonic() - started
+            yield summary, outcome.item.name
+    summary.wall_s = time.monotonic() - started
+    yield summary, ""
+
+
+# -- in the worker ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _State:
+    settings: Settings
+    encoder: Any
+
+
+_state: _State | None = None
+
+
+def _start(settings: Settings) -> _State:
+    """Loads the encoder, once a process."""
+    global _state  # noqa: PLW0603 - a worker process has one encoder for all its videos
+    if _state is None or _state.settings != settings:
+        from stepformer import encoders
+
+        if settings.threads:
+            import torch
+
+            torch.set_num_threads(settings.threads)
+        _state = _State(settings, encoders.load(settings.encoder))
+    return _state
+
+
+def _encode(source: Source) -> Done:
+    if _state is None:
+        raise UsageError("the worker was not started")
+    from stepformer.encoders.base import encode_clips
+
+    encoder, settings = _state.encoder, _state.settings
+    problems: tuple[str, ...] = ()
+    clock = _Clock()
+    began = time.perf_counter()
+    if encoder.wants is None:  # its features lie in files of its own
+        encoded = encoder.features(source.video)
+        duration_s = len(encoded.vectors) / encoder.rate_hz
+    else:
+        from stepformer.media import VideoReader, VideoWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VideoWarning)  # they come back as data
+            reader = VideoReader(
+                source.video, backend=settings.backend, hardware=settings.hardware, threads=settings.threads
+            )
+            batch = max(1, _FRAMES_AT_ONCE // encoder.wants.frames)
+            encoded = encode_clips(encoder, clock.watch(reader.clips(encoder.wants, encoder.rate_hz, batch)))
+        problems = tuple(problem.text for problem in reader.problems)
+        duration_s = reader.end_s if reader.end_s else reader.info.duration_s
+    encode_s = time.perf_counter() - began - clock.spent_s
+    began = time.perf_counter()
+    phrases = _phrases(source.subtitles, settings) if source.subtitles is not None and settings.phrases else []
+    vectors = encoder.encode_text([phrase.text for phrase in phrases]) if phrases else None
+    text_s = time.perf_counter() - began
+    meta = source.stamp()
+    if problems:
+        meta["problems"] = list(problems)
+    stored = StoredVideo(
+        source.name, encoded.vectors, encoder.rate_hz, duration_s, encoded.structure, tuple(phrases), vectors, meta
+    )
+    spool(settings.store, stored)
+    return Done(source.name, duration_s, len(phrases), clock.spent_s, encode_s, text_s, problems)
+
+
+class _Clock:
+    """Time spent inside an iterator: decoding, as opposed to what is done with the pictures."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+
+    def watch(self, items: Iterable[Any]) -> Iterator[Any]:
+        iterator = iter(items)
+        while True:
+            began = time.perf_counter()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                self.spent_s += time.perf_counter() - began
+            yield item
+
+
+def _phrases(subtitles: Path, settings: Settings) -> list[Any]:
+    from stepformer.narration import PhraseOptions, extract_phrases, read_subtitles
+
+    return list(extract_phrases(read_subtitles(subtitles), settings.phrase_options or PhraseOptions.training()))
+
+
+def _phrases_of_nothing(settings: Settings) -> None:
+    """Loads the parser before the work starts: a missing one is one error then, not one for each video."""
+    from stepformer.narration import Cue, extract_phrases
+
+    extract_phrases([Cue(0.0, 1.0, "cut the onion")], settings.phrase_options)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _stamp(path: Path) -> dict[str, Any]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return {"file": path.name}  # reading it will say what is wrong
+    return {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
+
+
+def _unchanged(meta: dict[str, Any], source: Source) -> bool:
+    now = source.stamp()
+    return all(meta.get(key) == now.get(key) for key in ("source", "subtitles"))
+
+
+def _visible(path: Path, root: Path) -> bool:
+    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _named(pairs: Sequence[tuple[Path, Path | None]], root: Path) -> list[Source]:
+    def short(video: Path) -> str:
+        place = video.relative_to(root) if video.is_relative_to(root) else video
+        return place.with_suffix("").as_posix()
+
+    shared = Counter(short(video) for video, _ in pairs)
+    named = []
+    for video, subtitles in pairs:
+        name = short(video) if shared[short(video)] == 1 else short(video) + video.suffix
+        named.append(Source(name, video, subtitles))
+    if len({source.name for source in named}) < len(named):
+        raise InputError("the list names a video twice")
+    return named

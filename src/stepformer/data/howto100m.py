@@ -1,0 +1,237 @@
+"""HowTo100M: captions, the list of videos, and feature files; a video at a time, because there are 1.2 million.
+
+``raw_caption.json``, ``caption.json`` and the sentencified HTM captions share one layout: ``{video: {"start": [],
+"end": [], "text": []}}``. The first is over a gigabyte, so :func:`stream_captions` decodes one video at a time and
+never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, category_2, rank, task_id``;
+``task_ids.csv`` names the tasks. Features are one ``.npy`` a video, (seconds, width). Nothing is annotated:
+``annotations`` is None.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from stepformer.data.records import Dataset, Problem, Task, VideoRecord
+from stepformer.errors import InputError
+from stepformer.narration import Cue
+
+CAPTION_FILES = ("raw_caption.json", "caption.json")
+UNKNOWN_TASK = "howto100m"
+_CHUNK_CHARS = 1 << 20
+_MAX_ENTRY_CHARS = 64 << 20
+
+
+class _Tokens:
+    """A JSON text read in pieces, with values decoded at its head."""
+
+    def __init__(self, stream: IO[str], path: Path) -> None:
+        self._stream, self._path = stream, path
+        self._text, self._at = "", 0
+        self._decoder = json.JSONDecoder()
+
+    def _more(self) -> bool:
+        piece = self._stream.read(_CHUNK_CHARS)
+        self._text = self._text[self._at :] + piece
+        self._at = 0
+        return bool(piece)
+
+    def mark(self) -> str:
+        """The next character that is not white space, taken; empty at the end."""
+        while True:
+            while self._at < len(self._text):
+                char = self._text[self._at]
+                self._at += 1
+                if not char.isspace():
+                    return char
+            if not self._more():
+                return ""
+
+    def put_back(self) -> None:
+        """Un-takes what :meth:`mark` just took."""
+        self._at -= 1
+
+    def value(self) -> Any:
+        """The next JSON value, read on until it is whole."""
+        while True:
+            start = self._at
+            while start < len(self._text) and self._text[start].isspace():
+                start += 1
+            try:
+                value, end = self._decoder.raw_decode(self._text, start)
+                if end < len(self._text):  # a number that ends with the buffer may go on
+                    self._at = end
+                    return value
+                reason = "it ends early"
+            except json.JSONDecodeError as error:
+                reason = error.msg
+            if len(self._text) - start > _MAX_ENTRY_CHARS or not self._more():
+                raise InputError(f"{self._path} is not the JSON of captions: {reason}")
+
+
+def _open(path: Path) -> IO[str]:
+    with path.open("rb") as probe:
+        zipped = probe.read(2) == b"\x1f\x8b"
+    if zipped:
+        return io.TextIOWrapper(gzip.open(path), encoding="utf-8")
+    return path.open(encoding="utf-8")
+
+
+def stream_captions(path: Path | str) -> Iterator[tuple[str, Any]]:
+    """(video, its entry as in the file) one by one, in constant memory; plain or gzipped JSON.
+
+    Raises:
+        InputError: the file cannot be read, or stops being JSON; what came before was given.
+    """
+    source = Path(path)
+    try:
+        with _open(source) as stream:
+            tokens = _Tokens(stream, source)
+            if tokens.mark() != "{":
+                raise InputError(f"{source} is not the JSON of captions: it does not start with an object")
+            expect = tokens.mark()
+            while expect != "}":
+                if expect == ",":
+                    expect = tokens.mark()
+                if expect != '"':
+                    raise InputError(f"{source} is not the JSON of captions: a video's id was expected")
+                tokens.put_back()  # the quote belongs to the id
+                video = tokens.value()
+                if tokens.mark() != ":":
+                    raise InputError(f"{source} is not the JSON of captions: no colon after {video!r}")
+                yield video, tokens.value()
+                expect = tokens.mark()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{source} cannot be read: {error}") from None
+
+
+def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
+    """The cues of one entry; what has no words or no times is counted and reported once a video."""
+    where = f"video {video}"
+    lists = entry if isinstance(entry, Mapping) else {}
+    starts, ends, texts = lists.get("start"), lists.get("end"), lists.get("text")
+    if not (isinstance(starts, list) and isinstance(ends, list) and isinstance(texts, list)):
+        report(Problem("unparsable", where, "an entry needs the lists start, end and text; not read"))
+        return ()
+    if not len(starts) == len(ends) == len(texts):
+        what = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts; only whole cues are read"
+        report(Problem("inconsistent", where, what))
+    cues: list[Cue] = []
+    bad = 0
+    for start, end, text in zip(starts, ends, texts, strict=False):
+        try:
+            start_s, end_s = float(start), float(end)
+        except (TypeError, ValueError):
+            start_s = end_s = math.nan
+        words = text.strip() if isinstance(text, str) else ""
+        if words and 0 <= start_s <= end_s < math.inf:
+            cues.append(Cue(start_s, end_s, words))
+        else:
+            bad += 1
+    if bad:
+        report(Problem("inconsistent", where, f"{bad} of {len(texts)} cues have no words or no valid times; left out"))
+    return tuple(cues)
+
+
+def _read_rows(path: Path) -> Iterator[list[str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig", errors="replace") as stream:
+            first = stream.readline()
+            stream.seek(0)
+            yield from csv.reader(stream, delimiter="\t" if "\t" in first else ",")
+    except (OSError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def read_video_list(path: Path, report: Callable[[Problem], None]) -> dict[str, str]:
+    """Video -> task id from ``HowTo100M_v1.csv``."""
+    rows = _read_rows(path)
+    header = [cell.strip() for cell in next(rows, [])]
+    if not {"video_id", "task_id"} <= set(header):
+        raise InputError(f"{path} needs the columns video_id and task_id, it has: {', '.join(header) or 'none'}")
+    video_at, task_at = header.index("video_id"), header.index("task_id")
+    tasks: dict[str, str] = {}
+    for number, cells in enumerate(rows, 2):
+        if not cells:
+            continue
+        if len(cells) <= max(video_at, task_at) or not cells[video_at].strip():
+            report(Problem("unparsable", f"{path.name}:{number}", f"expected {len(header)} cells, got {len(cells)}"))
+            continue
+        tasks[cells[video_at].strip()] = cells[task_at].strip() or UNKNOWN_TASK
+    return tasks
+
+
+def _caption_file(folder: Path) -> Path | None:
+    for name in CAPTION_FILES:
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                return path
+    others = sorted([*folder.glob("*htm*.json"), *folder.glob("*htm*.json.gz"), *folder.glob("*caption*.json*")])
+    return others[0] if others else None
+
+
+def read_howto100m(source: Path | str, videos: Collection[str] | None = None, limit: int | None = None) -> Dataset:
+    """HowTo100M from a folder, or from one caption file: captions as cues, tasks where the list is there.
+
+    ``videos`` keeps only those ids and ``limit`` the first so many, because all cues at once need tens of gigabytes;
+    to go through all of it use :func:`stream_captions` and :func:`parse_cues`.
+
+    Raises:
+        InputError: nothing readable there.
+    """
+    root = Path(source)
+    if not root.exists():
+        raise InputError(f"{root} does not exist; give the HowTo100M folder or a caption file")
+    folder = root if root.is_dir() else root.parent
+    listing = folder / "HowTo100M_v1.csv"
+    captions = _caption_file(root) if root.is_dir() else (None if root.suffix == ".csv" else root)
+    problems: list[Problem] = []
+    task_of: dict[str, str] = {}
+    if listing.is_file():
+        task_of = read_video_list(listing, problems.append)
+    else:
+        problems.append(Problem("missing", listing.name, f"no list of videos; all count as task {UNKNOWN_TASK}"))
+    if captions is None and not task_of:
+        raise InputError(f"{root} has neither captions ({', '.join(CAPTION_FILES)}) nor HowTo100M_v1.csv")
+
+    titles = {}
+    if (folder / "task_ids.csv").is_file():
+        titles = {row[0].strip(): row[1].strip() for row in _read_rows(folder / "task_ids.csv") if len(row) >= 2}
+    wanted = None if videos is None else set(videos)
+    records: list[VideoRecord] = []
+    seen: set[str] = set()
+
+    def add(video: str, cues: tuple[Cue, ...]) -> None:
+        if video in seen:
+            problems.append(Problem("inconsistent", f"video {video}", "there twice; the first is kept"))
+            return
+        seen.add(video)
+        task = task_of.get(video, UNKNOWN_TASK)
+        if task_of and video not in task_of:
+            problems.append(Problem("inconsistent", f"video {video}", f"captions, but not in {listing.name}"))
+        records.append(VideoRecord(video, task, None, None, None, cues))
+
+    if captions is None:
+        problems.append(Problem("missing", str(folder), f"no captions: neither {' nor '.join(CAPTION_FILES)}"))
+        for video in islice((v for v in task_of if wanted is None or v in wanted), limit):
+            add(video, ())
+    else:
+        chosen = ((v, e) for v, e in stream_captions(captions) if wanted is None or v in wanted)
+        try:
+            for video, entry in islice(chosen, limit):
+                add(video, parse_cues(video, entry, problems.append))
+        except InputError as error:
+            if not records:
+                raise
+            problems.append(Problem("unparsable", captions.name, f"{error}; {len(records)} videos came before"))
+    for video in sorted((wanted or set()) - seen):
+        problems.append(Problem("missing", f"video {video}", "asked for, not found"))
+    tasks = {t: Task(t, titles.get(t, t), ()) for t in dict.fromkeys(record.task for record in records)}
+    return Dataset("howto100m", tasks, tuple(records), tuple(problems))

@@ -1,0 +1,235 @@
+"""The records every dataset reader gives: tasks, annotated videos, and what was wrong with the files.
+
+Times are float seconds from the start of the video. A reader skips nothing in silence: whatever it cannot use
+becomes a :class:`Problem` that says what is wrong and where, and the rest is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepformer.base.files import why_no_array
+from stepformer.errors import InputError
+
+if TYPE_CHECKING:
+    from stepformer.narration import Cue
+
+PROBLEM_KINDS = ("missing", "unparsable", "duration", "past_end", "inconsistent")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something a reader or an audit found: ``kind`` is one of ``PROBLEM_KINDS``, ``where`` a file, line or video."""
+
+    kind: str
+    where: str
+    what: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in PROBLEM_KINDS:
+            raise InputError(f"Problem.kind must be one of {', '.join(PROBLEM_KINDS)}, got {self.kind!r}")
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One procedure: its ordered steps as texts.
+
+    ``step_ids`` are the dataset's own names for the steps (COIN numbers its 778 steps), empty where it has none.
+    ``group`` is a division of the tasks that the dataset makes ("primary" and "related" in CrossTask).
+    """
+
+    id: str
+    title: str
+    steps: tuple[str, ...]
+    step_ids: tuple[str, ...] = ()
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InputError("Task.id must not be empty")
+        if self.step_ids and len(self.step_ids) != len(self.steps):
+            raise InputError(f"task {self.id}: {len(self.step_ids)} step ids for {len(self.steps)} steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One labelled stretch of a video: ``step`` is the 0-based index into the task's steps, ``text`` its name."""
+
+    step: int
+    start_s: float
+    end_s: float
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.step < 0:
+            raise InputError(f"Annotation.step is a 0-based index, got {self.step}")
+        if not (math.isfinite(self.start_s) and math.isfinite(self.end_s) and 0 <= self.start_s <= self.end_s):
+            raise InputError(f"Annotation needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRecord:
+    """One video of one task. The same video may stand under two tasks, as in CrossTask; ``key`` tells them apart.
+
+    ``annotations`` keep the order of the file, because the last one wins where two overlap. ``None`` means not
+    annotated; an empty tuple means annotated with nothing. ``duration_s`` is None where the dataset does not say
+    (CrossTask): callers take it from features or predictions (see :func:`with_features`), and must not guess it
+    from the last annotation without saying so. ``subset`` is the dataset's own split name.
+    """
+
+    video: str
+    task: str
+    duration_s: float | None = None
+    annotations: tuple[Annotation, ...] | None = ()
+    subset: str | None = None
+    cues: tuple[Cue, ...] = ()
+    features: Path | None = None
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.video or not self.task:
+            raise InputError(f"VideoRecord needs a video and a task, got {self.video!r} and {self.task!r}")
+        if self.duration_s is not None and not (math.isfinite(self.duration_s) and self.duration_s > 0):
+            raise InputError(f"video {self.video}: duration_s must be positive or None, got {self.duration_s}")
+
+    @property
+    def key(self) -> str:
+        """``<task>_<video>``: unique in a dataset, and CrossTask's own file name; just the video if it starts so."""
+        return self.video if self.video.startswith(f"{self.task}_") else f"{self.task}_{self.video}"
+
+    @property
+    def labels(self) -> tuple[Annotation, ...]:
+        """The annotations, empty where there are none."""
+        return self.annotations or ()
+
+    @property
+    def ordered_steps(self) -> tuple[Annotation, ...]:
+        """The annotations by time: the video's own ordered step list, repeats included."""
+        return tuple(sorted(self.labels, key=lambda a: (a.start_s, a.end_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Tasks by id, videos in file order, and every problem met on the way."""
+
+    name: str
+    tasks: Mapping[str, Task]
+    videos: tuple[VideoRecord, ...]
+    problems: tuple[Problem, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tasks", MappingProxyType(dict(self.tasks)))
+        seen: set[str] = set()
+        for record in self.videos:
+            if record.key in seen:
+                raise InputError(f"{self.name}: video {record.video} appears twice under task {record.task}")
+            seen.add(record.key)
+            task = self.tasks.get(record.task)
+            if task is None:
+                raise InputError(f"{self.name}: video {record.video} belongs to the unknown task {record.task}")
+            for annotation in record.labels:
+                if annotation.step >= len(task.steps):
+                    raise InputError(
+                        f"{self.name}: video {record.video} has step {annotation.step} of task {task.id}, "
+                        f"which has {len(task.steps)} steps"
+                    )
+
+    def __iter__(self) -> Iterator[VideoRecord]:
+        return iter(self.videos)
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    def by_task(self) -> dict[str, tuple[VideoRecord, ...]]:
+        """The videos of each task that has any, tasks in their own order."""
+        groups: dict[str, list[VideoRecord]] = {task: [] for task in self.tasks}
+        for record in self.videos:
+            groups[record.task].append(record)
+        return {task: tuple(records) for task, records in groups.items() if records}
+
+    def select(self, subset: str | None = None, *, annotated: bool | None = None, group: str | None = None) -> Dataset:
+        """The same dataset with only the videos of a subset, annotated or not, of a group of tasks."""
+        known = sorted({r.subset for r in self.videos if r.subset is not None})
+        if subset is not None and subset not in known:
+            raise InputError(f"{self.name} has no subset {subset!r}; it has: {', '.join(known) or 'none'}")
+        kept = tuple(
+            r
+            for r in self.videos
+            if (subset is None or r.subset == subset)
+            and (annotated is None or bool(r.labels) == annotated)
+            and (group is None or self.tasks[r.task].group == group)
+        )
+        used = {r.task for r in kept}
+        return replace(self, videos=kept, tasks={k: t for k, t in self.tasks.items() if k in used})
+
+
+def npy_shape(path: Path) -> tuple[int, ...]:
+    """The shape of a ``.npy`` file, from its header alone; pickled arrays are refused."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a readable .npy array: {why_no_array(error)}") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path} is an .npz archive by another name, not one .npy array")
+    return tuple(array.shape)
+
+
+def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of CSV text with their numbers from 1; what the parser gives up on is reported and ends it."""
+    number = 0
+    try:
+        for number, cells in enumerate(csv.reader(text.splitlines()), 1):
+            yield number, cells
+    except csv.Error as error:
+        report(Problem("unparsable", f"{where}:{number + 1}", f"not CSV: {error}; not read from here"))
+
+
+def find_features(folder: Path) -> dict[str, Path]:
+    """``.npy`` files under a folder by their stem, at any depth."""
+    return {path.stem: path for path in sorted(Path(folder).rglob("*.npy"))}
+
+
+def with_features(dataset: Dataset, folder: Path | str, rate_hz: float = 1.0) -> Dataset:
+    """The dataset with each video's feature file, named ``<task>_<video>.npy`` or ``<video>.npy``.
+
+    Where the dataset does not say how long a video is, its duration becomes rows / ``rate_hz``. A video without a
+    file, or with one that does not parse, becomes a problem.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise InputError(f"the features folder {root} does not exist; give a folder of .npy files")
+    if not rate_hz > 0:
+        raise InputError(f"rate_hz must be positive, got {rate_hz}")
+    found = find_features(root)
+    videos: list[VideoRecord] = []
+    problems = list(dataset.problems)
+    for record in dataset.videos:
+        path = found.get(record.key) or found.get(record.video)
+        if path is None:
+            problems.append(Problem("missing", f"video {record.key}", f"no {record.key}.npy or {record.video}.npy"))
+            videos.append(record)
+            continue
+        try:
+            shape = npy_shape(path)
+        except InputError as error:
+            problems.append(Problem("unparsable", str(path), str(error)))
+            videos.append(record)
+            continue
+        if len(shape) != 2 or shape[0] == 0:
+            problems.append(Problem("unparsable", str(path), f"features must be (frames, width), got {shape}"))
+            videos.append(record)
+            continue
+        videos.append(replace(record, features=path, duration_s=record.duration_s or shape[0] / rate_hz))
+    return replace(dataset, videos=tuple(videos), problems=tuple(problems))

@@ -1,0 +1,15 @@
+"""Published methods and untrained controls, one file each behind one interface: `base.py`."""
+
+from __future__ import annotations
+
+from stepformer.evaluation.baselines.base import (
+    BASELINES,
+    Baseline,
+    FeatureVideo,
+    Fitted,
+    FittedSlots,
+    Setting,
+    baseline,
+)
+
+__all__ = ["BASELINES", "Baseline", "FeatureVideo", "Fitted", "FittedSlots", "Setting", "baseline"]

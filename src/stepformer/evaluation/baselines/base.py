@@ -1,0 +1,216 @@
+"""What every baseline is given and what it gives back, and their registry.
+
+A baseline is fitted on a list of videos and then names, for a list of videos, the cluster of every frame: int ids that
+mean the same thing in all videos of one task that are segmented in one call, -1 for background. That is what Table 1
+scores. Baselines that find *slots* (a vector a step, in the space of the text) also give those, for the zero-shot
+localisation of Table 2.
+
+Two settings, as in the paper: "weak" fits one model a task, so it knows which videos show the same task;
+"unsupervised" fits one model for all videos and never looks at the task while fitting. In both, clusters are made
+among the videos of one task when they are segmented, because that is how the metric compares them; StepFormer's slots
+are clustered so too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError, NonFiniteError, UsageError
+
+BACKGROUND = -1
+
+Setting = Literal["weak", "unsupervised"]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureVideo:
+    """One video as a baseline sees it; arrays are checked and made float32 when it is made.
+
+    features: (N, D), ``rate_hz`` vectors a second. phrase_vectors: (L, D) narration in the space of the features, with
+    ``phrase_times_s`` (L, 2) start and end seconds. step_vectors: (S, D) the video's own ordered step texts, for
+    the ground-truth text baseline alone, with ``step_ids`` (S,) what each is called across the task (its position
+    in the list if not given). space: which extractor the features come from, where videos differ in that; vectors
+    of different spaces cannot be compared (GTEA's come from four networks).
+    """
+
+    video: str
+    task: str
+    features: FloatArray
+    rate_hz: float = 1.0
+    phrase_vectors: FloatArray | None = None
+    phrase_times_s: FloatArray | None = None
+    step_vectors: FloatArray | None = None
+    step_ids: IntArray | None = None
+    space: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
+            raise InputError(f"video {self.video}: rate_hz must be positive, got {self.rate_hz}")
+        features = _matrix(self.features, self.video, "features")
+        if len(features) == 0:
+            raise InputError(f"video {self.video}: it has no features")
+        object.__setattr__(self, "features", features)
+        for name in ("phrase_vectors", "step_vectors"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _matrix(value, self.video, name))
+        if self.phrase_times_s is not None:
+            times = _matrix(self.phrase_times_s, self.video, "phrase_times_s")
+            if self.phrase_vectors is None or times.shape != (len(self.phrase_vectors), 2):
+                raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row a phrase vector")
+            object.__setattr__(self, "phrase_times_s", times)
+        if self.step_ids is not None:
+            ids = np.asarray(self.step_ids, np.int64)
+            if self.step_vectors is None or ids.shape != (len(self.step_vectors),):
+                raise InputError(f"video {self.video}: step_ids must be (S,), one a step vector")
+            object.__setattr__(self, "step_ids", ids)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds the features span."""
+        return len(self.features) / self.rate_hz
+
+    @property
+    def relative_time(self) -> FloatArray:
+        """(N,) n / N of each frame, in [0, 1)."""
+        return (np.arange(len(self.features)) / len(self.features)).astype(np.float32)
+
+
+def _matrix(value: Any, video: str, name: str) -> FloatArray:
+    array = np.ascontiguousarray(value, np.float32)
+    if array.ndim != 2:
+        raise InputError(f"video {video}: {name} must be a matrix, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise NonFiniteError(f"video {video}: {name}[{row}, {column}] is {array[row, column]}")
+    return array
+
+
+@runtime_checkable
+class Fitted(Protocol):
+    """A baseline after training."""
+
+    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """Cluster of each frame of each video, -1 background; ids mean the same in all given videos of a task."""
+        ...
+
+
+@runtime_checkable
+class FittedSlots(Protocol):
+    """A baseline that finds, in one video, step vectors in time order."""
+
+    def slots(self, video: FeatureVideo) -> FloatArray:
+        """(K, D) slots, ordered in time."""
+        ...
+
+
+class Baseline(Protocol):
+    """One published method or control; its options are the fields of the dataclass that implements it."""
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[Setting, ...]]
+
+    def fit(
+        self,
+        videos: Sequence[FeatureVideo],
+        n_steps: Mapping[str, int],
+        *,
+        setting: Setting = "weak",
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> Any:
+        """Trains on ``videos``; ``n_steps`` is the number of steps of each task. Gives a :class:`Fitted` and, where the
+        method finds slots, a :class:`FittedSlots` (the same object is both where both apply).
+        """
+        ...
+
+
+# name -> (module, class). A new baseline is one file and one line.
+BASELINES: dict[str, tuple[str, str]] = {
+    "uniform": ("stepformer.evaluation.baselines.uniform", "Uniform"),
+    "kmeans": ("stepformer.evaluation.baselines.kmeans", "FrameKMeans"),
+    "kukleva": ("stepformer.evaluation.baselines.kukleva", "Kukleva"),
+    "elhamifar": ("stepformer.evaluation.baselines.elhamifar", "Elhamifar"),
+    "shen": ("stepformer.evaluation.baselines.shen", "Shen"),
+    "text": ("stepformer.evaluation.baselines.text", "GroundTruthText"),
+    "pooled": ("stepformer.evaluation.baselines.pooled", "Pooled"),
+    "random": ("stepformer.evaluation.baselines.random_slots", "RandomSlots"),
+}
+
+
+def baseline(name: str, **options: Any) -> Baseline:
+    """The baseline called ``name`` with its options, imported when asked for."""
+    if name not in BASELINES:
+        raise UsageError(f"no baseline {name!r}; there are: {', '.join(BASELINES)}")
+    module, cls = BASELINES[name]
+    made: Baseline = getattr(importlib.import_module(module), cls)(**options)
+    return made
+
+
+def by_task(videos: Sequence[FeatureVideo]) -> dict[str, list[int]]:
+    """Positions of the videos of each task, tasks in order of first appearance."""
+    groups: dict[str, list[int]] = {}
+    for i, video in enumerate(videos):
+        groups.setdefault(video.task, []).append(i)
+    return groups
+
+
+def training_groups(
+    videos: Sequence[FeatureVideo], setting: Setting
+) -> Iterator[tuple[str | None, list[FeatureVideo]]]:
+    """What one model is trained on: (task, its videos) when weak, (None, all videos) when unsupervised."""
+    if setting == "unsupervised":
+        yield None, list(videos)
+    else:
+        for task, where in by_task(videos).items():
+            yield task, [videos[i] for i in where]
+
+
+def steps_of(task: str, n_steps: Mapping[str, int]) -> int:
+    """The number of steps of a task, at least one."""
+    if task not in n_steps:
+        raise UsageError(f"the number of steps of task {task!r} was not given")
+    if n_steps[task] < 1:
+        raise UsageError(f"task {task!r} must have at least one step, got {n_steps[task]}")
+    return int(n_steps[task])
+
+
+def check_setting(method: Baseline, setting: Setting, videos: Sequence[FeatureVideo]) -> None:
+    """Raises where a method has no such setting, or there is nothing to fit on, or widths differ."""
+    if setting not in method.settings:
+        raise UsageError(f"{method.name} has no setting {setting!r}; it has: {', '.join(method.settings)}")
+    if not videos:
+        raise UsageError(f"{method.name} was given no videos")
+    widths = {video.features.shape[1] for video in videos}
+    if len(widths) > 1:
+        raise InputError(f"{method.name} needs features of one width, got {sorted(widths)}")
+
+
+def keep_nearest(labels: IntArray, distances: npt.NDArray[Any], keep: float) -> IntArray:
+    """Labels with all but the ``keep`` share nearest to each cluster's centre turned into background.
+
+    labels, distances: (n,), the cluster of each point and its distance to that cluster's centre. A cluster of n members
+    keeps floor(keep · n) of them, at least one.
+    """
+    if not 0 < keep <= 1:
+        raise UsageError(f"keep is a share in (0, 1], got {keep}")
+    if keep == 1 or labels.size == 0:
+        return labels.copy()
+    order = np.lexsort((distances, labels))  # by cluster, nearest first
+    ordered = labels[order]
+    starts = np.searchsorted(ordered, ordered, side="left")  # where the cluster of each entry begins
+    sizes = np.searchsorted(ordered, ordered, side="right") - starts
+    kept = np.maximum(1, np.floor(keep * sizes + 1e-9)).astype(np.int64)
+    far = np.arange(len(labels)) - starts >= kept
+    out = labels.copy()
+    out[order[far]] = BACKGROUND
+    return out

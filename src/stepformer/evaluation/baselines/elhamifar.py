@@ -1,0 +1,253 @@
+"""Elhamifar and Huynh, "Self-supervised multi-task procedure learning from instructional videos" (ECCV 2020).
+
+1. A video is cut into short segments. Attention pools each into one vector. (The paper's attention is over the
+   regions of an image; features here are one vector a frame, so it is over the frames of a segment.)
+2. A fully convolutional network over the segments scores each for M key-steps that all tasks share. The softmax of the
+   scores attends to the segments: a key-step's vector is the weighted sum of theirs. A second attention, over
+   key-steps, makes one vector of the video, from which the task is told: what does not help to tell the tasks
+   apart fades.
+3. *Self-supervision*: M centres of all pooled segments are candidates; for each task the K that represent its
+   segments best are chosen greedily (unsupervised subset selection, the facility location objective
+   Σ_s max_{c in chosen} -|x_s - x_c|), and each segment's nearest chosen candidate is its pseudo-label.
+4. The network learns the pseudo-labels by a ranking loss (hinge against every other key-step, classes balanced) and the
+   task by cross-entropy at weight 0.5; then the segments are pooled anew and 3 is done again, and so on.
+
+To segment, each segment takes the best-scored of its task's chosen key-steps. The method needs task labels to train: it
+has the weak setting alone. M = 50, RMSprop at 1e-3 and one video a step are the authors'; the convolutional network is
+narrower than theirs (five pooling levels of VGG width), so that it trains on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.baselines.base import (
+    FeatureVideo,
+    FloatArray,
+    IntArray,
+    Setting,
+    by_task,
+    check_setting,
+    steps_of,
+)
+from stepformer.evaluation.baselines.threads import one_thread
+from stepformer.evaluation.kmeans import kmeans
+
+
+@dataclass(frozen=True, slots=True)
+class Elhamifar:
+    """Options of the method."""
+
+    key_steps: int = 50  # M, shared by all tasks
+    segment_s: float = 3.0
+    width: int = 128  # channels of the convolutional network
+    levels: int = 3  # of pooling by two
+    rounds: int = 4  # of subset selection and one pass of training
+    task_weight: float = 0.5
+    learning_rate: float = 1e-3
+    refine: int = 10  # Lloyd steps that carry the candidates to the next round
+    name: ClassVar[str] = "elhamifar"
+    settings: ClassVar[tuple[Setting, ...]] = ("weak",)
+
+    def fit(
+        self,
+        videos: Sequence[FeatureVideo],
+        n_steps: Mapping[str, int],
+        *,
+        setting: Setting = "weak",
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> FittedElhamifar:
+        """Alternates subset selection and training, over the videos of all tasks together."""
+        check_setting(self, setting, videos)
+        tasks = list(by_task(videos))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = KeyStepNetwork(videos[0].features.shape[1], len(tasks), self).to(device)
+        optimizer = torch.optim.RMSprop(model.parameters(), lr=self.learning_rate)
+        rng = np.random.default_rng(seed)
+        inputs = [torch.from_numpy(cut(v, self.segment_s)).to(device) for v in videos]  # (S_i, W, D) each
+        task_index = {task: i for i, task in enumerate(tasks)}
+        targets = [torch.tensor([task_index[v.task]], device=device) for v in videos]
+        candidates: npt.NDArray[np.floating] | None = None
+        chosen: dict[str, IntArray] = {}
+        with one_thread():
+            for _ in range(self.rounds):
+                with torch.no_grad():
+                    pooled = [model.pool(x).cpu().numpy() for x in inputs]  # (S_i, D) each
+                candidates = self._candidates(np.concatenate(pooled), candidates, seed)
+                chosen, labels = pseudo_labels(videos, pooled, candidates, n_steps)
+                for i in rng.permutation(len(videos)):
+                    scores, told = model(inputs[i])
+                    loss = ranking_loss(scores, torch.from_numpy(labels[i]).to(device))
+                    loss = loss + self.task_weight * nn.functional.cross_entropy(told[None], targets[i])
+                    optimizer.zero_grad(set_to_none=True)
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+        return FittedElhamifar(self, model.eval(), chosen, device)
+
+    def _candidates(
+        self, points: FloatArray, before: npt.NDArray[np.floating] | None, seed: int
+    ) -> npt.NDArray[np.floating]:
+        """M centres of the pooled segments; later rounds move the earlier ones, so that key-steps keep their number."""
+        if before is None:
+            return kmeans(points, self.key_steps, seed=seed, restarts=3).centers
+        centers = before
+        for _ in range(self.refine):
+            nearest = similarity(centers, points).argmax(axis=0)
+            member = (nearest == np.arange(len(centers))[:, None]).astype(points.dtype)  # (M, n)
+            sums = member @ points
+            sizes = np.bincount(nearest, minlength=len(centers))[:, None]
+            centers = np.where(sizes > 0, sums / np.maximum(sizes, 1), centers)
+        return centers
+
+
+def cut(video: FeatureVideo, segment_s: float) -> FloatArray:
+    """(S, W, D) the segments of a video, W frames each; the last repeats its last frame to be full."""
+    width = max(1, round(segment_s * video.rate_hz))
+    n = len(video.features)
+    index = np.minimum(np.arange(-(-n // width) * width), n - 1)
+    return video.features[index].reshape(-1, width, video.features.shape[1])
+
+
+def similarity(candidates: npt.NDArray[np.floating], points: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+    """(C, P) minus the Euclidean distance."""
+    squares = (candidates**2).sum(1)[:, None] - 2 * candidates @ points.T + (points**2).sum(1)[None]
+    out: npt.NDArray[np.floating] = -np.sqrt(np.maximum(squares, 0))
+    return out
+
+
+def select_subset(similarities: npt.NDArray[np.floating], count: int) -> IntArray:
+    """Greedy facility location: ``count`` rows whose best similarities to the columns sum up highest.
+
+    similarities (C, P) of candidates with points -> (<= count,) row numbers in the order chosen. Each next row is the
+    one that raises Σ_p max over chosen most; it stops where nothing raises it. Greedy is within 1 - 1/e of the best.
+    """
+    if similarities.shape[0] == 0 or similarities.shape[1] == 0:
+        return np.empty(0, np.int64)
+    best = np.full(similarities.shape[1], -np.inf)
+    chosen: list[int] = []
+    for _ in range(min(count, len(similarities))):
+        totals = np.maximum(similarities, best).sum(axis=1)  # (C,)
+        row = int(totals.argmax())
+        if chosen and totals[row] <= best.sum():
+            break
+        chosen.append(row)
+        best = np.maximum(best, similarities[row])
+    return np.array(chosen, np.int64)
+
+
+def pseudo_labels(
+    videos: Sequence[FeatureVideo],
+    pooled: Sequence[FloatArray],
+    candidates: npt.NDArray[np.floating],
+    n_steps: Mapping[str, int],
+) -> tuple[dict[str, IntArray], list[IntArray]]:
+    """The chosen key-steps of each task, and for each video (S_i,) the nearest chosen key-step of each segment."""
+    chosen: dict[str, IntArray] = {}
+    labels: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
+    for task, where in by_task(videos).items():
+        similar = similarity(candidates, np.concatenate([pooled[i] for i in where]))
+        chosen[task] = select_subset(similar, steps_of(task, n_steps))
+        nearest = chosen[task][similar[chosen[task]].argmax(axis=0)]
+        ends = np.cumsum([len(pooled[i]) for i in where])[:-1]
+        for i, part in zip(where, np.split(nearest, ends), strict=True):
+            labels[i] = part
+    return chosen, labels
+
+
+def ranking_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Hinge of each segment's labelled key-step against all, rare labels weighing more: scores (S, M), labels (S,)."""
+    own = scores.gather(1, labels[:, None])
+    hinge = (1 - own + scores).clamp(min=0).mean(1)  # (S,)
+    sizes = torch.bincount(labels, minlength=scores.shape[1]).to(scores.dtype)
+    weights = len(labels) / (sizes + 1)
+    return (hinge * weights[labels]).mean()
+
+
+class KeyStepNetwork(nn.Module):
+    """Segments -> scores of key-steps and of tasks; see the module's text."""
+
+    def __init__(self, width: int, tasks: int, options: Elhamifar) -> None:
+        super().__init__()
+        self.look = nn.Linear(width, 1)  # attention over the frames of a segment
+        channels = options.width
+        self.enter = nn.Conv1d(width, channels, 1)
+        self.down = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv1d(channels, channels, 3, padding=1), nn.GroupNorm(1, channels), nn.ReLU(),
+                nn.Conv1d(channels, channels, 3, padding=1), nn.GroupNorm(1, channels), nn.ReLU(),
+            )
+            for _ in range(options.levels)
+        )  # fmt: skip
+        # a score head a level, added up from the coarsest to the finest, as fully convolutional networks do
+        self.heads = nn.ModuleList(nn.Conv1d(channels, options.key_steps, 1) for _ in range(options.levels))
+        self.choose = nn.Linear(width, 1)  # attention over key-steps
+        self.tell = nn.Linear(width, tasks)
+
+    def pool(self, segments: Tensor) -> Tensor:
+        """(S, W, D) -> (S, D)."""
+        attention = self.look(segments).softmax(1)
+        pooled: Tensor = (attention * segments).sum(1)
+        return pooled
+
+    def score(self, pooled: Tensor) -> Tensor:
+        """(S, D) -> (S, M) scores of key-steps."""
+        hidden = self.enter(pooled.T[None])  # (1, C, S)
+        levels = []
+        for i, block in enumerate(self.down):
+            if i:
+                hidden = nn.functional.max_pool1d(hidden, 2, ceil_mode=True)
+            hidden = block(hidden)
+            levels.append(hidden)
+        scores: Tensor | None = None
+        for hidden, head in zip(reversed(levels), reversed(list(self.heads)), strict=True):
+            fine = head(hidden)
+            if scores is not None:
+                fine = fine + nn.functional.interpolate(scores, size=fine.shape[-1], mode="nearest")
+            scores = fine
+        assert scores is not None  # there is at least one level
+        return scores[0].T
+
+    def forward(self, segments: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, W, D) -> scores (S, M), task scores (T,)."""
+        pooled = self.pool(segments)
+        scores = self.score(pooled)
+        attention = scores.softmax(1)  # of each segment over key-steps
+        key_steps = attention.T @ pooled  # (M, D)
+        video = (self.choose(key_steps).softmax(0) * key_steps).sum(0)  # (D,)
+        told: Tensor = self.tell(video)
+        return scores, told
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedElhamifar:
+    """The network and the key-steps chosen for each task."""
+
+    options: Elhamifar
+    model: KeyStepNetwork
+    chosen: Mapping[str, IntArray]
+    device: str
+
+    @torch.no_grad()
+    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """The best-scored of the task's key-steps for each segment, repeated over its frames. No background."""
+        out = []
+        for video in videos:
+            if video.task not in self.chosen:
+                raise UsageError(f"no key-steps were chosen for task {video.task!r}; fit on videos of it")
+            segments = torch.from_numpy(cut(video, self.options.segment_s)).to(self.device)
+            if segments.shape[2] != self.model.look.in_features:
+                raise InputError(f"video {video.video}: features of width {segments.shape[2]} do not fit the network")
+            scores = self.model.score(self.model.pool(segments)).cpu().numpy()
+            best = self.chosen[video.task][scores[:, self.chosen[video.task]].argmax(axis=1)]
+            out.append(np.repeat(best, segments.shape[1])[: len(video.features)])
+        return out

@@ -1,0 +1,347 @@
+"""Kukleva et al., "Unsupervised learning of action classes with continuous temporal embedding" (CVPR 2019).
+
+1. A perceptron with two hidden layers learns the relative time n / N of a frame from its features alone, by squared
+   error. Frames that look alike and come at like times end up together in its last hidden layer before the
+   non-linearity: the continuous temporal embedding.
+2. K-means puts the embedded frames of a task in K clusters; the clusters are ordered by the mean relative time of
+   their frames.
+3. Each cluster becomes one Gaussian with full covariance. In every video the frames are assigned to the clusters in
+   that one order, each staying or moving on to the next, so that the likelihood is largest (Viterbi). This is Drop-DTW
+   without drops, and the same kernel does it.
+4. Background: in each cluster the share ``background`` of frames farthest from its centre is background; only the
+   others are decoded. 0 switches it off, as the paper does where videos are densely labelled.
+
+Defaults are those of the authors' code for Breakfast: width 40 and 20, sigmoids, weights from N(0, 0.01²), features
+standardised within each video, 60 epochs of Adam at 1e-3, a tenth of it after 30, batches of 256, weight decay 1e-4,
+covariance + 1e-4 I. Their code estimates the background from likelihoods; this follows the paper's text.
+
+With first weights so small the embedding starts as nothing and holds little but time. Larger ones (``spread``) leave in
+it what the frames look like, which clusters need where a step comes back several times; ``decode`` is then off.
+
+"weak" learns one perceptron a task, "unsupervised" one for all videos. Where videos have features of different
+extractors (``FeatureVideo.space``), each space has a first layer of its own and the rest is shared: only what predicts
+time makes the spaces comparable, and that is what this method learns anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from stepformer.core.align import drop_dtw
+from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.baselines.base import (
+    BACKGROUND,
+    FeatureVideo,
+    FloatArray,
+    IntArray,
+    Setting,
+    by_task,
+    check_setting,
+    keep_nearest,
+    steps_of,
+    training_groups,
+)
+from stepformer.evaluation.baselines.threads import one_thread
+from stepformer.evaluation.kmeans import kmeans
+
+
+@dataclass(frozen=True, slots=True)
+class Kukleva:
+    """Options of the method; ``background`` is the share of each cluster that becomes background (tau in the paper)."""
+
+    embedding: int = 20
+    epochs: int = 60
+    min_updates: int = 0  # more epochs than that where there are too few frames for so many steps of the optimiser
+    batch: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    background: float = 0.0
+    standardize: bool = True
+    spread: float = 0.0  # of the first weights: 0 = N(0, 0.01²) as theirs, else N(0, spread² / inputs)
+    decode: bool = True  # False: the clusters as K-means left them, without order
+    covariance: float = 1e-4  # added to the diagonal
+    restarts: int = 5
+    name: ClassVar[str] = "kukleva"
+    settings: ClassVar[tuple[Setting, ...]] = ("weak", "unsupervised")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.background < 1:
+            raise UsageError(f"Kukleva.background is a share in [0, 1), got {self.background}")
+
+    def total_updates(self, frames: int) -> int:
+        """How many steps of the optimiser a training on so many frames takes."""
+        return max(self.min_updates, self.epochs * -(-frames // self.batch))
+
+    def fit(
+        self,
+        videos: Sequence[FeatureVideo],
+        n_steps: Mapping[str, int],
+        *,
+        setting: Setting = "weak",
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> FittedKukleva:
+        """Learns the embedding: one a task, or one for all."""
+        check_setting(self, setting, videos)
+        groups = dict(training_groups(videos, setting))
+        with one_thread():
+            embeddings = train_embeddings(list(groups.values()), self, seed, device)
+        return FittedKukleva(self, dict(zip(groups, embeddings, strict=True)), dict(n_steps), seed, device)
+
+
+class TimeEmbedding(nn.Module):
+    """Features -> embedding (the second hidden layer before its sigmoid) -> relative time.
+
+    With several spaces the input has a block of D columns for each, of which a frame fills its own: one matrix then
+    holds a first layer for each space.
+    """
+
+    def __init__(self, width: int, embedding: int, spaces: Sequence[str], spread: float = 0.0) -> None:
+        super().__init__()
+        self.spaces = {name: i for i, name in enumerate(spaces)}
+        self.first = nn.Linear(width * len(spaces), 2 * embedding)
+        self.second = nn.Linear(2 * embedding, embedding)
+        self.last = nn.Linear(embedding, 1)
+        for layer in (self.first, self.second, self.last):
+            # a frame fills the columns of one space
+            inputs = width if layer is self.first else layer.in_features
+            nn.init.normal_(layer.weight, 0.0, spread / inputs**0.5 if spread else 0.01)
+            nn.init.zeros_(layer.bias)
+
+    def blocks(self, video: FeatureVideo, standardize: bool) -> Tensor:
+        """(N, S · D) the input: the video's features in the columns of its space, zeros elsewhere."""
+        if video.space not in self.spaces:
+            raise InputError(f"video {video.video}: nothing was learned about features of space {video.space!r}")
+        features = torch.from_numpy(prepare(video, standardize))
+        width = features.shape[1]
+        if width * len(self.spaces) != self.first.in_features:
+            raise InputError(f"video {video.video}: features of width {width} do not fit what was learned")
+        if len(self.spaces) == 1:
+            return features
+        out = features.new_zeros(len(features), self.first.in_features)
+        start = self.spaces[video.space] * width
+        out[:, start : start + width] = features
+        return out
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x (B, S · D) -> (B, E)."""
+        embedded: Tensor = self.second(torch.sigmoid(self.first(x)))
+        return embedded
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, S · D) -> relative time (B,)."""
+        time: Tensor = self.last(torch.sigmoid(self.embed(x)))
+        return time.squeeze(-1)
+
+
+def prepare(video: FeatureVideo, standardize: bool) -> FloatArray:
+    """(N, D) features, each dimension at mean 0 and deviation 1 within the video; all-zero frames stay zero.
+
+    Frames of zeros are padding of the extractor (Breakfast's begin with some) and would spoil both moments.
+    """
+    if not standardize:
+        return video.features
+    real = video.features.any(axis=1)
+    out = np.zeros_like(video.features)
+    if real.any():
+        part = video.features[real]
+        deviation = part.std(axis=0)
+        out[real] = (part - part.mean(axis=0)) / np.where(deviation > 1e-8, deviation, 1.0)
+    return out
+
+
+def train_embeddings(
+    groups: Sequence[Sequence[FeatureVideo]], options: Kukleva, seed: int, device: str
+) -> list[TimeEmbedding]:
+    """For each group of videos the perceptron that predicts relative time.
+
+    Perceptrons of one shape that take equally many steps are trained side by side: one product of many small matrices
+    costs little more than one of them. Each sees the very batches that it would see alone.
+    """
+    models, inputs, times = [], [], []
+    stacks: dict[tuple[int, int], list[int]] = {}
+    for number, videos in enumerate(groups):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            spaces = sorted({video.space for video in videos})
+            model = TimeEmbedding(videos[0].features.shape[1], options.embedding, spaces, options.spread)
+        models.append(model.to(device))
+        inputs.append(torch.cat([model.blocks(v, options.standardize) for v in videos]).to(device))  # (n, S · D)
+        times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))
+        key = (options.total_updates(len(inputs[-1])), model.first.in_features)
+        stacks.setdefault(key, []).append(number)
+    for (updates, _), own in stacks.items():
+        train_stack(
+            [models[i] for i in own], [inputs[i] for i in own], [times[i] for i in own], updates, options, seed
+        )  # fmt: skip
+    return models
+
+
+def train_stack(
+    models: Sequence[TimeEmbedding],
+    inputs: Sequence[Tensor],
+    times: Sequence[Tensor],
+    updates: int,
+    options: Kukleva,
+    seed: int,
+) -> None:
+    """Trains G perceptrons at once, each on its own frames: inputs (n_g, D), times (n_g,). Changes the models."""
+    device = inputs[0].device
+    names = [name for name, _ in models[0].named_parameters()]
+    stacked = {
+        name: torch.stack([m.get_parameter(name).detach() for m in models]).requires_grad_() for name in names
+    }  # (G, ...) each
+    optimizer = torch.optim.Adam(
+        stacked.values(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+    )
+    x, time = torch.cat(list(inputs)), torch.cat(list(times))
+    offsets = np.cumsum([0, *(len(part) for part in inputs[:-1])]).tolist()
+    batches = [endless_batches(len(part), options.batch, seed) for part in inputs]
+
+    def layer(name: str, values: Tensor) -> Tensor:
+        return torch.baddbmm(stacked[f"{name}.bias"][:, None], values, stacked[f"{name}.weight"].mT)
+
+    for done in range(updates):
+        if done == updates // 2:
+            optimizer.param_groups[0]["lr"] = options.learning_rate / 10
+        drawn = [next(own) + offset for own, offset in zip(batches, offsets, strict=True)]
+        # the last batch of a pass is short: it is filled up with frames that do not count
+        width = max(len(own) for own in drawn)
+        rows = torch.stack([nn.functional.pad(own, (0, width - len(own))) for own in drawn]).to(device)  # (G, B)
+        counts = torch.tensor([len(own) for own in drawn])[:, None] > torch.arange(width)
+        weight = counts.to(device, torch.float32)
+        hidden = torch.sigmoid(layer("first", x[rows]))
+        told = layer("last", torch.sigmoid(layer("second", hidden)))[..., 0]  # (G, B)
+        loss = ((told - time[rows]).square() * weight).sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    with torch.no_grad():
+        for number, model in enumerate(models):
+            for name in names:
+                model.get_parameter(name).copy_(stacked[name][number])
+            model.eval()
+
+
+def endless_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
+    """Row numbers (<= size,) below ``count``: pass after pass, each in a new order."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield from torch.randperm(count, generator=generator).split(size)  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedKukleva:
+    """The embeddings by task (weak), or one under None (unsupervised)."""
+
+    options: Kukleva
+    embeddings: Mapping[str | None, TimeEmbedding]
+    n_steps: Mapping[str, int]
+    seed: int
+    device: str
+
+    def _model(self, task: str) -> TimeEmbedding:
+        model = self.embeddings.get(None) or self.embeddings.get(task)
+        if model is None:
+            raise UsageError(f"no embedding was learned for task {task!r}; fit on videos of it, or unsupervised")
+        return model
+
+    @torch.no_grad()
+    def embed(self, video: FeatureVideo) -> npt.NDArray[np.float64]:
+        """(N, E) the continuous temporal embedding of a video's frames."""
+        model = self._model(video.task)
+        x = model.blocks(video, self.options.standardize).to(self.device)
+        embedded: npt.NDArray[np.float64] = model.embed(x).double().cpu().numpy()
+        return embedded
+
+    @torch.no_grad()
+    def predicted_time(self, video: FeatureVideo) -> npt.NDArray[np.float64]:
+        """(N,) the relative time that the perceptron reads from each frame."""
+        model = self._model(video.task)
+        x = model.blocks(video, self.options.standardize).to(self.device)
+        time: npt.NDArray[np.float64] = model(x).double().cpu().numpy()
+        return time
+
+    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """Ordered clusters of the frames of each task, decoded video by video. Cluster 0 is the earliest."""
+        out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
+        for task, where in by_task(videos).items():
+            embedded = [self.embed(videos[i]) for i in where]
+            times = np.concatenate([videos[i].relative_time for i in where])
+            parts = segment_embedded(embedded, times, steps_of(task, self.n_steps), self.options, self.seed)
+            for i, part in zip(where, parts, strict=True):
+                out[i] = part
+        return out
+
+
+def segment_embedded(
+    embedded: Sequence[npt.NDArray[np.float64]],
+    times: npt.NDArray[np.floating],
+    k: int,
+    options: Kukleva,
+    seed: int,
+) -> list[IntArray]:
+    """Clusters in order of time for the embedded frames (N_i, E) of one task's videos; times: (sum N_i,) relative."""
+    joined = np.concatenate(embedded)
+    found = kmeans(joined, k, seed=seed, restarts=options.restarts)
+    k = len(found.centers)
+    labels = in_time_order(found.labels, times, k)
+    centers = np.stack([joined[labels == c].mean(axis=0) for c in range(k)])
+    background = np.zeros(len(joined), bool)
+    if options.background:
+        distances = ((joined - centers[labels]) ** 2).sum(axis=1)
+        background = keep_nearest(labels, distances, 1 - options.background) == BACKGROUND
+    ends = np.cumsum([len(part) for part in embedded])[:-1]
+    if not options.decode:
+        return np.split(np.where(background, BACKGROUND, labels), ends)
+    costs = -gaussian_log_likelihood(joined, labels, k, options.covariance)  # (n, K)
+    return [
+        decode(cost, hidden) for cost, hidden in zip(np.split(costs, ends), np.split(background, ends), strict=True)
+    ]
+
+
+def in_time_order(labels: IntArray, times: npt.NDArray[np.floating], k: int) -> IntArray:
+    """The labels renumbered so that the cluster with the smallest mean time is 0, the next 1, and so on."""
+    sizes = np.bincount(labels, minlength=k)
+    means = np.bincount(labels, weights=times, minlength=k) / np.maximum(sizes, 1)
+    rank = np.empty(k, np.int64)
+    rank[np.argsort(means, kind="stable")] = np.arange(k)
+    return rank[labels]
+
+
+def gaussian_log_likelihood(
+    points: npt.NDArray[np.float64], labels: IntArray, k: int, ridge: float
+) -> npt.NDArray[np.float64]:
+    """(n, k) log density of each point under the Gaussian of each cluster's members."""
+    width = points.shape[1]
+    out = np.empty((len(points), k))
+    for c in range(k):
+        members = points[labels == c]
+        centred = members - members.mean(axis=0)
+        covariance = centred.T @ centred / len(members) + ridge * np.eye(width)
+        factor = np.linalg.cholesky(covariance)
+        white = np.linalg.solve(factor, (points - members.mean(axis=0)).T)  # (E, n)
+        log_volume = np.log(np.diag(factor)).sum()
+        out[:, c] = -0.5 * (white**2).sum(axis=0) - log_volume - 0.5 * width * np.log(2 * np.pi)
+    return out
+
+
+def decode(costs: npt.NDArray[np.float64], background: npt.NDArray[np.bool_]) -> IntArray:
+    """The cheapest assignment of one video's frames to the clusters in order: costs (N, K), background (N,) -> (N,).
+
+    Every cluster takes at least one frame unless there are fewer frames than clusters.
+    """
+    out = np.full(len(costs), BACKGROUND, np.int64)
+    shown = ~background
+    if shown.any():
+        part = costs[shown].T  # (K, N')
+        row_drop = None if part.shape[1] >= part.shape[0] else 0.0
+        out[shown] = drop_dtw(part, None, row_drop).assignment
+    return out

@@ -1,0 +1,30 @@
+"""Video files: pictures at exact seconds, clips for encoders, sound for speech recognition, chapters back in.
+
+>>> reader = stepformer.media.VideoReader("talk.mp4")
+>>> reader.info.duration_s
+61.2
+>>> for batch in reader.seconds(rate_hz=1.0, size=(224, 224)):      # FrameBatch: times_s, shown_s, pictures
+...     batch.pictures.shape
+(32, 224, 224, 3)
+
+Everything here stands on PyAV, which carries its own FFmpeg; nothing is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from stepformer.media.audio import SAMPLE_RATE_HZ, audio_blocks, read_audio
+from stepformer.media.chapters import CHAPTER_SUFFIXES, as_chapters, read_chapters, write_chapters
+from stepformer.media.container import Chapter, Problem, VideoInfo, VideoWarning, probe
+from stepformer.media.reader import FrameBatch, VideoReader, clips, frames_at
+
+SUFFIXES = (
+    ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".m2ts", ".mts", ".flv", ".wmv", ".asf",
+    ".3gp", ".ogv", ".vob", ".mxf", ".gif",
+)  # fmt: skip
+"""Endings by which videos are found in a folder; a file given by name may have any."""
+
+__all__ = [
+    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "Problem", "VideoInfo", "VideoReader",
+    "VideoWarning", "as_chapters", "audio_blocks", "clips", "frames_at", "probe", "read_audio", "read_chapters",
+    "write_chapters",
+]  # fmt: skip

@@ -1,0 +1,113 @@
+"""The sound track as speech recognition wants it: 16 kHz, one channel, float32, sample ``i`` at ``i / 16000`` s."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError, UsageError
+from stepformer.media.container import Problems, import_av, opened
+
+SAMPLE_RATE_HZ = 16_000
+_SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
+
+Samples = npt.NDArray[np.float32]
+
+
+def audio_blocks(
+    path: str | os.PathLike[str], block_s: float = 30.0, sample_rate_hz: int = SAMPLE_RATE_HZ
+) -> Iterator[Samples]:
+    """The sound in blocks of ``block_s`` seconds (the last may be shorter), so that a day of it fits in memory.
+
+    Time zero is the video's: sound that starts late is preceded by silence, and gaps are filled with it, so
+    that a word's sample tells its second. Raises :class:`InputError` when there is no sound track.
+    """
+    if not block_s > 0 or sample_rate_hz < 1:
+        raise UsageError(f"block_s and sample_rate_hz must be positive, got {block_s} and {sample_rate_hz}")
+    size = max(1, round(block_s * sample_rate_hz))
+    waiting: list[Samples] = []
+    count = 0
+    for piece in _pieces(path, sample_rate_hz):
+        waiting.append(piece)
+        count += len(piece)
+        while count >= size:
+            joined = np.concatenate(waiting)
+            yield joined[:size]
+            waiting, count = [joined[size:]], count - size
+    if count:
+        yield np.concatenate(waiting)
+
+
+def read_audio(path: str | os.PathLike[str], sample_rate_hz: int = SAMPLE_RATE_HZ) -> Samples:
+    """The whole sound track at once: 64 kB a second."""
+    blocks = list(audio_blocks(path, sample_rate_hz=sample_rate_hz))
+    if not blocks:
+        raise InputError(f"{path} has a sound track, but nothing of it can be decoded")
+    return np.concatenate(blocks)
+
+
+def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
+    av = import_av()
+    with opened(path) as container:
+        if not container.streams.audio:
+            raise InputError(f"{path} has no sound track")
+        stream = container.streams.audio[0]
+        if stream.codec_context is None:
+            raise InputError(f"{path} holds sound of a codec that this FFmpeg cannot decode")
+        problems = Problems(Path(path))
+        origin = max(0.0, container.start_time / 1e6) if container.start_time is not None else 0.0
+        resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
+        done = 0  # samples given so far: the sample clock
+        for frame in _frames(container, stream, problems, origin):
+            if frame.pts is not None:
+                due = round((float(frame.pts * frame.time_base) - origin) * rate)
+                if due - done > _SLACK_S * rate:
+                    # in blocks, because a broken time stamp must not ask for a day of silence at once
+                    for piece in _silence(due - done, rate):
+                        done += len(piece)
+                        yield piece
+            for piece in _samples(resampler.resample(frame)):
+                done += len(piece)
+                yield piece
+        yield from _samples(resampler.resample(None))
+        problems.settle()
+
+
+def _frames(container: Any, stream: Any, problems: Problems, origin: float) -> Iterator[Any]:
+    av = import_av()
+    failures, at_s = 0, 0.0
+    while failures < 64:
+        try:
+            for packet in container.demux(stream):
+                try:
+                    for frame in packet.decode():
+                        failures = 0
+                        if frame.pts is not None:
+                            at_s = float(frame.pts * frame.time_base) - origin
+                        yield frame
+                except av.error.EOFError:
+                    return
+                except av.error.FFmpegError:
+                    problems.damage(at_s)
+            return
+        except av.error.FFmpegError:
+            failures += 1
+            problems.damage(at_s)
+
+
+def _silence(samples: int, rate: int) -> Iterator[Samples]:
+    while samples > 0:
+        now = min(samples, 60 * rate)
+        yield np.zeros(now, np.float32)
+        samples -= now
+
+
+def _samples(frames: list[Any]) -> Iterator[Samples]:
+    for frame in frames:
+        if frame.samples:
+            yield frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)

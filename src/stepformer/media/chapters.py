@@ -1,0 +1,113 @@
+"""Chapter marks written into a copy of a video, without encoding anything again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stepformer.base import files
+from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.media.container import Chapter, VideoInfo, chapters_of, import_av, opened, origin_s, probe, video_stream
+from stepformer.timeline import Step, Timeline
+
+CHAPTER_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm")
+_FROM_ZERO = (".mp4", ".m4v", ".mov")
+"""Containers that know chapter starts only, the first at zero: what lies before the first step gets a chapter too."""
+
+OPENING = "Start"
+_COPIED = ("video", "audio", "subtitle")
+_MILLISECOND = Fraction(1, 1000)
+
+
+def read_chapters(path: str | os.PathLike[str]) -> tuple[Chapter, ...]:
+    """The chapter marks of a video."""
+    with opened(path) as container:
+        return chapters_of(container, origin_s(container, video_stream(container, path)))
+
+
+def as_chapters(steps: Timeline | Iterable[Step | Chapter]) -> tuple[Chapter, ...]:
+    """Steps as chapters; a step without a name is called by its number."""
+    made = []
+    for number, step in enumerate(steps, 1):
+        if isinstance(step, Chapter):
+            made.append(step)
+        else:
+            made.append(Chapter(step.start_s, step.end_s, step.label or f"Step {number}"))
+    return tuple(made)
+
+
+def write_chapters(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    steps: Timeline | Iterable[Step | Chapter],
+) -> VideoInfo:
+    """Copies ``source`` to ``target`` with these chapters in place of its own; streams are copied bit for bit.
+
+    The container is chosen by the suffix of ``target``: mp4, m4v, mov, mkv or webm. ``target`` may be ``source``.
+    mp4, m4v and mov keep only where chapters start and want the first at zero: where the first step starts later, a
+    chapter called "Start" goes before it, and a chapter lasts until the next.
+    Data tracks (telemetry, time codes) are left behind, as they are by ffmpeg itself.
+    """
+    av = import_av()
+    suffix = Path(target).suffix.lower()
+    if suffix not in CHAPTER_SUFFIXES:
+        raise UsageError(
+            f"chapters can be written into {', '.join(CHAPTER_SUFFIXES)}, not into {suffix or 'no suffix'}"
+        )
+    if not hasattr(av.container.OutputContainer, "set_chapters"):
+        raise MissingError("writing chapters needs PyAV 15 or newer; install it with: pip install --upgrade av")
+    chapters = as_chapters(steps)
+    if suffix in _FROM_ZERO and chapters and chapters[0].start_s > 0:
+        chapters = (Chapter(0.0, chapters[0].start_s, OPENING), *chapters)
+    with opened(source) as inside:
+        origin = origin_s(inside, video_stream(inside, source))
+        try:
+            with files.replacing(target) as temporary:
+                _remux(av, inside, temporary, chapters, origin)
+        except av.error.FFmpegError as error:
+            raise InputError(
+                f"{source} cannot be copied into a {suffix[1:]} file: {error.strerror or error}; try .mkv, which takes "
+                "almost any codec"
+            ) from None
+        except ValueError as error:
+            raise InputError(f"{source} cannot be copied into a {suffix[1:]} file: {error}; try .mkv") from None
+    return probe(target)
+
+
+def _remux(av: Any, inside: Any, temporary: Path, chapters: tuple[Chapter, ...], origin: float) -> None:
+    with av.open(str(temporary), "w") as outside:
+        outside.metadata.update(inside.metadata)
+        tracks = {}
+        for stream in inside.streams:
+            if stream.type not in _COPIED or (stream.type == "subtitle" and stream.codec_context is None):
+                continue
+            copy = outside.add_stream_from_template(stream)
+            copy.metadata.update(stream.metadata)
+            copy.disposition = stream.disposition
+            tracks[stream.index] = copy
+        outside.set_chapters(
+            [
+                {
+                    "id": number,
+                    "start": round(chapter.start_s * 1000),
+                    "end": round(chapter.end_s * 1000),
+                    "time_base": _MILLISECOND,
+                    "metadata": {"title": chapter.title},
+                }
+                for number, chapter in enumerate(chapters, 1)
+            ]
+        )
+        for packet in inside.demux([inside.streams[index] for index in tracks]):
+            if packet.dts is None and packet.pts is None:
+                continue  # the empty packet at the end
+            # the copy starts at zero, so that players and chapters agree
+            shift = round(origin / packet.stream.time_base)
+            if packet.pts is not None:
+                packet.pts -= shift
+            if packet.dts is not None:
+                packet.dts -= shift
+            packet.stream = tracks[packet.stream_index]
+            outside.mux(packet)

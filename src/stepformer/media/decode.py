@@ -1,0 +1,392 @@
+"""Frames at given seconds, decoding as little as the codec allows.
+
+The frame at second ``t`` is the one on screen then: the last whose presentation time is not after ``t``. Which
+packets that takes is known before anything is decoded, because packets carry presentation times. So packets are read a
+group of pictures at a time, and then
+
+- a group that shows no wanted second is not decoded at all;
+- decoding stops at the last wanted picture of a group;
+- pictures that no other picture refers to are decoded only where they are wanted themselves;
+- where the next wanted second is far away, the file is sought instead of read.
+
+Memory is bounded by two groups of compressed packets, cut at ``_MAX_GROUP`` where a file has few key frames.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepformer.media.container import Problems, VideoInfo, import_av, opened, video_stream
+
+TOLERANCE_S = 0.0006
+"""Matroska rounds time stamps to milliseconds: a frame stamped 0.5 ms late is still the frame of that second."""
+
+SEEK_GAP_S = 20.0
+"""From this distance on, seeking beats reading on; ``stepformer bench encode`` measures it."""
+
+_MAX_GROUP = 512  # packets: longer groups of pictures are taken in pieces
+_SKIPPABLE = {"h264", "hevc", "mpeg2video", "mpeg4"}  # codecs that say which pictures nothing refers to
+_GIVE_UP = 64  # read errors in a row without a good packet
+
+
+@dataclass(slots=True)
+class _Group:
+    """Packets in decoding order, from a key frame up to the next, or a piece of an overlong group."""
+
+    packets: list[Any] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    continues: bool = False  # does not start with a key frame
+
+
+class _Targets:
+    """Wanted seconds in order, drawn from an iterator that may never end."""
+
+    def __init__(self, times_s: Iterable[float]) -> None:
+        self._source = iter(times_s)
+        self._ahead: deque[float] = deque()
+
+    def first(self) -> float | None:
+        """The next wanted second; None when there are no more."""
+        if not self._ahead:
+            self._ahead.extend(itertools.islice(self._source, 1))
+        return self._ahead[0] if self._ahead else None
+
+    def up_to(self, time_s: float) -> list[float]:
+        """All open seconds not after ``time_s``, without taking them."""
+        self.after(time_s)
+        return [t for t in self._ahead if t <= time_s]
+
+    def after(self, time_s: float) -> float | None:
+        """The first open second after ``time_s``; None when there is none."""
+        while not self._ahead or self._ahead[-1] <= time_s:
+            more = list(itertools.islice(self._source, 1))
+            if not more:
+                return None
+            self._ahead.extend(more)
+        return next(t for t in self._ahead if t > time_s)
+
+    def take(self) -> float:
+        """The next wanted second, taken."""
+        return self._ahead.popleft()
+
+
+class FrameDecoder:
+    """Decodes one video track once, in order.
+
+    After :meth:`frames` has run to the end, ``end_s`` says where the picture ends and
+    ``last_frame`` is the last one. ``decoded`` and ``read`` count
+    pictures and packets, ``seeks`` the jumps: what the benchmark reports. ``sparse=False`` decodes everything;
+    ``threads=0`` lets FFmpeg choose.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        info: VideoInfo,
+        problems: Problems,
+        *,
+        sparse: bool = True,
+        seek_gap_s: float = SEEK_GAP_S,
+        threads: int = 0,
+        hardware: str | None = None,
+    ) -> None:
+        self._av = import_av()
+        self._path, self._problems = path, problems
+        self._origin, self._duration_s = info.start_s, info.duration_s if info.duration_known else None
+        self._rate = info.rate_hz or 25.0
+        self._sparse, self._seek_gap_s = sparse, seek_gap_s
+        self._threads, self._hardware = threads, hardware
+        self.read = self.decoded = self.seeks = 0
+        self.end_s = 0.0
+        self.last_frame: Any = None
+        self.pixel_aspect = 1.0
+
+    def _open(self, stack: ExitStack) -> None:
+        stack.close()
+        self._container = stack.enter_context(opened(self._path, self._hardware))
+        self._stream = video_stream(self._container, self._path)
+        self._context = self._stream.codec_context
+        self._context.thread_type = "AUTO"
+        self._context.thread_count = self._threads
+        self._base = float(self._stream.time_base)
+        self.pixel_aspect = float(self._stream.sample_aspect_ratio or 1)
+        self._skippable = self._context.name in _SKIPPABLE and self._hardware is None
+        self._held: Any = None  # the frame on screen so far
+        self._held_s = self._last_end_s = float("-inf")
+        self._longest_gap_s = 0.0
+        self._broken_at: float | None = None
+        self._untimed = 0
+        self._to_the_end = True
+        self._shown_since_seek = True
+
+    def frames(self, times_s: Iterable[float]) -> Iterator[tuple[float, float, Any]]:
+        """(wanted second, presentation time of the frame shown then, the frame), for rising ``times_s``.
+
+        Ends where the wanted seconds or the video end, whichever is first.
+        """
+        targets = _Targets(times_s)
+        with ExitStack() as stack:
+            self._open(stack)
+            try:
+                if self._sparse:
+                    try:
+                        yield from self._run_sparse(targets)
+                        return
+                    except _UntrustedError:
+                        # times or key frame marks are missing or lie: read from the start and decode everything
+                        self._open(stack)
+                yield from self._run_plain(targets)
+            finally:
+                self._problems.settle()
+
+    # -- the two ways ---------------------------------------------------------------------------------------------
+
+    def _run_plain(self, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
+        for packet in self._packets():
+            for frame in self._decode(packet):
+                yield from self._show(frame, targets)
+            if targets.first() is None:
+                break
+        yield from self._finish(targets)
+
+    def _run_sparse(self, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
+        groups = self._groups()
+        current = next(groups, None)
+        joined = True  # the decoder has seen everything right before ``current``
+        may_seek = True
+        while current is not None:
+            following = next(groups, None)
+            known = sorted(current.times + (following.times if following else []))
+            need = _needed(targets, known, current, following)
+            count = len(current.packets)
+            if not need.whole:
+                count = max((i + 1 for i, time_s in enumerate(current.times) if time_s in need.times), default=0)
+            if count and not joined:
+                yield from self._drain(targets)
+            if count:
+                yield from self._decode_group(current, count, need.times, targets, after_jump=not joined)
+            joined = count == len(current.packets)
+            current = following
+            if need.following:
+                continue
+            later = targets.after(known[-1])
+            if later is None:
+                self._to_the_end = False
+                break  # nothing wanted lies in what has not been decoded
+            if self._duration_s is not None:
+                later = min(later, self._duration_s)  # the end must be seen, to know that it is the end
+            if may_seek and following is not None and later - known[-1] > self._seek_gap_s:
+                yield from self._drain(targets)
+                may_seek = self._seek(later) > known[-1]  # else key frames are too far apart for it to pay
+                groups = self._groups(from_key=True)
+                current, joined = next(groups, None), False
+        yield from self._finish(targets)
+
+    def _decode_group(
+        self, group: _Group, count: int, wanted: set[float], targets: _Targets, *, after_jump: bool
+    ) -> Iterator[tuple[float, float, Any]]:
+        first_s = group.times[0]
+        checked = not after_jump
+        for packet, time_s in zip(group.packets[:count], group.times[:count], strict=True):
+            if after_jump and time_s < first_s:
+                continue  # pictures before the key frame refer to the group that was not decoded
+            if self._skippable:
+                self._context.skip_frame = "DEFAULT" if time_s in wanted else "NONREF"
+            for frame in self._decode(packet):
+                if not checked:
+                    checked = True
+                    if not (frame.key_frame or int(frame.pict_type) == 1):
+                        raise _UntrustedError  # this "key frame" needs pictures before it
+                if frame.interlaced_frame:
+                    self._skippable = False  # a frame may then come in two packets, of which one looks unwanted
+                    self._context.skip_frame = "DEFAULT"
+                yield from self._show(frame, targets)
+
+    # -- pieces ---------------------------------------------------------------------------------------------------
+
+    def _packets(self) -> Iterator[Any]:
+        """Packets of the track, on over places that cannot be read; the last is empty and drains the decoder."""
+        failures = 0
+        while True:
+            try:
+                for packet in self._container.demux(self._stream):
+                    if packet.size:
+                        self.read += 1
+                        failures = 0
+                        if packet.is_corrupt:
+                            self._problems.damage(self._time_of(packet))
+                        yield packet
+                return
+            except self._av.error.FFmpegError:
+                failures += 1
+                if self._broken_at is None:
+                    self._broken_at = self._last_end_s
+                if failures >= _GIVE_UP:
+                    return
+
+    def _groups(self, from_key: bool = False) -> Iterator[_Group]:
+        group = _Group()
+        for packet in self._packets():
+            if from_key and not packet.is_keyframe:
+                continue
+            from_key = False
+            if packet.pts is None:
+                raise _UntrustedError
+            if group.packets and (packet.is_keyframe or len(group.packets) >= _MAX_GROUP):
+                yield group
+                group = _Group(continues=not packet.is_keyframe)
+            group.packets.append(packet)
+            group.times.append(packet.pts * self._base - self._origin)
+        if group.packets:
+            yield group
+
+    def _decode(self, packet: Any) -> list[Any]:
+        try:
+            frames: list[Any] = self._context.decode(packet)
+        except self._av.error.EOFError:
+            return []
+        except self._av.error.FFmpegError:
+            self._problems.damage(self._time_of(packet))
+            return []
+        self.decoded += len(frames)
+        return frames
+
+    def _time_of(self, packet: Any) -> float:
+        stamp = packet.pts if packet is not None else None
+        return float(stamp * self._base - self._origin) if stamp is not None else self._last_end_s
+
+    def _show(self, frame: Any, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
+        """A decoded frame comes on screen: every open second before it belongs to the frame before."""
+        stamp = frame.pts if frame.pts is not None else frame.dts
+        time_s = self._untimed / self._rate if stamp is None else stamp * self._base - self._origin
+        self._untimed += 1
+        if frame.is_corrupt:
+            self._problems.damage(time_s)
+        if time_s < self._held_s - TOLERANCE_S:
+            return
+        if self._held is not None:
+            self._longest_gap_s = max(self._longest_gap_s, min(time_s - self._held_s, 10.0))
+        while (target := targets.first()) is not None and target + TOLERANCE_S < time_s:
+            shown, shown_s = (self._held, self._held_s) if self._held is not None else (frame, time_s)
+            yield targets.take(), shown_s, shown
+        self._held, self._held_s = frame, time_s
+        self._shown_since_seek = True
+        own = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 1.0 / self._rate
+        self._last_end_s = time_s + own
+
+    def _drain(self, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
+        """Gets the pictures the decoder still holds, and makes it forget the stream so far."""
+        if self._skippable:
+            self._context.skip_frame = "DEFAULT"
+        for frame in self._decode(None):
+            yield from self._show(frame, targets)
+        self._context.flush_buffers()
+
+    def _seek(self, time_s: float) -> float:
+        """Goes to the last key frame not after ``time_s`` and returns its time.
+
+        Transport streams land anywhere, so the first key frame from there on counts, and if that comes too late the
+        jump is tried again from further back.
+        """
+        for back_s in (0.0, 5.0, 30.0, 120.0):
+            stamp = int((max(0.0, time_s - back_s) + self._origin) / self._base)
+            try:
+                self._container.seek(stamp, stream=self._stream, backward=True)
+                packets = self._container.demux(self._stream)
+                key = next((p for p in packets if p.size and p.is_keyframe and p.pts is not None), None)
+                if key is not None and key.pts * self._base - self._origin <= time_s + TOLERANCE_S:
+                    self._container.seek(stamp, stream=self._stream, backward=True)
+                    self.seeks += 1
+                    self._shown_since_seek = False
+                    return float(key.pts * self._base - self._origin)
+            except self._av.error.FFmpegError:
+                continue
+        raise _UntrustedError  # it moved, but not to where it should: start again and read through
+
+    def _finish(self, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
+        yield from self._drain(targets)
+        if not self._shown_since_seek:
+            raise _UntrustedError
+        if self._held is None:
+            return
+        self.end_s, self.last_frame = self._last_end_s, self._held
+        if self._to_the_end and targets.first() is not None:
+            self._judge_end()
+        while (target := targets.first()) is not None and target < self.end_s - TOLERANCE_S:
+            yield targets.take(), self._held_s, self._held
+
+    def _judge_end(self) -> None:
+        """The packets are over: is that the end, a still picture under longer sound, or a file cut short?"""
+        name, claimed = self._path, self._duration_s
+        short = claimed is not None and claimed - self._last_end_s > max(2.0, 3 * self._longest_gap_s)
+        if not short and self._broken_at is None:
+            if claimed is not None:
+                self.end_s = max(self.end_s, min(claimed, self.end_s + max(2.0, 3 * self._longest_gap_s)))
+            return
+        if short and self._broken_at is None and self._sound_goes_on():
+            self.end_s = claimed or self.end_s
+            return
+        at = self._last_end_s
+        if claimed is None or short:
+            of = f" of {claimed:.1f} s" if claimed else ""
+            self._problems.add("truncated", at, f"{name} breaks off at {at:.1f} s{of}; its first {at:.1f} s are used")
+        elif self._broken_at is not None:
+            self._problems.damage(self._broken_at)
+
+    def _sound_goes_on(self) -> bool:
+        """Whether a sound track has packets well after the last picture."""
+        for stream in self._container.streams.audio:
+            try:
+                stamp = int((self._last_end_s + 1.0 + self._origin) / float(stream.time_base))
+                self._container.seek(stamp, stream=stream, backward=True)
+                for packet in self._container.demux(stream):
+                    if (
+                        packet.pts is not None
+                        and float(packet.pts * stream.time_base) - self._origin > self._last_end_s + 1
+                    ):
+                        return True
+            except self._av.error.FFmpegError:
+                continue
+        return False
+
+
+class _UntrustedError(Exception):
+    """The packets' time stamps or key frame marks cannot be relied on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """What open seconds need of a group: the pictures at ``times``, the ``whole`` of it, or something later."""
+
+    times: set[float]
+    whole: bool
+    following: bool
+
+
+def _needed(targets: _Targets, known: list[float], current: _Group, following: _Group | None) -> _Need:
+    """Which pictures of ``current`` must be decoded; ``known`` has the sorted times of it and ``following``.
+
+    A leading picture comes after its key frame in the file and before it on screen; it refers to the group before,
+    which must then be decoded whole. So must a group that goes on in the next piece.
+    """
+    here = set(current.times)
+    times: set[float] = set()
+    whole = following is not None and following.continues
+    in_following = False
+    for target in targets.up_to(known[-1]):
+        shown = known[max(0, bisect_right(known, target + TOLERANCE_S) - 1)]
+        if shown in here:
+            times.add(shown)
+        else:
+            in_following = True
+            whole = whole or (following is not None and shown < following.times[0])
+    if following is None and targets.first() is not None:
+        times.add(known[-1])  # the last picture stays on screen for the seconds that are left
+    return _Need(times, whole, in_following)

@@ -1,0 +1,211 @@
+"""Pictures at given seconds and clips for encoders, in batches of bounded size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.errors import InputError, UsageError
+from stepformer.media.container import Problem, Problems, VideoInfo, probe
+from stepformer.media.picture import Painter, Picture, Resize
+
+if TYPE_CHECKING:
+    from stepformer.encoders.base import FrameSpec
+
+Backend = Literal["pyav", "torchcodec"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameBatch:
+    """Pictures (n, H, W, 3) uint8 RGB on screen at ``times_s`` (n,); ``shown_s`` (n,) is when each came on screen."""
+
+    times_s: npt.NDArray[np.float64]
+    shown_s: npt.NDArray[np.float64]
+    pictures: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.times_s)
+
+
+class VideoReader:
+    """One video file, read as often as wanted.
+
+    ``backend`` is "pyav" or "torchcodec" (when installed); ``hardware`` names a device type for decoding such as
+    "cuda" or "videotoolbox" (PyAV only); ``threads`` is the decoder's threads (0: as FFmpeg likes).
+
+    ``info`` is what the header says, ``problems`` what was found wrong while reading, ``end_s`` where the
+    last full reading found the picture to end.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        backend: Backend = "pyav",
+        hardware: str | None = None,
+        threads: int = 0,
+    ) -> None:
+        self.path = Path(path)
+        if backend not in ("pyav", "torchcodec"):
+            raise UsageError(f"no video backend is called {backend!r}; there are pyav and torchcodec")
+        if backend == "torchcodec" and hardware not in (None, "cuda"):
+            raise UsageError("torchcodec decodes on the CPU or with hardware='cuda'")
+        self._backend, self._hardware, self._threads = backend, hardware, threads
+        self.info: VideoInfo = probe(path)
+        self._problems = Problems(self.path)
+        self.end_s: float | None = None
+        self._last: Picture | None = None  # the very last picture, for what is wanted after it
+        self.stats: dict[str, int] = {}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was found wrong so far; grows while frames are read."""
+        return self._problems.found
+
+    def frames_at(
+        self,
+        times_s: Iterable[float],
+        *,
+        size: tuple[int, int] | None = None,
+        resize: Resize = "crop",
+        batch: int = 32,
+        sparse: bool = True,
+    ) -> Iterator[FrameBatch]:
+        """The pictures on screen at rising ``times_s`` (which may never end), up to the end of the video.
+
+        A second before the first picture shows the first picture. ``sparse=False`` decodes every frame on the way.
+        """
+        if batch < 1:
+            raise UsageError(f"a batch has at least one picture, got {batch}")
+        shown = self._pictures(_rising(times_s), Painter(size, resize), sparse)
+        while chunk := list(itertools.islice(shown, batch)):
+            times, stamps, pictures = zip(*chunk, strict=True)
+            yield FrameBatch(np.asarray(times), np.asarray(stamps), np.stack(pictures))
+
+    def seconds(self, rate_hz: float = 1.0, offset: float = 0.5, **options: Any) -> Iterator[FrameBatch]:
+        """One picture each ``1 / rate_hz`` seconds, taken ``offset`` of the way into it. Options: :meth:`frames_at`."""
+        if not rate_hz > 0:
+            raise UsageError(f"rate_hz must be positive, got {rate_hz}")
+        return self.frames_at(((i + offset) / rate_hz for i in itertools.count()), **options)
+
+    def clips(self, wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8) -> Iterator[npt.NDArray[np.uint8]]:
+        """What an encoder ``wants``, in order: batches (n, H, W, 3), or (n, T, H, W, 3) when it wants T > 1 frames.
+
+        Clip ``i`` stands for the seconds ``[i, i + 1) / rate_hz``; there is one for every such interval whose middle
+        lies in the video, and at least one. Pictures before the start or after the end are the first or last.
+        """
+        clips = self._clips(wants, rate_hz)
+        while chunk := list(itertools.islice(clips, batch)):
+            stacked = np.stack(chunk)  # (n, T, H, W, 3)
+            yield stacked[:, 0] if wants.frames == 1 else stacked
+
+    def _clips(self, wants: FrameSpec, rate_hz: float) -> Iterator[npt.NDArray[np.uint8]]:
+        pictures = self._pictures(_merged_times(wants, rate_hz), Painter(wants.size, wants.resize), sparse=True)
+        window: dict[float, Picture] = {}
+        last: Picture | None = None
+        given = 0
+        for time_s, _, picture in pictures:
+            window[time_s] = last = picture
+            while (clip := _clip_times(wants, rate_hz, given))[-1] <= time_s:
+                yield np.stack([window[t] for t in clip])
+                given += 1
+                oldest = _clip_times(wants, rate_hz, given)[0]
+                window = {t: kept for t, kept in window.items() if t >= oldest}
+        last = self._last if self._last is not None else last
+        if last is None:
+            raise InputError(f"{self.path}: no frame can be decoded")
+        end_s = self.end_s if self.end_s is not None else self.info.duration_s
+        while given == 0 or (given + 0.5) / rate_hz < end_s:
+            yield np.stack([window.get(t, last) for t in _clip_times(wants, rate_hz, given)])
+            given += 1
+
+    def _pictures(
+        self, times_s: Iterable[float], painter: Painter, sparse: bool
+    ) -> Iterator[tuple[float, float, Picture]]:
+        self.end_s, self._last = None, None
+        if self._backend == "torchcodec":
+            from stepformer.media.torchcodec import TorchcodecFrames
+
+            frames = TorchcodecFrames(self.path, self.info, painter, self._hardware)
+            yield from frames.pictures(times_s)
+            self.end_s = frames.end_s
+            return
+        from stepformer.media.decode import FrameDecoder
+
+        decoder = FrameDecoder(
+            self.path, self.info, self._problems, sparse=sparse, threads=self._threads, hardware=self._hardware
+        )
+        before: tuple[float, Picture] | None = None
+        for time_s, shown_s, frame in decoder.frames(times_s):
+            # a still picture shown for many seconds is painted once
+            if before is None or before[0] != shown_s:
+                before = (shown_s, painter(frame, decoder.pixel_aspect))
+            yield time_s, shown_s, before[1]
+        self.end_s = decoder.end_s
+        if decoder.last_frame is not None:
+            self._last = painter(decoder.last_frame, decoder.pixel_aspect)
+        self.stats = {"packets": decoder.read, "decoded": decoder.decoded, "seeks": decoder.seeks}
+
+
+def frames_at(
+    path: str | os.PathLike[str], times_s: Sequence[float], *, size: tuple[int, int] | None = None, **options: Any
+) -> FrameBatch:
+    """The pictures at given seconds, all at once, in the order asked for. For many, use :class:`VideoReader`.
+
+    Raises :class:`InputError` when one of the seconds lies after the end of the picture.
+    """
+    order = np.argsort(np.asarray(times_s, float), kind="stable")
+    if not len(order):
+        raise UsageError("frames_at was given no seconds")
+    reader = VideoReader(path)
+    found = list(reader.frames_at([float(times_s[i]) for i in order], size=size, **options))
+    count = sum(len(batch) for batch in found)
+    if count < len(order):
+        missing = float(times_s[int(order[count])])
+        raise InputError(f"{path} has no picture at {missing:g} s; it lasts {reader.end_s or 0.0:.2f} s")
+    back = np.argsort(order, kind="stable")
+    return FrameBatch(
+        np.concatenate([batch.times_s for batch in found])[back],
+        np.concatenate([batch.shown_s for batch in found])[back],
+        np.concatenate([batch.pictures for batch in found])[back],
+    )
+
+
+def clips(
+    path: str | os.PathLike[str], wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8, **options: Any
+) -> Iterator[npt.NDArray[np.uint8]]:
+    """What an encoder wants of one file, in batches (n, [T,] H, W, 3) of uint8 RGB; see :meth:`VideoReader.clips`."""
+    return VideoReader(path, **options).clips(wants, rate_hz, batch)
+
+
+def _rising(times_s: Iterable[float]) -> Iterator[float]:
+    before = -math.inf
+    for time_s in times_s:
+        if not math.isfinite(time_s) or time_s < before:
+            raise UsageError(f"seconds must be finite and rise, got {time_s} after {before}")
+        before = time_s
+        yield max(0.0, float(time_s))
+
+
+def _clip_times(wants: FrameSpec, rate_hz: float, index: int) -> list[float]:
+    """Seconds of one clip, on a grid of a microsecond, so that clips that overlap share pictures."""
+    return [max(0.0, round(t, 6)) for t in wants.times_s(index, rate_hz)]
+
+
+def _merged_times(wants: FrameSpec, rate_hz: float) -> Iterator[float]:
+    """The seconds of all clips, each once, rising, without end."""
+    pending: set[float] = set()
+    for index in itertools.count():
+        pending.update(_clip_times(wants, rate_hz, index))
+        next_first = _clip_times(wants, rate_hz, index + 1)[0]
+        ready = sorted(t for t in pending if t < next_first)
+        yield from ready
+        pending.difference_update(ready)

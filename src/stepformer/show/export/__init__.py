@@ -1,0 +1,177 @@
+"""Timelines as files: one small writer a format, one table of them, one door.
+
+    stepformer.show.export.write(timeline, "chapters.vtt")                # format from the suffix
+    stepformer.show.export.write(timeline, "chapters.txt", format="youtube")
+    timeline = stepformer.show.export.read("chapters.vtt")                # where a format can be read back
+
+A new format is one module with ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
+-> notes`` (anything else), and one line in :data:`FORMATS`. Files are written beside and renamed into place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from stepformer.base.files import replacing, write_bytes
+from stepformer.errors import InputError, UsageError
+from stepformer.show.export.options import Options, Rendered
+from stepformer.timeline import Timeline
+
+__all__ = ["FORMATS", "Format", "Options", "Written", "format_of", "parse", "read", "render", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One row of the table: what a format is called, how it is recognised and where its code is."""
+
+    name: str
+    suffixes: tuple[str, ...]  # lower case, longest match wins; none: the format must be named
+    title: str  # one line for people
+    writer: str  # "module:function" inside this package
+    reader: str | None = None  # "module:function" of the text (or, for a file, its path), where it can be read back
+    kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
+    needs_video: bool = False  # whether the video file itself must be here
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: the file or folder, its format, and sentences on what did not fit and was changed."""
+
+    path: Path
+    format: str
+    notes: tuple[str, ...] = ()
+
+
+_TABLE = (
+    Format("json", (".json",), "the timeline itself, with a published schema", "jsonfile:render", "jsonfile:parse"),
+    Format("csv", (".csv",), "a row a step, for spreadsheets", "table:render_csv", "table:parse_csv"),
+    Format("tsv", (".tsv", ".tab"), "a row a step, tab-separated", "table:render_tsv", "table:parse_tsv"),
+    Format("vtt", (".vtt",), "WebVTT chapters, for web players", "vtt:render", "vtt:parse"),
+    Format("srt", (".srt",), "SubRip subtitles", "srt:render", "srt:parse"),
+    Format("youtube", (".txt",), "chapter list for a YouTube description", "youtube:render", "youtube:parse"),
+    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg", "ffmetadata:render", "ffmetadata:parse"),
+    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters", "podlove:render", "podlove:parse"),
+    Format(
+        "matroska", (".chapters.xml", ".mkv.xml"), "Matroska chapters, for mkvmerge",
+        "matroska:render", "matroska:parse",
+    ),
+    Format("elan", (".eaf",), "ELAN annotation tier", "elan:render"),
+    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", "otio:render"),
+    Format("edl", (".edl",), "CMX 3600 edit decision list", "edl:render"),
+    Format("labelstudio", (".labelstudio.json",), "Label Studio task with predictions", "labelstudio:render"),
+    Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", "fiftyone:render"),
+    Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", "crosstask:render"),
+    Format("coin", (".coin.json",), "COIN annotation JSON", "coin:render"),
+    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html:render"),
+    Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "pictures:save_plot",
+           kind="file"),
+    Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: a thumbnail a step",
+           "sheet:save", kind="file", needs_video=True),
+    Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
+           "media:save", "media:load", kind="file", needs_video=True),
+    Format("clips", (), "a folder with a clip a step", "clips:save", kind="folder", needs_video=True),
+)  # fmt: skip
+
+FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
+
+
+def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format:
+    """The format of that name, or the one the path's suffix tells; a path that ends in a slash is a folder of clips.
+
+    Raises:
+        UsageError: there is no such format, or the suffix tells none; the message lists them.
+    """
+    if format is not None:
+        if format not in FORMATS:
+            raise UsageError(f"no export format {format!r}; there are: {', '.join(FORMATS)}")
+        return FORMATS[format]
+    text = os.fspath(path)
+    if text.endswith(("/", os.sep)):
+        return FORMATS["clips"]
+    name = Path(text).name.lower()
+    # a name that is only a suffix (".vtt", as Path sees it a hidden file) still says what it wants to be
+    found = [(len(s), entry) for entry in FORMATS.values() for s in entry.suffixes if name.endswith(s)]
+    if not found:
+        listed = ", ".join(f"{e.name} ({' '.join(e.suffixes) or 'a path ending in /'})" for e in FORMATS.values())
+        raise UsageError(f"cannot tell a format from {text!r}; name it with --format, or use a suffix of: {listed}")
+    return max(found, key=lambda pair: pair[0])[1]
+
+
+def write(timeline: Timeline, path: str | os.PathLike[str], format: str | None = None, **options: Any) -> Written:
+    """Writes ``timeline`` to ``path`` in the format of its suffix, or in the one named.
+
+    ``options`` are the fields of :class:`Options`, for instance ``video="talk.mp4"`` or ``exact=True``.
+
+    Raises:
+        UsageError: an unknown format or option.
+        InputError: a format that needs the video, and it is not here.
+    """
+    chosen = format_of(path, format)
+    target = Path(path)
+    settings = Options.of(**{"target": target, **options})
+    function = _function(chosen.writer)
+    if chosen.kind == "text":
+        rendered: Rendered = function(timeline, settings)
+        # a path that was no UTF-8 on disk holds lone surrogates; \udcff is how JSON writes one, and visible elsewhere
+        write_bytes(target, rendered.text.encode("utf-8", "backslashreplace"))
+        return Written(target, chosen.name, rendered.notes)
+    if chosen.kind == "folder":
+        return Written(target, chosen.name, tuple(function(timeline, target, settings)))
+    with replacing(target) as temporary:
+        notes = tuple(function(timeline, temporary, settings))
+    return Written(target, chosen.name, notes)
+
+
+def render(timeline: Timeline, format: str, **options: Any) -> Rendered:
+    """The text of a text format and its notes, without writing a file."""
+    chosen = format_of("", format)
+    if chosen.kind != "text":
+        raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
+    rendered: Rendered = _function(chosen.writer)(timeline, Options.of(**options))
+    return rendered
+
+
+def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
+    """The timeline of a file, as well as its format can tell; JSON gives it back equal.
+
+    Raises:
+        UsageError: an unknown format, or one that cannot be read back.
+        InputError: no such file, or not what its suffix says.
+    """
+    chosen = format_of(path, format)
+    if chosen.reader is not None and chosen.kind == "file":
+        timeline: Timeline = _function(chosen.reader)(Path(path))
+        return timeline
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text; is it really {chosen.name}?") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return parse(text, chosen.name, Path(path).stem)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def parse(text: str, format: str, source: str = "") -> Timeline:
+    """The timeline of text in that format; ``source`` names the video where the text does not."""
+    chosen = format_of("", format)
+    if chosen.reader is None:
+        readable = ", ".join(name for name, entry in FORMATS.items() if entry.reader)
+        raise UsageError(f"{chosen.name} files cannot be read back; these can: {readable}")
+    if chosen.kind != "text":
+        raise UsageError(f"{chosen.name} is not text: read it from its file")
+    timeline: Timeline = _function(chosen.reader)(text, source)
+    return timeline
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    return found

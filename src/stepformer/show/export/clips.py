@@ -1,0 +1,217 @@
+"""A folder with a clip a step: ``01_crack-the-eggs.mp4``, ``02_whisk.mp4``, ...
+
+By default packets are copied: fast and without loss, but a clip then begins at the key frame before its step (the
+notes say how much earlier) and may end a few frames late. ``exact`` decodes and encodes again (H.264 and AAC in mp4): a
+clip then has exactly the frames that come on screen from the step's start to before its end. A step of no length has no
+clip, and what lies past the end of the video is cut or left out. Each clip is written beside and renamed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stepformer.base.files import replacing
+from stepformer.errors import InputError
+from stepformer.show.export.names import step_name
+from stepformer.show.export.options import Options, need_media_file
+from stepformer.show.export.times import within_video
+from stepformer.timeline import Timeline
+
+_COPY_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mpg", ".flv")
+_QUALITY = "18"  # constant rate factor of x264: no loss that is seen
+_EPSILON_S = 0.0006  # Matroska rounds time stamps to milliseconds
+_TOLD_S = 0.05  # a start so much early is worth a note
+
+
+def save(timeline: Timeline, folder: Path, options: Options) -> tuple[str, ...]:
+    """Writes the clips into ``folder``, which is made if need be."""
+    from stepformer.media import probe
+
+    source = need_media_file(timeline, options, "cutting clips")
+    info = probe(source)
+    end_s = min(timeline.duration_s or info.duration_s, info.duration_s)
+    timeline, cut = within_video(replace(timeline, duration_s=end_s))
+    notes = list(cut)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; clips are written into a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    suffix = source.suffix.lower()
+    suffix = ".mp4" if options.exact else suffix if suffix in _COPY_SUFFIXES else ".mkv"
+    digits = max(2, len(str(len(timeline))))
+    for i, step in enumerate(timeline):
+        if step.duration_s <= 0:
+            notes.append(f"step {i + 1} has no length: no clip")
+            continue
+        target = folder / f"{i + 1:0{digits}d}_{_slug(step_name(step, i))}{suffix}"
+        with replacing(target) as temporary:
+            if options.exact:
+                encode_clip(source, temporary, step.start_s, step.end_s)
+            else:
+                early_s = step.start_s - copy_clip(source, temporary, step.start_s, step.end_s)
+                if early_s > _TOLD_S:
+                    notes.append(f"{target.name} begins {early_s:.1f} s early, at a key frame (exact cuts: --exact)")
+    return tuple(notes)
+
+
+def copy_clip(source: Path, target: Path, start_s: float, end_s: float) -> float:
+    """Copies packets of ``[start_s, end_s)`` from the key frame before; gives the second at which the clip begins."""
+    import av
+
+    from stepformer.media.container import opened, origin_s, video_stream
+
+    with opened(source) as inside:
+        video = video_stream(inside, source)
+        origin = origin_s(inside, video)
+        sounds = [s for s in inside.streams.audio if s.codec_context is not None]
+        _seek(inside, video, start_s + origin)
+        try:
+            with av.open(str(target), "w") as outside:
+                tracks = {s.index: outside.add_stream_from_template(s) for s in (video, *sounds)}
+                begin_s = _copy_packets(inside, outside, tracks, video, end_s + origin)
+        except (av.error.FFmpegError, ValueError) as error:
+            raise InputError(f"{source} cannot be cut without encoding ({error}); try --exact") from None
+    if begin_s is None:
+        raise InputError(f"{source} has no key frame before {start_s:g} s to begin a clip at; try --exact")
+    return begin_s - origin
+
+
+def _copy_packets(inside: Any, outside: Any, tracks: dict[int, Any], video: Any, end_s: float) -> float | None:
+    """Copies until every track is past ``end_s`` (container time); gives the container time of the first key frame."""
+    begin_s: float | None = None
+    early: list[Any] = []  # sound that comes in the file before the first picture, and may belong behind it
+    open_tracks = set(tracks)
+    for packet in inside.demux([inside.streams[index] for index in tracks]):
+        stamp = packet.dts if packet.dts is not None else packet.pts
+        if stamp is None:
+            continue
+        if stamp * packet.time_base >= end_s:
+            open_tracks.discard(packet.stream_index)
+            if not open_tracks or (video.index not in open_tracks and begin_s is None):
+                break
+            continue
+        if packet.stream_index not in open_tracks:
+            continue
+        if begin_s is None:
+            if packet.stream_index != video.index:
+                early.append(packet)
+                continue
+            if not packet.is_keyframe or packet.pts is None:
+                continue
+            begin_s = float(packet.pts * packet.time_base)
+            for waiting in early:
+                _put(outside, waiting, tracks, begin_s)
+        _put(outside, packet, tracks, begin_s)
+    return begin_s
+
+
+def _put(outside: Any, packet: Any, tracks: dict[int, Any], begin_s: float) -> None:
+    """Writes one packet, its times counted from ``begin_s``."""
+    if packet.pts is not None and packet.pts * packet.time_base < begin_s - _EPSILON_S:
+        return  # sound before the clip, or pictures that need the group before the key frame
+    shift = round(begin_s / packet.time_base)
+    packet.pts = None if packet.pts is None else packet.pts - shift
+    packet.dts = None if packet.dts is None else packet.dts - shift
+    packet.stream = tracks[packet.stream_index]
+    outside.mux(packet)
+
+
+def encode_clip(source: Path, target: Path, start_s: float, end_s: float) -> None:
+    """Encodes the frames that come on screen in ``[start_s, end_s)`` and the sound of exactly these seconds."""
+    import av
+
+    from stepformer.media.container import opened, origin_s, probe, video_stream
+
+    info = probe(source)
+    with opened(source) as inside, av.open(str(target), "w", options={"movflags": "+faststart"}) as outside:
+        video = video_stream(inside, source)
+        origin = origin_s(inside, video)
+        video.thread_type = "AUTO"
+        rate = Fraction(info.rate_hz or 25).limit_denominator(1001)
+        picture = outside.add_stream("libx264", rate=rate, options={"crf": _QUALITY, "preset": "veryfast"})
+        picture.width, picture.height = info.width // 2 * 2, info.height // 2 * 2  # 4:2:0 has no odd sizes
+        picture.pix_fmt = "yuv420p"
+        sounds = [s for s in inside.streams.audio if s.codec_context is not None][:1]
+        sound = outside.add_stream("aac", rate=sounds[0].codec_context.sample_rate) if sounds else None
+        if sound is not None:
+            sound.layout = sounds[0].codec_context.layout
+        _seek(inside, video, start_s + origin)
+        count = _encode_video(inside, outside, video, picture, start_s + origin, end_s + origin)
+        if not count:
+            raise InputError(f"{source} shows no new frame between {start_s:g} s and {end_s:g} s")
+        if sound is not None:
+            _seek(inside, sounds[0], start_s + origin)
+            _encode_audio(inside, outside, sounds[0], sound, start_s + origin, end_s + origin)
+
+
+def _encode_video(inside: Any, outside: Any, video: Any, picture: Any, start_s: float, end_s: float) -> int:
+    from av import VideoFrame
+
+    from stepformer.media.picture import Painter
+
+    painter = Painter((picture.height, picture.width), "fit")  # turns what a phone filmed sideways
+    aspect = float(video.sample_aspect_ratio or 1)
+    base = Fraction(1, 90000)
+    count = 0
+    for frame in inside.decode(video):
+        if frame.pts is None:
+            continue
+        time_s = float(frame.pts * frame.time_base)
+        if time_s >= end_s - _EPSILON_S:
+            break
+        if time_s < start_s - _EPSILON_S:
+            continue
+        plain = (
+            aspect == 1 and not round(frame.rotation) and (frame.width, frame.height) == (picture.width, picture.height)
+        )
+        shown = frame.reformat(format="yuv420p") if plain else VideoFrame.from_ndarray(painter(frame, aspect), "rgb24")
+        shown.pts = max(0, round((time_s - start_s) / base))
+        shown.time_base = base
+        shown.pict_type = 0  # the encoder chooses, and does not copy the source's
+        outside.mux(picture.encode(shown))
+        count += 1
+    outside.mux(picture.encode(None))
+    return count
+
+
+def _encode_audio(inside: Any, outside: Any, source: Any, sound: Any, start_s: float, end_s: float) -> None:
+    from av import AudioFrame, AudioResampler
+
+    rate = sound.rate
+    resampler = AudioResampler(format="fltp", layout=sound.layout, rate=rate)
+    written = 0
+    for frame in inside.decode(source):
+        if frame.pts is None:
+            continue
+        time_s = float(frame.pts * frame.time_base)
+        if time_s >= end_s:
+            break
+        for piece in resampler.resample(frame):
+            samples = piece.to_ndarray()  # (channels, n)
+            skip = max(0, round((start_s - time_s) * rate))
+            keep = max(0, round((end_s - time_s) * rate))
+            samples = samples[:, skip:keep]
+            time_s += piece.samples / rate
+            if not samples.shape[1]:
+                continue
+            cut = AudioFrame.from_ndarray(samples.copy(), format="fltp", layout=sound.layout.name)
+            cut.rate, cut.pts, cut.time_base = rate, written, Fraction(1, rate)
+            written += samples.shape[1]
+            outside.mux(sound.encode(cut))
+    outside.mux(sound.encode(None))
+
+
+def _seek(inside: Any, stream: Any, time_s: float) -> None:
+    """To the key frame at or before a container time."""
+    inside.seek(int((time_s + _EPSILON_S) / stream.time_base), stream=stream, backward=True)
+    stream.codec_context.flush_buffers()
+
+
+def _slug(name: str) -> str:
+    """A name as part of a file name: letters and digits of any script, hyphens between."""
+    slug = re.sub(r"[\W_]+", "-", name.casefold()).strip("-")
+    # file systems limit bytes, not letters
+    return slug.encode("utf-8")[:80].decode("utf-8", "ignore").strip("-") or "step"

@@ -1,0 +1,291 @@
+"""One page, one file: the video, its steps as a bar and as a list that seeks, and the similarity map.
+
+Nothing is fetched from anywhere: style, script, thumbnails and map are inside, and the page says so to the browser (its
+content security policy). The video stays a file beside the page, named by a relative path, unless ``embed`` puts it
+inside. Works from a folder without a server, by keyboard, in the dark, and, as links to the seconds, without script.
+What lies past the end of the video is cut or left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import mimetypes
+import os
+from html import escape
+from pathlib import Path, PurePath
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.show.export.names import is_guess, one_line, step_name, step_names
+from stepformer.show.export.options import Options, Rendered, media_file
+from stepformer.show.export.provenance import stamp
+from stepformer.show.export.times import clock_s, lanes, spans, within_video
+from stepformer.show.palette import rgb, step_colors
+from stepformer.timeline import Step, Timeline
+
+_HERE = Path(__file__).parent
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "media-src * data: blob: file:; base-uri 'none'; form-action 'none'"
+)
+_FIND_FROM = 9  # steps from which a search field is worth its place
+_BIG_BYTES = 50 * 2**20
+_MAP_COLORS = ("#0b0820", "#45107a", "#a3307e", "#f0605d", "#feb078", "#fcfdbf")  # dark to light
+_MAP_MAX_COLUMNS = 2000
+_TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)
+
+
+def render(timeline: Timeline, options: Options) -> Rendered:
+    """The whole page."""
+    stamped = stamp(timeline)
+    timeline, cut = within_video(timeline)
+    notes = list(cut)
+    length_s = timeline.duration_s or max((step.end_s for step in timeline), default=0.0)
+    source, source_notes = _source(timeline, options)
+    notes += source_notes
+    thumbs, thumb_notes = _thumbnails(timeline, options)
+    notes += thumb_notes
+    title = one_line(options.title or PurePath(timeline.video).name) or "Steps"
+    data = {
+        "length_s": length_s,
+        "steps": [[step.start_s, step.end_s] for step in timeline],
+        "names": step_names(timeline),
+    }
+    count = f"{len(timeline)} step" + ("" if len(timeline) == 1 else "s")
+    parts = {
+        "policy": escape(_POLICY),
+        "title": escape(title),
+        "style": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "script": (_HERE / "page.js").read_text(encoding="utf-8"),
+        # "<" cannot end the script element early when it is written as JSON's escape
+        "data": json.dumps(data).replace("<", "\\u003c"),
+        "summary": f"{count} in {clock_s(round(length_s))}",
+        "source": f' src="{escape(source)}"' if source else "",
+        # until it plays, the video shows its first step instead of a black box
+        "poster": "".join(f' poster="{thumb}"' for thumb in thumbs[:1] if thumb),
+        "file": escape(PurePath(timeline.video).name),
+        "length": f"{length_s:.3f}",
+        "segments": _segments(timeline, length_s),
+        "ticks": _ticks(length_s),
+        "map": _map(timeline, options, length_s),
+        "find": _FIND if len(timeline) >= _FIND_FROM else "",
+        "bare": "" if any(thumbs) else " bare",
+        "steps": _steps(timeline, thumbs, source) or '<li class="none">No steps were found in this video.</li>',
+        "stamp": escape(json.dumps(json.loads(stamped), indent=2, ensure_ascii=False)),
+    }
+    return Rendered(_PAGE.format(**parts), tuple(notes))
+
+
+def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
+    """The address of the video as the page names it, and notes."""
+    found = media_file(timeline, options)
+    if found is None:
+        name = options.video or timeline.video
+        if name.startswith(("http://", "https://")):
+            return name, []
+        told = f"{name!r} is not here; the page looks for it beside itself, and asks for it"
+        return _address(PurePath(name).name), [told]
+    if options.embed:
+        size = found.stat().st_size
+        kind = mimetypes.guess_type(found.name)[0] or "video/mp4"
+        text = f"data:{kind};base64,{base64.b64encode(found.read_bytes()).decode('ascii')}"
+        told = f"the page holds {size / 2**20:.0f} MiB of video; browsers open such pages slowly"
+        return text, [told] if size > _BIG_BYTES else []
+    folder = options.target.resolve().parent if options.target else Path.cwd()
+    try:
+        return _address(os.path.relpath(found.resolve(), folder)), []
+    except ValueError:  # another drive
+        return found.resolve().as_uri(), []
+
+
+def _address(path: str) -> str:
+    """A relative path as a relative address; bytes that are no UTF-8 on disk stay the bytes they are."""
+    return quote(path.replace(os.sep, "/"), errors="surrogateescape")
+
+
+def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[str]]:
+    """A small JPEG a step as a data address; empty strings where the video is not here or cannot be read."""
+    found = media_file(timeline, options)
+    nothing = [""] * len(timeline)
+    if found is None or not len(timeline):
+        return nothing, []
+    from stepformer.errors import StepFormerError
+    from stepformer.show.export.sheet import step_pictures
+
+    try:
+        pictures = step_pictures(found, timeline, 208)
+    except StepFormerError as error:
+        return nothing, [f"no thumbnails: {error}"]
+    out = []
+    for picture in pictures:
+        if picture is None:
+            out.append("")
+            continue
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=72)
+        out.append(f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}")
+    return out, []
+
+
+def _segments(timeline: Timeline, length_s: float) -> str:
+    depth = lanes(spans(timeline, 1000))
+    tall = 100 / (max(depth, default=0) + 1)
+    out = []
+    for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
+        left, wide = _percent(step.start_s, length_s), _percent(step.duration_s, length_s)
+        place = f"left:{left};width:{wide};top:{depth[i] * tall:.2f}%;height:{tall:.2f}%;--c:{color}"
+        part = step.duration_s / length_s if length_s else 0.0
+        text = f"<b>{i + 1}</b>" if part > 0.018 else ""
+        text += f"<span>{escape(step_name(step, i))}</span>" if part > 0.08 else ""
+        out.append(f'<div class="seg" style="{place}">{text}</div>')
+    return "".join(out)
+
+
+def _steps(timeline: Timeline, thumbs: list[str], source: str) -> str:
+    out = []
+    for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
+        image = f'<img src="{thumbs[i]}" alt="" loading="lazy">' if thumbs[i] else ""
+        when = f"{clock_s(round(step.start_s))} – {clock_s(round(step.end_s))}"
+        # a data address twice would double the page, so an embedded video has no links for readers without script
+        link = "" if source.startswith("data:") else f'<a href="{escape(source)}#t={step.start_s:.3f}">{when}</a>'
+        out.append(
+            f'<li><button type="button" class="step" style="--c:{color}"{_score(step)}>'
+            f'<span class="thumb">{image}<span class="num">{i + 1}</span></span>'
+            f'<span class="name" dir="auto">{escape(step_name(step, i))}</span>'
+            f'<span class="when">{when}</span>{_guess(step)}<span class="fill"></span></button>'
+            f"{f'<noscript>{link}</noscript>' if link else ''}</li>"
+        )
+    return "\n".join(out)
+
+
+def _score(step: Step) -> str:
+    return f' title="score {step.score:.2f}"' if step.score is not None else ""
+
+
+def _guess(step: Step) -> str:
+    if not is_guess(step):
+        return ""
+    similarity = step.meta.get("similarity")
+    number = f" {similarity:.2f}" if isinstance(similarity, int | float) else ""
+    told = "This name was picked from a list of phrases because it looks alike; it was not said in the video."
+    return f'<span class="guess" title="{told}">guess{number}</span>'
+
+
+def _ticks(length_s: float) -> str:
+    if length_s <= 0:
+        return ""
+    every = next((s for s in _TICKS_S if length_s / s <= 9), _TICKS_S[-1])
+    marks = [i * every for i in range(int(length_s // every) + 1) if i * every <= length_s * 0.97]
+    return "".join(f'<span style="left:{_percent(s, length_s)}">{clock_s(s)}</span>' for s in marks)
+
+
+def _map(timeline: Timeline, options: Options, length_s: float) -> str:
+    from stepformer.show.plots import check_similarity
+
+    matrix = check_similarity(options.similarity)
+    if matrix is None:
+        return ""
+    row = max(4, min(14, 240 // len(matrix)))
+    marks = []
+    for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
+        at = step.slot if step.slot is not None else i
+        if 0 <= at < len(matrix):
+            left, wide = _percent(step.start_s, length_s), _percent(step.duration_s, length_s)
+            marks.append(f'<i style="left:{left};width:{wide};top:{at * row}px;--c:{color}"></i>')
+    told = f"How alike each of the {len(matrix)} rows (step slots) is to each moment. Outlined: where a step is."
+    return (
+        f'<figure class="map" style="--tall:{row * len(matrix)}px;--row:{row}px"><div class="pixels" id="pixels">'
+        f'<img alt="{told}" src="{_map_png(matrix)}">{"".join(marks)}</div><figcaption>{told}</figcaption></figure>'
+    )
+
+
+def _map_png(matrix: npt.NDArray[np.float64]) -> str:
+    """The map as a PNG, a pixel a value; very long ones are averaged to fewer columns."""
+    from PIL import Image
+
+    columns = matrix.shape[1]
+    if columns > _MAP_MAX_COLUMNS:
+        edges = np.linspace(0, columns, _MAP_MAX_COLUMNS + 1).astype(int)[:-1]
+        matrix = np.add.reduceat(matrix, edges, axis=1) / np.diff(np.append(edges, columns))
+    low, high = np.quantile(matrix, [0.02, 0.995])
+    level = np.clip((matrix - low) / max(high - low, 1e-9), 0, 1)  # (K, N)
+    stops = np.linspace(0, 1, len(_MAP_COLORS))
+    ramp = np.array([rgb(color) for color in _MAP_COLORS], dtype=float)  # (stops, 3)
+    pixels = np.stack([np.interp(level, stops, ramp[:, c]) for c in range(3)], axis=-1).round().astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.3f}%" if whole > 0 else "0%"
+
+
+_FIND = '<input class="find" id="find" type="search" placeholder="Find a step" aria-label="Find a step">'
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="generator" content="stepformer">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+<div><h1 dir="auto">{title}</h1><p class="sub">{summary}</p></div>
+<div class="tools"><button type="button" id="theme" aria-label="Switch between light and dark">◐</button></div>
+</header>
+<main>
+<section class="stage" aria-label="Video">
+<div class="screen" id="screen">
+<video id="video" controls preload="metadata" playsinline{source}{poster}></video>
+<div class="missing" id="missing" hidden><p>The video <b>{file}</b> is not beside this page. Choose it, or drop it
+here; it stays on your computer.</p><label>Choose the video<input id="file" type="file" accept="video/*"
+style="position:absolute;opacity:0;width:1px"></label></div>
+</div>
+<div class="under">
+<div class="now"><b id="now-name" dir="auto"></b><span id="now-time"></span></div>
+<div class="strip" id="strip" role="slider" tabindex="0" aria-label="Position in the video" aria-valuemin="0"
+aria-valuemax="{length}" aria-valuenow="0"><div class="bar">{segments}</div><div class="head" id="head"></div>
+<div class="tip" id="tip" hidden></div></div>
+<div class="ticks" aria-hidden="true">{ticks}</div>
+<div class="keys">
+<button type="button" id="previous" aria-label="Previous step">‹ Step</button>
+<button type="button" id="play" class="main">Play</button>
+<button type="button" id="next" aria-label="Next step">Step ›</button>
+<button type="button" id="loop" aria-pressed="false">Repeat this step</button>
+<select id="speed" aria-label="Speed"><option value="0.5">½ ×</option><option value="0.75">¾ ×</option>
+<option value="1" selected>1 ×</option><option value="1.5">1½ ×</option><option value="2">2 ×</option></select>
+<span class="spring"></span>
+<button type="button" id="copy">Copy chapters</button>
+</div>
+{map}
+</div>
+</section>
+<aside aria-label="Steps">
+{find}
+<ol class="steps{bare}" id="steps">
+{steps}
+</ol>
+</aside>
+</main>
+<footer>
+<span><kbd>space</kbd> play</span><span><kbd>j</kbd> <kbd>k</kbd> next and previous step</span>
+<span><kbd>←</kbd> <kbd>→</kbd> five seconds</span><span><kbd>↑</kbd> <kbd>↓</kbd> through the list</span>
+<span><kbd>1</kbd>–<kbd>9</kbd> a step</span><span><kbd>l</kbd> repeat</span>
+<details><summary>Where this came from</summary><pre>{stamp}</pre></details>
+</footer>
+<script type="application/json" id="data">{data}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""

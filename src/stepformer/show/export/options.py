@@ -1,0 +1,91 @@
+"""What a writer can be told, and what it gives back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from stepformer.errors import InputError, UsageError
+from stepformer.timeline import Timeline
+
+DEFAULT_FPS = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of all writers; each uses those that mean something to it."""
+
+    video: str | None = None  # the media file, where it is not the timeline's own `video`
+    fps: float | None = None  # frames a second of frame-based formats; else the video's, else 25
+    title: str | None = None  # of a page or picture; else the video's file name
+    task: str | None = None  # task id or class of annotation formats (CrossTask, COIN)
+    task_steps: tuple[str, ...] = ()  # the task's ordered step names: annotation formats number steps by them
+    similarity: Any = None  # (K, N) steps or slots against frames, shown by pictures and the page
+    exact: bool = False  # clips: cut at the exact frame by encoding again, instead of copying from a key frame
+    embed: bool = False  # page: put the video itself into the file
+    columns: int | None = None  # contact sheet: thumbnails a row
+    thumb_width: int = 320  # contact sheet: pixels
+    target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
+
+    def __post_init__(self) -> None:
+        if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
+            raise UsageError(f"fps must be positive, got {self.fps!r}")
+        if self.columns is not None and self.columns < 1:
+            raise UsageError(f"columns must be at least 1, got {self.columns!r}")
+        if not 16 <= self.thumb_width <= 4096:
+            raise UsageError(f"thumb_width must be 16 to 4096 pixels, got {self.thumb_width!r}")
+        object.__setattr__(self, "task_steps", tuple(self.task_steps))
+
+    @classmethod
+    def of(cls, **values: Any) -> Options:
+        """Options by name; a :class:`UsageError` for a name there is none of."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise UsageError(f"no export option {unknown[0]!r}; there are: {', '.join(known)}")
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The text of one file, and sentences on what did not fit the format and was changed."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def media_file(timeline: Timeline, options: Options) -> Path | None:
+    """The video file if it is here, else None."""
+    name = options.video or timeline.video
+    try:
+        path = Path(name)
+        return path if name and path.is_file() else None
+    except (OSError, ValueError):  # a video id can be anything, even what no path may hold
+        return None
+
+
+def need_media_file(timeline: Timeline, options: Options, purpose: str) -> Path:
+    """The video file, or an error that says how to name it."""
+    found = media_file(timeline, options)
+    if found is None:
+        raise InputError(
+            f"{purpose} needs the video itself, and {options.video or timeline.video!r} is not a file here; "
+            "name it with --video FILE (in Python video=...)"
+        )
+    return found
+
+
+def frame_rate(timeline: Timeline, options: Options) -> tuple[float, tuple[str, ...]]:
+    """Frames a second for frame-based formats, and a note if it had to be assumed."""
+    if options.fps is not None:
+        return float(options.fps), ()
+    path = media_file(timeline, options)
+    if path is not None:
+        from stepformer.media import probe
+
+        rate_hz = probe(path).rate_hz
+        if rate_hz:
+            return rate_hz, ()
+    return DEFAULT_FPS, (f"{DEFAULT_FPS:g} frames a second assumed; name the video (--video) or the rate (--fps)",)

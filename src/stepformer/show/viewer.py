@@ -1,0 +1,182 @@
+"""A timeline's page with its video, served to a browser on this machine alone.
+
+A browser that opens a page from a folder plays the video beside it; one that is far from the files (a container, a
+remote machine behind a tunnel) cannot. This server gives exactly two things, the page and the video, on the loopback
+address, and answers range requests, without which a browser cannot seek.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+import shutil
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from stepformer.errors import StepFormerError
+from stepformer.timeline import Timeline
+
+HOST = "127.0.0.1"
+_CHUNK_BYTES = 1 << 18
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is served: the page's HTML, and the video file it plays (None where it is not here)."""
+
+    html: bytes
+    video: Path | None
+    notes: tuple[str, ...] = ()
+
+
+def make_page(timeline: Timeline, video: str | Path | None = None, **options: Any) -> Page:
+    """The page of a timeline; ``video`` is the file where it is not where the timeline says."""
+    from stepformer.show import export
+    from stepformer.show.export.options import Options, media_file
+
+    named = None if video is None else str(video)
+    found = media_file(timeline, Options(video=named))
+    # as if the page lay beside the video: then it names the video by its file name alone
+    target = found.resolve().parent / "page.html" if found else None
+    rendered = export.render(timeline, "html", video=named, target=target, **options)
+    return Page(rendered.text.encode("utf-8", "backslashreplace"), found, rendered.notes)
+
+
+def serve(page: Page, port: int = 0) -> ThreadingHTTPServer:
+    """A server for one page on ``127.0.0.1``; port 0 takes a free one. Call ``serve_forever`` on it.
+
+    Raises:
+        StepFormerError: the port cannot be had.
+    """
+
+    class Handler(_Handler):
+        shown = page
+
+    try:
+        server = ThreadingHTTPServer((HOST, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise StepFormerError(f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0 for any") from None
+    server.daemon_threads = True
+    return server
+
+
+def address(server: ThreadingHTTPServer) -> str:
+    """The address to open."""
+    return f"http://{HOST}:{server.server_address[1]}/"
+
+
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """``Range: bytes=a-b`` as (first, one past the last) of a file of ``size`` bytes; None for the whole file.
+
+    A header of another unit or of several ranges is left unheeded, as the standard allows.
+
+    Raises:
+        ValueError: the range lies outside the file.
+    """
+    match = _RANGE.match(header.strip()) if header else None
+    if match is None or match.group(0) == "bytes=-":
+        return None
+    first, last = match.groups()
+    if not first:  # the last so many bytes
+        count = int(last)
+        if count == 0 or size == 0:
+            raise ValueError(header)
+        return max(0, size - count), size
+    start, stop = int(first), min(size, int(last) + 1) if last else size
+    if last and int(last) < start:
+        return None
+    if start >= size:
+        raise ValueError(header)
+    return start, stop
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers for the page and its video; anything else is not found."""
+
+    shown: Page
+    protocol_version = "HTTP/1.1"  # browsers keep the connection and ask for the next range on it
+    server_version = "stepformer"
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: requests are not the user's concern."""
+
+    def _answer(self, with_body: bool) -> None:
+        # a page elsewhere that resolves its own name to this machine must not read the video
+        host = (self.headers.get("Host") or "").rsplit(":", 1)[0].strip("[]")
+        if host not in (HOST, "localhost", "::1", ""):
+            return self._refuse(HTTPStatus.FORBIDDEN, "this server answers on its loopback address only")
+        path = unquote(urlsplit(self.path).path, errors="surrogateescape")
+        if path == "/":
+            return self._page(with_body)
+        if self.shown.video is not None and path == "/" + self.shown.video.resolve().name:
+            return self._video(self.shown.video, with_body)
+        return self._refuse(HTTPStatus.NOT_FOUND, "there is only the page and its video here")
+
+    def _page(self, with_body: bool) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(self.shown.html)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if with_body:
+            self.wfile.write(self.shown.html)
+
+    def _video(self, video: Path, with_body: bool) -> None:
+        try:
+            stream = video.open("rb")
+        except OSError:
+            return self._refuse(HTTPStatus.NOT_FOUND, "the video has gone")
+        with stream:
+            size = video.stat().st_size
+            try:
+                part = byte_range(self.headers.get("Range"), size)
+            except ValueError:
+                self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+                self.send_header("Content-Range", f"bytes */{size}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return None
+            first, stop = part or (0, size)
+            self.send_response(HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK)
+            self.send_header("Content-Type", mimetypes.guess_type(video.name)[0] or "application/octet-stream")
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Length", str(stop - first))
+            if part:
+                self.send_header("Content-Range", f"bytes {first}-{stop - 1}/{size}")
+            self.end_headers()
+            if with_body:
+                self._copy(stream, first, stop - first)
+        return None
+
+    def _copy(self, stream: Any, first: int, count: int) -> None:
+        stream.seek(first)
+        try:
+            if first + count == Path(stream.name).stat().st_size:
+                shutil.copyfileobj(stream, self.wfile, _CHUNK_BYTES)
+                return
+            while count and (chunk := stream.read(min(_CHUNK_BYTES, count))):
+                self.wfile.write(chunk)
+                count -= len(chunk)
+        except (BrokenPipeError, ConnectionResetError):
+            # a browser that seeks leaves the old range half read
+            self.close_connection = True
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        body = f"{text}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -1,0 +1,336 @@
+"""StepFormer from features and from files: planted steps are found, knobs do what they say, odd videos are survived."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from discover_parts import ColourEncoder, planted, tiny_checkpoint, tiny_model, write_video
+
+import stepformer as sf
+from stepformer.app.discover import Knobs, load_model
+from stepformer.errors import InputError, MissingError, NonFiniteError, UsageError
+
+RED, GREEN, BLUE, WHITE = (220, 20, 20), (20, 200, 30), (20, 30, 220), (235, 235, 235)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPFORMER_CACHE", str(tmp_path / "cache"))
+
+
+def cuts(timeline):
+    return [step.start_s for step in timeline] + [timeline[-1].end_s]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_steps_are_found_exactly(model, seed):
+    vectors, _, edges = planted(seed=seed, noise=0.25)
+    timeline = model.discover_features(vectors)
+    assert cuts(timeline) == edges
+    slots = [step.slot for step in timeline]
+    assert slots == sorted(slots) and len(set(slots)) == len(slots)
+    assert all(step.score is not None and step.label is None for step in timeline)
+
+
+def test_times_follow_the_rate(model):
+    vectors, _, edges = planted()
+    assert cuts(model.discover_features(vectors, rate_hz=0.5)) == [2.0 * e for e in edges]
+
+
+def test_features_of_a_high_rate_are_averaged_down(model):
+    vectors, _, edges = planted()
+    timeline = model.discover_features(np.repeat(vectors, 16, 0), rate_hz=16.0)
+    assert np.allclose(cuts(timeline), edges, atol=0.26) and timeline.duration_s == 85
+
+
+def test_structure_places_the_cuts(model):
+    rng = np.random.default_rng(0)
+    same = np.ones((40, 64), np.float32) + 0.05 * rng.standard_normal((40, 64)).astype(np.float32)
+    structure = np.repeat(rng.standard_normal((2, 10)), [13, 27], 0) + 0.05 * rng.standard_normal((40, 10))
+    timeline = model.discover_features(same, structure=structure, use="structure")
+    assert cuts(timeline) == [0, 13, 40]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 9, 14])
+def test_about_so_many_steps(model, steps):
+    vectors, _, _ = planted(lengths=(9,) * 14)
+    assert abs(len(model.discover_features(vectors, steps=steps)) - steps) <= 1
+
+
+def test_more_steps_than_slots(model):
+    vectors, _, edges = planted(lengths=(5,) * 40, noise=0.2)
+    timeline = model.discover_features(vectors, steps=40)
+    assert len(timeline) > 32 and set(cuts(timeline)) <= set(edges)
+
+
+def test_detail_gives_more(model):
+    vectors, _, _ = planted(lengths=(3,) * 20, noise=0.8)
+    counts = [len(model.discover_features(vectors, detail=d)) for d in (0.0, 0.5, 1.0)]
+    assert counts == sorted(counts) and counts[0] < counts[2]
+
+
+def test_a_high_line_drops_all_and_a_low_one_nothing(model):
+    vectors, _, _ = planted()
+    assert len(model.discover_features(vectors, similarity=1.5)) == 0
+    low = model.discover_features(vectors, similarity=-1.5)
+    assert sum(step.duration_s for step in low) == 85
+    assert len(model.discover_features(vectors, percentile=0.0, use="slots")) > 0
+
+
+def test_the_knobs_are_checked():
+    for wrong in ({"steps": 0}, {"steps": 2, "detail": 0.5}, {"detail": 2.0}, {"percentile": 100}, {"use": "magic"},
+                  {"use": "structure", "similarity": 0.3}, {"similarity": float("nan")}):  # fmt: skip
+        with pytest.raises(UsageError):
+            Knobs(**wrong)
+    with pytest.raises(UsageError, match="no option 'stpes'"):
+        Knobs.of(stpes=3)
+
+
+def test_provenance_is_complete(model):
+    meta = model.discover_features(planted()[0], steps=4).meta
+    assert meta["stepformer"] == sf.__version__ and meta["model"] == {"name": "tiny", "hash": "0" * 64}
+    assert meta["options"]["steps"] == 4 and meta["command"] == "discover" and meta["method"] == "slots+structure"
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_the_shortest_videos(model, frames):
+    timeline = model.discover_features(planted()[0][:frames])
+    assert 1 <= len(timeline) <= frames and timeline.duration_s == frames
+
+
+def test_a_picture_that_never_changes_has_no_steps(model):
+    timeline = model.discover_features(np.full((60, 64), 0.3))
+    assert len(timeline) == 0 and "never changes" in timeline.meta["notes"][0]
+
+
+def test_an_hour_is_cut_where_it_changes(model):
+    rng = np.random.default_rng(0)
+    vectors = np.repeat(rng.standard_normal((6, 64)), 600, 0) + 0.3 * rng.standard_normal((3600, 64))
+    assert cuts(model.discover_features(vectors)) == [600.0 * i for i in range(7)]
+
+
+def test_features_that_are_not(model):
+    with pytest.raises(NonFiniteError, match=r"vectors\[2, 5\]"):
+        bad = planted()[0]
+        bad[2, 5] = np.nan
+        model.discover_features(bad)
+    with pytest.raises(UsageError, match="64"):
+        model.discover_features(np.zeros((10, 32)))
+    with pytest.raises(InputError):
+        model.discover_features(np.zeros((0, 64)))
+    with pytest.raises(UsageError, match="rate_hz"):
+        model.discover_features(planted()[0], rate_hz=0)
+
+
+# -- localisation -----------------------------------------------------------------------------------------------
+
+
+def test_given_steps_are_located(model):
+    vectors, centres, edges = planted()
+    timeline = model.locate_features(vectors, list("abcde"), text_vectors=centres)
+    assert cuts(timeline) == edges and [step.label for step in timeline] == list("abcde")
+    assert timeline.meta["absent"] == [] and timeline.meta["method"] in ("slots", "text")
+
+
+@pytest.mark.parametrize("method", ["slots", "text"])
+def test_either_way_finds_them(model, method):
+    vectors, centres, edges = planted()
+    timeline = model.locate_features(vectors, list("abcde"), text_vectors=centres, method=method)
+    assert np.allclose(cuts(timeline), edges, atol=2) and timeline.meta["method"] == method
+
+
+def test_any_order(model):
+    vectors, centres, _ = planted(lengths=(12, 20, 8, 30))
+    timeline = model.locate_features(
+        vectors, list("abcd"), text_vectors=centres[[2, 0, 3, 1]], ordered=False, method="text"
+    )
+    assert [step.label for step in timeline] == ["b", "d", "a", "c"]
+
+
+def test_more_texts_than_slots(model):
+    vectors, centres, edges = planted(lengths=(5,) * 40)
+    timeline = model.locate_features(vectors, [str(i) for i in range(40)], text_vectors=centres)
+    assert len(timeline) == 40 and np.abs(np.array(cuts(timeline)) - edges).mean() < 2.5
+
+
+def test_more_texts_than_frames(model):
+    vectors, centres, _ = planted(lengths=(1,) * 6)
+    timeline = model.locate_features(vectors[:3], list("abcdef"), text_vectors=centres)
+    assert len(timeline) <= 3 and len(timeline.meta["absent"]) >= 3
+
+
+def test_a_step_that_is_not_there_is_absent(model, monkeypatch):
+    texts = ["crack two eggs", "whisk the milk", "pour hot oil"]
+    said = model.encoder.encode_text(texts)
+    rng = np.random.default_rng(0)
+    vectors = np.repeat(said, 20, 0) + 0.05 * rng.standard_normal((60, 64)).astype(np.float32)
+    elsewhere = -said.sum(0) / np.linalg.norm(said.sum(0))
+    real = model.encoder.encode_text
+    monkeypatch.setattr(
+        model.encoder, "encode_text", lambda t: np.stack([elsewhere if x == "fly" else real([x])[0] for x in t])
+    )
+    found = model.locate_features(vectors, [texts[0], "fly", *texts[1:]])
+    assert found.meta["absent"] == ["fly"]
+    assert [step.label for step in found] == texts and cuts(found) == [0, 20, 40, 60]
+
+
+def test_texts_are_checked(model):
+    for wrong in ([], ["a", " "], "abc"):
+        with pytest.raises(UsageError):
+            model.locate_features(planted()[0], wrong)
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def test_a_video_file_and_what_is_kept_of_it(tmp_path):
+    model = tiny_model()
+    video = write_video(tmp_path / "colours.mp4", [RED, GREEN, BLUE, WHITE])
+    seen = []
+    timeline = model.discover(video, report=lambda done, total: seen.append((done, total)))
+    assert np.allclose(cuts(timeline), [0, 4, 8, 12, 16], atol=1.01) and seen[-1][0] == pytest.approx(16, abs=0.3)
+    assert all(step.meta["guess"] and step.label for step in timeline)
+    names = [step.label for step in timeline]
+    assert all(a != b for a, b in itertools.pairwise(names))
+    before = model.encoder.videos_encoded
+    assert model.discover(video).to_json() == timeline.to_json()
+    assert model.encoder.videos_encoded == before
+    model.discover(video, cache=False, labels="none")
+    assert model.encoder.videos_encoded > before
+
+
+def test_short_videos_are_looked_at_more_often(tmp_path):
+    from stepformer.app.discover.features import looks_hz
+
+    assert [looks_hz(t, 1.0) for t in (0.0, 8.0, 21.0, 33.0, 64.0, 500.0)] == [4, 4, 4, 2, 1, 1]
+    features = tiny_model().read(write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE], seconds_each=3))
+    assert features.rate_hz == 4 and len(features) == 36
+
+
+def test_a_damaged_cache_is_made_again(tmp_path):
+    model = tiny_model()
+    video = write_video(tmp_path / "v.mp4", [RED, GREEN])
+    first = model.discover(video, labels="none")
+    for kept in (tmp_path / "cache" / "features").iterdir():
+        kept.write_bytes(b"nonsense")
+    assert model.discover(video, labels="none").to_json() == first.to_json()
+
+
+def test_one_second_and_all_black(tmp_path):
+    model = tiny_model()
+    short = model.discover(write_video(tmp_path / "s.mp4", [RED], seconds_each=1))
+    assert len(short) == 1 and short[0].end_s == pytest.approx(1.0, abs=0.3)
+    black = model.discover(write_video(tmp_path / "b.mp4", [(0, 0, 0)], seconds_each=20))
+    assert len(black) == 0 and "never changes" in black.meta["notes"][0]
+
+
+def test_no_video_stream(tmp_path):
+    import wave
+
+    with wave.open(str(tmp_path / "sound.wav"), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(b"\0\0" * 8000)
+    with pytest.raises(InputError, match=r"sound\.wav"):
+        tiny_model().discover(tmp_path / "sound.wav")
+
+
+# -- loading ----------------------------------------------------------------------------------------------------
+
+
+def test_models_by_name_file_and_folder(tmp_path, monkeypatch):
+    file = tiny_checkpoint(tmp_path / "mine.safetensors")
+    for name in (file, str(file), tmp_path):
+        assert load_model(name, encoder=ColourEncoder(), device="cpu").checkpoint.model.config.slots == 32
+    monkeypatch.setenv("STEPFORMER_MODELS", str(tmp_path))
+    assert sf.load_model("mine", encoder=ColourEncoder(), device="cpu").name == "mine"
+    assert sf.StepFormer is type(sf.load_model("mine", device="cpu"))
+
+
+def test_models_that_are_not_there(tmp_path, monkeypatch):
+    with pytest.raises(MissingError, match="no model is called 'nothing'"):
+        load_model("nothing")
+    with pytest.raises(InputError, match="no checkpoint"):
+        load_model(tmp_path / "gone.safetensors")
+    with pytest.raises(InputError, match="holds no checkpoint"):
+        load_model(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    with pytest.raises(MissingError, match="pip install huggingface_hub"):
+        load_model("someone/something")
+
+
+def test_an_encoder_of_another_width(tmp_path):
+    encoder = ColourEncoder()
+    encoder.dim = 12
+    model = load_model(tiny_checkpoint(tmp_path / "m.safetensors"), encoder=encoder, device="cpu")
+    with pytest.raises(UsageError, match="64 dimensions"):
+        _ = model.encoder
+
+
+# -- the real thing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch):
+    """The shipped model and encoder on the demo clip: names come from what is said, boundaries beat equal parts."""
+    monkeypatch.delenv("STEPFORMER_CACHE")
+    from stepformer.base import weights
+
+    try:
+        video = weights.pull("demo-video", quiet=True)
+        model = sf.load_model("default", device="cpu")
+        encoder = model.encoder
+    except MissingError as error:
+        pytest.skip(f"weights are not here: {error}")
+    said = tmp_path / "talk.srt"
+    said.write_text(
+        "1\n00:00:01,500 --> 00:00:04,000\nFirst turn on the tap.\n\n"
+        "2\n00:00:08,000 --> 00:00:09,500\nNow take the soap.\n\n"
+        "3\n00:00:16,000 --> 00:00:19,000\nRinse your hands under the water.\n"
+    )
+    timeline = model.discover(video, subtitles=said)
+    assert 5 <= len(timeline) <= 12
+    spoken = {step.label for step in timeline if step.meta["guess"] is False}
+    assert {"turn on the tap", "take the soap"} <= spoken
+    located = model.locate(video, ["turn on the tap", "rinse the hands", "change the tyre of a car"])
+    assert located.meta["absent"] == ["change the tyre of a car"]
+    assert encoder.name == "concepts"
+
+
+def test_a_model_of_an_unknown_encoder_asks_for_it(tmp_path):
+    model = load_model(tiny_checkpoint(tmp_path / "m.safetensors"))  # it names "colours", which nobody registered
+    with pytest.raises(UsageError, match=r"takes vectors of 'colours'.*--encoder"):
+        model.encoder  # noqa: B018
+
+
+class TableEncoder(ColourEncoder):
+    """Knows the vectors of some texts only, as a table of precomputed ones does."""
+
+    known = ("open the box", "close the box")
+
+    def encode_text(self, texts):
+        if any(text not in self.known for text in texts):
+            raise InputError("table.npz has no vector for a text")
+        return super().encode_text(texts)
+
+
+def test_without_vectors_for_the_phrase_bank_texts_are_present_and_steps_unnamed():
+    from stepformer.app.discover.features import Features
+    from stepformer.app.discover.stepformer import StepFormer
+
+    model = StepFormer(tiny_model().checkpoint, "tiny", TableEncoder())
+    vectors, _, _ = planted()
+    found = model.place(Features(vectors), TableEncoder.known).timeline
+    assert found.meta["absent"] == [] and "every text is taken to be present" in found.meta["notes"][0]
+    unnamed = model.find(Features(vectors), Knobs.of()).timeline
+    assert all(step.label is None for step in unnamed) and "steps are not named" in unnamed.meta["notes"][0]
+    with pytest.raises(InputError, match="no vector"):  # a bank that was asked for is not left out in silence
+        model.find(Features(vectors), Knobs.of(), bank=["stir the pot"])

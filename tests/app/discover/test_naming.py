@@ -1,0 +1,106 @@
+"""Names from narration and from a bank."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, read_bank, spoken, tell_apart
+from stepformer.errors import InputError, UsageError
+from stepformer.narration import Phrase
+
+
+def bank_of(width=16, count=30):
+    rng = np.random.default_rng(0)
+    return PhraseBank(tuple(f"do thing {i}" for i in range(count)), rng.standard_normal((count, width)).astype("f4"))
+
+
+def test_the_nearest_phrase_is_guessed():
+    bank = bank_of(width=64)
+    names = guess(bank.vectors[[4, 9, 2]], bank)
+    assert [name.text for name in names] == ["do thing 4", "do thing 9", "do thing 2"]
+    assert all(name.guess and name.similarity == pytest.approx(1.0, abs=1e-5) for name in names)
+    assert names[0].meta() == {"guess": True, "similarity": 1.0}
+
+
+@given(picks=st.lists(st.integers(0, 3), min_size=1, max_size=12))
+def test_neighbours_never_share_a_guess(picks):
+    bank = bank_of(count=4)
+    names = [name.text for name in guess(bank.vectors[picks], bank)]
+    assert all(a != b for a, b in itertools.pairwise(names))
+
+
+@given(texts=st.lists(st.sampled_from(["stir", "pour", None]), max_size=12))
+def test_no_name_three_times_in_a_row(texts):
+    names = tell_apart([None if t is None else Name(t, 0.5, False) for t in texts])
+    shown = [None if n is None else n.text for n in names]
+    assert all(a is None or a != b for a, b in itertools.pairwise(shown))
+    assert [None if s is None else s.split(" (")[0] for s in shown] == texts
+
+
+def test_a_bank_of_one_phrase_is_numbered_not_repeated():
+    bank = PhraseBank(("stir",), np.ones((1, 4), np.float32))
+    names = tell_apart(guess(np.ones((3, 4)), bank))
+    assert [name.text for name in names] == ["stir", "stir (2)", "stir (3)"]
+
+
+def phrase(text, at, chatter=False, negated=False):
+    return Phrase(text, at, at + 1.0, chatter=chatter, negated=negated)
+
+
+def test_what_is_said_there_names_the_step():
+    spans = [(0.0, 10.0), (10.0, 20.0), (40.0, 50.0)]
+    steps = np.eye(3, 8)
+    phrases = [
+        phrase("crack the eggs", 4), phrase("subscribe to my channel", 6, chatter=True), phrase("whisk the eggs", 12),
+        phrase("do not stir it", 14, negated=True), phrase("pour the oil", 90),
+    ]  # fmt: skip
+    vectors = np.random.default_rng(0).standard_normal((5, 8))
+    names = spoken(spans, steps, phrases, vectors)
+    assert [None if n is None else n.text for n in names] == ["crack the eggs", "whisk the eggs", None]
+    assert names[0].meta()["guess"] is False and names[0].said_s == 4
+
+
+def test_meaning_decides_between_what_is_said_at_once():
+    steps = np.eye(2, 6)
+    phrases = [phrase("a", 2), phrase("b", 3), phrase("c", 12), phrase("d", 13)]
+    vectors = np.array([[-1, 0, 1, 0, 0, 0], [3, 0, 0, 1, 0, 0], [0, -1, 0, 0, 1, 0], [0, 3, 0, 0, 0, 1]], float)
+    names = spoken([(0, 10), (10, 20)], steps, phrases, vectors)
+    assert [n.text for n in names] == ["b", "d"]
+
+
+def test_nothing_said():
+    assert spoken([(0, 1)], np.ones((1, 3)), [], np.zeros((0, 3))) == [None]
+    assert spoken([], np.zeros((0, 3)), [phrase("a", 0)], np.ones((1, 3))) == []
+
+
+def test_banks_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPFORMER_CACHE", str(tmp_path))
+    calls = []
+
+    class Encoder:
+        fingerprint = "e"
+
+        def encode_text(self, texts):
+            calls.append(len(texts))
+            return np.eye(len(texts), 5, dtype=np.float32)
+
+    (tmp_path / "bank.txt").write_text("knead the dough\n\nbake the bread\nknead the dough\n", encoding="utf-8")
+    texts = read_bank(tmp_path / "bank.txt")
+    first, second = load_bank(Encoder(), texts), load_bank(Encoder(), texts)
+    assert first.texts == ("knead the dough", "bake the bread") and calls == [2]
+    assert np.array_equal(first.vectors, second.vectors)
+    with pytest.raises(UsageError, match="empty"):
+        load_bank(Encoder(), ["  "])
+    with pytest.raises(InputError, match="cannot be read"):
+        read_bank(tmp_path / "gone.txt")
+
+
+def test_the_bank_that_ships_is_large():
+    from stepformer.data.grammar import phrase_bank
+
+    assert len(phrase_bank()) > 1000

@@ -1,0 +1,252 @@
+"""The index: what is planted is found, graphs agree with exact search, updates and kills leave it whole."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepformer.app.search import FOLDER, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
+from stepformer.app.search.index import unit
+from stepformer.cli import main
+from stepformer.data.store import StoredVideo, StoreInfo
+from stepformer.data.store_writer import StoreWriter
+from stepformer.errors import InputError, UsageError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
+from discover_parts import ColourEncoder, tiny_model
+
+DIM = 32
+
+
+def library(count=30, steps=5, seed=0):
+    """Videos whose step j of video i is a direction of its own, and the directions (count, steps, DIM)."""
+    rng = np.random.default_rng(seed)
+    kinds = unit(rng.standard_normal((count, steps, DIM)))
+    videos = []
+    for i in range(count):
+        frames = np.repeat(kinds[i], 10, 0) + 0.3 * unit(rng.standard_normal((steps * 10, DIM)))
+        spans = np.stack((np.arange(steps) * 10.0, np.arange(1, steps + 1) * 10.0), 1)
+        labels = tuple(f"step {j} of {i}" for j in range(steps))
+        videos.append(IndexedVideo(f"v{i}", steps * 10.0, spans, labels, kinds[i], frames, 1.0, f"stamp{i}"))
+    return videos, kinds
+
+
+def write(folder, videos, old=None):
+    means = np.zeros((3, DIM), np.float32)
+    info = IndexInfo("sentence", "test", DIM)
+    writer = IndexWriter(folder, info if old is None else old, means, old)
+    writer.add(videos)
+    return writer.commit()
+
+
+def test_every_planted_step_is_the_first_hit(tmp_path):
+    videos, kinds = library()
+    info = write(tmp_path, videos)
+    assert (info.videos, info.steps, info.moments) == (30, 150, 30 * 5 * 3)
+    index = open_index(tmp_path)
+    for i in (0, 7, 29):
+        for j in range(5):
+            hit = index.search_vector(kinds[i, j], top=3)[0]
+            assert (hit.video, hit.label) == (f"v{i}", f"step {j} of {i}")
+            assert (hit.start_s, hit.end_s) == (j * 10, j * 10 + 10)
+            assert hit.start_s <= hit.at_s < hit.end_s
+            assert hit.score > 3
+
+
+def test_graph_and_exact_search_agree_and_places_are_not_repeated(tmp_path):
+    videos, kinds = library(60, seed=1)
+    write(tmp_path, videos)
+    index = open_index(tmp_path)
+    for i in range(0, 60, 7):
+        fast, exact = index.search_vector(kinds[i, 2], 10), index.search_vector(kinds[i, 2], 10, exact=True)
+        assert len({(h.video, h.start_s) for h in fast}) == len(fast) == 10
+        assert len({(h.video, h.start_s) for h in fast} & {(h.video, h.start_s) for h in exact}) >= 9
+        assert [h.score for h in fast] == sorted((h.score for h in fast), reverse=True)
+    assert max(sum(h.video == v for h in index.search_vector(kinds[0, 0], 20, per_video=1)) for v in ("v0", "v1")) <= 1
+
+
+def test_moments_stop_at_the_edges_of_steps():
+    frames = np.arange(11 * DIM, dtype=np.float32).reshape(11, DIM)
+    spans = np.array([(2.0, 5.0), (5.0, 10.0)])
+    video = IndexedVideo("v", 11.0, spans, (None, None), np.ones((2, DIM), np.float32), frames)
+    entries, means = video.moments(4.0)
+    assert entries["start_s"].tolist() == [0, 2, 5, 9, 10]
+    assert entries["end_s"].tolist() == [2, 5, 9, 10, 11]
+    assert entries["step"].tolist() == [-1, 0, 1, 1, -1]
+    assert means[1] == pytest.approx(frames[2:5].mean(0))
+
+
+def test_videos_can_be_taken_out_and_put_in(tmp_path):
+    videos, kinds = library()
+    old = write(tmp_path, videos[:20])
+    writer = IndexWriter(tmp_path, old, np.zeros((3, DIM), np.float32), old)
+    assert writer.remove(["v3", "v4", "nobody"]) == 2
+    writer.add(videos[20:])
+    info = writer.commit()
+    assert (info.generation, info.videos) == (2, 28)
+    index = open_index(tmp_path)
+    assert all(hit.video not in ("v3", "v4") for hit in index.search_vector(kinds[3, 0], 20))
+    assert index.search_vector(kinds[25, 1])[0].video == "v25"
+    assert sorted(p.name for p in (tmp_path / FOLDER).iterdir()) == ["000002", "index.json"]
+
+
+def test_a_kill_before_the_rename_leaves_the_old_index(tmp_path, monkeypatch):
+    videos, kinds = library()
+    old = write(tmp_path, videos[:5])
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stepformer.app.search.index.write_json", killed)
+    writer = IndexWriter(tmp_path, old, np.zeros((3, DIM), np.float32), old)
+    writer.add(videos[5:])
+    with pytest.raises(KeyboardInterrupt):
+        writer.commit()
+    monkeypatch.undo()
+    index = open_index(tmp_path)
+    assert index.info.videos == 5
+    assert index.search_vector(kinds[2, 2])[0].video == "v2"
+
+
+def test_bad_input_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"no search index yet.*--update"):
+        open_index(tmp_path)
+    with pytest.raises(InputError, match="no folder"):
+        open_index(tmp_path / "nowhere")
+    videos, _ = library(3)
+    write(tmp_path, videos)
+    with pytest.raises(UsageError, match="width"):
+        open_index(tmp_path).search_vector(np.ones(5))
+    with pytest.raises(UsageError, match="empty"):
+        open_index(tmp_path).search("  ")
+    (tmp_path / FOLDER / "000001" / "steps.usearch").write_bytes(b"broken")
+    with pytest.raises(InputError, match="--rebuild"):
+        open_index(tmp_path)
+    with pytest.raises(InputError, match="needs a span"):
+        IndexedVideo("v", 1.0, np.zeros((2, 2)), ("a",), np.ones((2, DIM)), np.ones((3, DIM)))
+
+
+# -- from a feature store, with a model ---------------------------------------------------------------------------
+
+
+def fill(folder, names, seed=0):
+    encoder = ColourEncoder()
+    info = StoreInfo(encoder.name, encoder.fingerprint, encoder.dim)
+    rng = np.random.default_rng(seed)
+    with StoreWriter(folder, info) as writer:
+        for name in names:
+            words = encoder.encode_text([f"{name} {i}" for i in range(4)])
+            frames = np.repeat(words, 12, 0) + 0.1 * rng.standard_normal((48, encoder.dim)).astype(np.float32)
+            writer.append(StoredVideo(name, frames, 1.0, 48.0, meta={"seed": seed}), replace=True)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+def test_a_store_is_indexed_found_and_brought_up_to_date(tmp_path, model):
+    store = tmp_path / "store"
+    fill(store, ["alpha", "beta", "gamma"])
+    first = update_index(store, model)
+    assert (first.added, first.kept, first.failed) == (3, 0, ())
+    hit = open_index(store).search_vector(model.encoder.encode_text(["beta 2"])[0])[0]
+    assert hit.video == "beta"
+    assert 24 <= hit.at_s < 36
+    assert update_index(store, model).kept == 3
+    fill(store, ["gamma", "delta"], seed=1)
+    second = update_index(store, model)
+    assert (second.added, second.replaced, second.kept, second.info.videos) == (1, 1, 2, 4)
+    assert open_index(store).search_vector(model.encoder.encode_text(["delta 0"])[0])[0].video == "delta"
+
+
+def test_the_command(tmp_path, model, monkeypatch, capsys):
+    store = tmp_path / "store"
+    fill(store, ["alpha", "beta"])
+    monkeypatch.setattr("stepformer.load_model", lambda *a, **k: model, raising=False)
+    monkeypatch.setattr("stepformer.app.search.query.text_side", lambda name: model.encoder)
+    assert main(["search", str(store), "alpha 1"]) == 3
+    assert "no search index yet" in capsys.readouterr().err
+    assert main(["search", str(store)]) == 2
+    assert main(["search", str(tmp_path / "nowhere"), "x"]) == 3
+    assert main(["search", str(store), "--update", "--quiet"]) == 0
+    assert "2 videos" in capsys.readouterr().out
+    assert main(["search", str(store), "alpha 1", "--json", "--top", "2"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["hits"][0]["video"] == "alpha"
+    assert 12 <= result["hits"][0]["at_s"] < 24
+    assert result["seconds"] < 5
+    assert main(["search", str(store), "alpha 1"]) == 0
+    assert "alpha" in capsys.readouterr().out
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main(["search", str(empty), "--update"]) == 3
+    assert "prepare features" in capsys.readouterr().err
+
+
+def test_the_bench_measures_a_small_library(tmp_path):
+    from stepformer.bench.search import measure, table
+
+    def encode(texts):
+        return ColourEncoder().encode_text(texts)
+
+    result = measure(tmp_path, encode, videos=40, queries=10, threads=1)
+    assert result["recall_at_10"]["steps"] > 0.9
+    assert result["recall_at_10"]["moments"] > 0.9
+    assert result["any_of_10_right"] > 5 * result["first_by_chance"]
+    assert "recall@10" in table({**result, "threads": 1})
+
+
+def test_timelines_without_their_videos_are_found_by_their_names(tmp_path, capsys):
+    from stepformer import Step, Timeline
+    from stepformer.show import export
+
+    model = tiny_model()
+    named = {
+        "eggs": ("crack the eggs", "whisk the eggs", None), "shelf": ("drill a hole", "screw the shelf to the wall"),
+    }  # fmt: skip
+    for video, labels in named.items():
+        steps = tuple(Step(10.0 * i, 10.0 * i + 8, label) for i, label in enumerate(labels))
+        export.write(Timeline(f"elsewhere/{video}.mp4", 60.0, steps), tmp_path / "sub" / f"{video}.steps.json")
+    export.write(Timeline("bare.mp4", 9.0, (Step(0, 4), Step(4, 9))), tmp_path / "bare.json")
+    (tmp_path / "stepformer.options.json").write_text('{"steps": 8}')
+    update = update_index(tmp_path, model)
+    assert (update.info.videos, update.info.names, update.info.steps, update.info.moments) == (2, 4, 0, 0)
+    assert dict(update.left_out) == {
+        "bare.json": "its steps have no names, and without the video there is nothing to compare",
+        "stepformer.options.json": "it is not a timeline of stepformer",
+    }
+    index = open_index(tmp_path)
+    query = model.encoder.encode_text(["screw the shelf to the wall"])[0]
+    hit = index.search_vector(query)[0]
+    assert (hit.video, hit.label, hit.start_s, hit.end_s, hit.found_by) == (
+        "elsewhere/shelf.mp4", "screw the shelf to the wall", 10.0, 18.0, "names",
+    )  # fmt: skip
+    # a second update does nothing; a timeline that has gone is taken out
+    assert update_index(tmp_path, model).kept == 2
+    (tmp_path / "sub" / "eggs.steps.json").unlink()
+    assert update_index(tmp_path, model).info.names == 2
+
+
+def test_a_name_that_is_gone_does_not_make_a_library_of_timelines_anew(tmp_path):
+    from stepformer import Step, Timeline
+    from stepformer.show import export
+
+    for i in range(6):
+        export.write(Timeline(f"elsewhere/{i}.mp4", 9.0, (Step(0, 4, f"stir pot {i}"),)), tmp_path / f"{i}.json")
+    update_index(tmp_path, tiny_model())
+    (tmp_path / "0.json").unlink()
+    assert update_index(tmp_path, tiny_model()).info.dead == 1
+    export.write(Timeline("elsewhere/6.mp4", 9.0, (Step(0, 4, "stir pot 6"),)), tmp_path / "6.json")
+    update = update_index(tmp_path, tiny_model())
+    assert (update.added, update.kept, update.info.names, update.info.dead) == (1, 5, 6, 1)
+
+
+def test_a_folder_with_nothing_to_index_says_why(tmp_path):
+    (tmp_path / "notes.json").write_text("[]")
+    with pytest.raises(InputError, match=r"notes\.json: it is not a timeline"):
+        update_index(tmp_path, tiny_model())

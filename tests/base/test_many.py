@@ -1,0 +1,123 @@
+"""Many inputs in many processes: one bad input never stops the rest."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from stepformer.base.many import Outcome, run_many, sentence
+from stepformer.errors import InputError
+
+_offset = 0
+
+
+def set_offset(value):
+    global _offset  # noqa: PLW0603 (what an initializer is for)
+    _offset = value
+
+
+def work(item):
+    """Doubles a number; some numbers are trouble."""
+    kind, number = item
+    if kind == "bad":
+        raise InputError(f"{number} cannot be read")
+    if kind == "bug":
+        raise KeyError(number)
+    if kind == "dies":
+        os._exit(9)
+    return number * 2 + _offset
+
+
+def hand_over(item):
+    """The first input waits for the second to be done."""
+    number, folder = item
+    if number == 0:
+        deadline = time.monotonic() + 60
+        while not (Path(folder) / "done").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    if number == 1:
+        (Path(folder) / "done").touch()
+    return number
+
+
+def results(outcomes):
+    return {outcome.item: (outcome.value, outcome.error) for outcome in outcomes}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_errors_are_outcomes_and_the_rest_is_done(jobs):
+    items = [("ok", 1), ("bad", 2), ("ok", 3), ("bug", 4), ("ok", 5)]
+    found = results(run_many(work, iter(items), jobs, set_offset, (100,)))
+    assert found == {
+        ("ok", 1): (102, None),
+        ("bad", 2): (None, "2 cannot be read"),
+        ("ok", 3): (106, None),
+        ("bug", 4): (None, "KeyError: 4"),
+        ("ok", 5): (110, None),
+    }
+    set_offset(0)
+
+
+def test_one_process_works_in_order_and_lazily():
+    taken = []
+
+    def feed():
+        for i in range(5):
+            taken.append(i)
+            yield ("ok", i)
+
+    outcomes = run_many(work, feed())
+    assert next(outcomes) == Outcome(("ok", 0), value=0)
+    assert taken == [0]
+    assert [outcome.value for outcome in outcomes] == [2, 4, 6, 8]
+
+
+def test_outcomes_come_in_the_order_in_which_they_finish_and_input_is_read_as_needed(tmp_path):
+    taken = []
+
+    def feed():
+        for i in range(30):
+            taken.append(i)
+            yield i, str(tmp_path)
+
+    outcomes = run_many(hand_over, feed(), jobs=2)
+    first = next(outcomes)
+    assert first.value != 0
+    assert len(taken) <= 2 * 4 + 1  # a million inputs are never all in memory
+    assert sorted([first.value, *(outcome.value for outcome in outcomes)]) == list(range(30))
+
+
+def test_a_process_that_dies_fails_only_its_own_input():
+    items = [("ok", 1), ("dies", 2), *(("ok", i) for i in range(3, 12))]
+    found = results(run_many(work, items, jobs=2))
+    assert found.pop(("dies", 2)) == (None, "the process that worked on it died (out of memory, or a decoder crash)")
+    assert found == {("ok", i): (2 * i, None) for i in (1, *range(3, 12))}
+
+
+def test_nothing_to_do():
+    assert list(run_many(work, [], jobs=2)) == [] == list(run_many(work, []))
+
+
+def test_an_error_becomes_one_sentence():
+    assert sentence(InputError("a.mp4 is empty")) == "a.mp4 is empty"
+    assert sentence(ZeroDivisionError("by zero")) == "ZeroDivisionError: by zero"
+
+
+def slow_mark(item):
+    """Leaves a mark when it is begun, then takes its time."""
+    number, folder = item
+    (Path(folder) / str(number)).touch()
+    time.sleep(0.4)
+    return number
+
+
+def test_who_stops_listening_does_not_wait_for_the_queue(tmp_path):
+    outcomes = run_many(slow_mark, [(i, str(tmp_path)) for i in range(40)], jobs=2)
+    next(outcomes)
+    outcomes.close()
+    # two in work, and what the pool had handed to its processes before; 8 of the queue would be begun otherwise
+    assert 1 <= len(list(tmp_path.iterdir())) <= 6

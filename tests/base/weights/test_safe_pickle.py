@@ -1,0 +1,110 @@
+"""The restricted reader: arrays and tensors come through as they were, everything else is refused by name."""
+
+import collections
+import io
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from stepformer.base.safe_pickle import RefusedError, load_restricted
+from stepformer.errors import InputError
+
+SAMPLE = {
+    "name": "video",
+    "json": {"phrases": ["a", "b"], "start": [0.0, 1.5], "none": None, "set": {1, 2}},
+    "array": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "text": np.array(["ab", "c"]),
+    "scalar": np.float32(2.5),
+    "tensor": torch.arange(6, dtype=torch.float16).view(2, 3).t(),
+    "parameter": torch.nn.Parameter(torch.ones(2)),
+    "ordered": collections.OrderedDict(a=1),
+}
+
+
+class Evil:
+    def __init__(self, call, *args):
+        self.call, self.args = call, args
+
+    def __reduce__(self):
+        return self.call, self.args
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_arrays_and_tensors_come_through(protocol):
+    out = load_restricted(pickle.dumps(SAMPLE, protocol=protocol))
+    assert out["name"] == "video" and out["json"] == SAMPLE["json"] and out["ordered"] == SAMPLE["ordered"]
+    for key in ("array", "fortran", "text"):
+        assert np.array_equal(out[key], SAMPLE[key]) and out[key].dtype == SAMPLE[key].dtype
+    assert out["scalar"] == np.float32(2.5)
+    assert torch.equal(out["tensor"], SAMPLE["tensor"]) and out["tensor"].dtype == torch.float16
+    assert torch.equal(out["parameter"], torch.ones(2))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_torch_files_are_read(tmp_path, zipped):
+    path = tmp_path / "x.pth"
+    torch.save({"w": torch.eye(2)}, path, _use_new_zipfile_serialization=zipped)
+    assert torch.equal(load_restricted(path)["w"], torch.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "args", "named"),
+    [
+        (os.system, ("true",), "system"),
+        (eval, ("1+1",), "eval"),
+        (getattr, ("abc", "upper"), "getattr"),
+        (np.load, ("/etc/passwd",), "load"),
+        (print, ("x",), "print"),
+    ],
+)
+def test_any_other_name_is_refused_by_name(call, args, named):
+    with pytest.raises(RefusedError, match=named):
+        load_restricted(pickle.dumps({"x": Evil(call, *args)}))
+
+
+def test_nothing_of_a_refused_pickle_runs(tmp_path):
+    flag = tmp_path / "ran"
+    for data in (pickle.dumps(Evil(os.mkdir, str(flag))), _torch_bytes(Evil(os.mkdir, str(flag)))):
+        with pytest.raises(RefusedError):
+            load_restricted(data)
+    assert not flag.exists()
+
+
+def test_code_hidden_in_a_tensors_storage_does_not_run(tmp_path):
+    flag = tmp_path / "ran"
+    inner = _torch_bytes(Evil(os.mkdir, str(flag)))
+    with pytest.raises(InputError):
+        load_restricted(pickle.dumps(Evil(torch.storage._load_from_bytes, inner)))
+    assert not flag.exists()
+
+
+def test_arrays_of_objects_keep_to_the_list_too():
+    with pytest.raises(RefusedError, match="system"):
+        load_restricted(pickle.dumps(np.array([Evil(os.system, "true")], dtype=object)))
+
+
+def test_the_torch_message_does_not_advise_to_skip_the_check():
+    with pytest.raises(RefusedError) as caught:
+        load_restricted(_torch_bytes(Evil(os.system, "true")))
+    assert "system" in str(caught.value) and "weights_only" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"hello", b"\x80\x04", b"PK\x03\x04 not a zip"])
+def test_damaged_files_are_input_errors(data):
+    with pytest.raises(InputError):
+        load_restricted(data)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        load_restricted(tmp_path / "nothing.pkl")
+
+
+def _torch_bytes(value) -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"x": value}, buffer)
+    return buffer.getvalue()

@@ -1,0 +1,291 @@
+"""Drop lines against brute force, and discovery and localisation on videos whose blocks are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepformer.core.inference import (
+    InferenceConfig,
+    align_to_frames,
+    discover,
+    drop_cost,
+    locate,
+    locate_texts,
+    otsu_line,
+    pooled_slots,
+    random_slots,
+    slot_similarity,
+    slots_of_texts,
+)
+from stepformer.core.losses import cosines
+from stepformer.core.model import Slots
+from stepformer.errors import UsageError
+
+# -- the automatic line -------------------------------------------------------------------------------------------
+
+# steps of 1/64 are exact in float32, so that a midpoint never rounds onto a value
+values_of_video = st.lists(st.integers(-64, 64).map(lambda i: i / 64), min_size=1, max_size=12)
+
+
+def between(values: list[float], line: float) -> float:
+    """Otsu's criterion of the division at a line: n_low n_high (mean difference)^2; 0 when one side is empty."""
+    low, high = [v for v in values if v < line], [v for v in values if v >= line]
+    return len(low) * len(high) * (np.mean(low) - np.mean(high)) ** 2 if low and high else 0.0
+
+
+@given(st.lists(values_of_video, min_size=1, max_size=4), st.floats(-1, 1))
+def test_otsu_divides_as_well_as_the_best_of_all_lines(videos, junk):
+    N = max(map(len, videos))
+    mask = torch.arange(N) < torch.tensor([[len(v)] for v in videos])
+    padded = torch.tensor([v + [junk] * (N - len(v)) for v in videos], dtype=torch.float32)
+    lines = otsu_line(padded, mask)
+    assert lines.dtype == torch.float32
+    for values, line in zip(videos, lines.tolist(), strict=True):
+        best = max(between(values, candidate) for candidate in values)
+        assert between(values, line) == pytest.approx(best, abs=1e-9)
+        if best == 0:
+            assert min(values) - 1e-6 < line < min(values)  # nothing to divide: everything is kept
+
+
+def test_otsu_finds_the_gap_between_two_kinds():
+    values = torch.tensor([[0.1, 0.9, 0.12, 0.88, 0.11, 0.5]])
+    mask = torch.tensor([[True] * 5 + [False]])
+    assert 0.12 < float(otsu_line(values, mask)) < 0.88
+    assert float(otsu_line(values[:, :1], mask[:, :1])) == pytest.approx(0.1)
+
+
+def test_a_video_of_one_kind_is_kept_whole():
+    video = unit(0, 1)[None].expand(1, 5, D)
+    output = Slots(unit(0, 3)[None], video, None)
+    found = discover(output, torch.ones(1, 5, dtype=torch.bool), InferenceConfig(auto=True))
+    assert found.tolist() == [[0] * 5]
+
+
+def test_the_automatic_line_looks_only_at_rows_that_are_there():
+    similarity = torch.tensor([[[0.9, 0.1, 0.8, 0.2], [0.0, 0.99, 0.0, 0.99]]])
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    config = InferenceConfig(auto=True)
+    one = -float(drop_cost(similarity, mask, 0.1, config, torch.tensor([1]))[0])
+    alone = -float(drop_cost(similarity[:, :1], mask, 0.1, config)[0])
+    assert one == alone == pytest.approx(0.2 + 0.45 * 0.6)
+
+
+def test_neighbours_of_both_kinds_are_no_tie():
+    # midway between -0.35 and -0.16 both frames cost the same kept and dropped: rounding must not decide
+    for off in (-1e-7, 0.0, 1e-7):
+        similarity = torch.tensor([[[0.004, -0.35, -0.16 + off]]])
+        mask = torch.ones(1, 3, dtype=torch.bool)
+        drop = drop_cost(similarity, mask, 0.1, InferenceConfig(auto=True))
+        assert align_to_frames(similarity, mask, drop).tolist() == [[0, 0, 0]]
+
+
+def test_a_fixed_line_is_the_drop_cost():
+    similarity = torch.rand(2, 3, 4)
+    drop = drop_cost(similarity, torch.ones(2, 4, dtype=torch.bool), 0.1, InferenceConfig(line=0.3, auto=True))
+    assert torch.equal(drop, torch.full((2,), -0.3))
+
+
+# -- planted videos -----------------------------------------------------------------------------------------------
+
+D = 32
+
+
+def unit(seed: int, n: int) -> torch.Tensor:
+    """n orthonormal vectors, so that blocks are as different as can be."""
+    g = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(D, D, generator=g)).Q[:n]
+
+
+def planted(blocks: list[tuple[int, int]], seed: int = 0, noise: float = 0.02):
+    """A video of (kind, frames) blocks, kind -1 being background: video (1, N, D), labels (N,), kinds (K, D)."""
+    kinds = unit(seed, 1 + max(kind for kind, _ in blocks))
+    g = torch.Generator().manual_seed(seed + 1)
+    labels = torch.tensor([kind for kind, n in blocks for _ in range(n)])
+    background = unit(seed, D)[-4:]
+    frames = torch.where(
+        (labels >= 0)[:, None], kinds[labels.clamp(min=0)], background[torch.arange(len(labels)) // 3 % 4]
+    )
+    frames = frames + noise * torch.randn(frames.shape, generator=g)
+    return frames[None], labels, kinds
+
+
+BLOCKS = [(-1, 4), (0, 5), (1, 3), (-1, 6), (2, 7), (3, 1), (-1, 2)]
+
+
+@pytest.mark.parametrize("config", [InferenceConfig(line=0.5), InferenceConfig(auto=True)], ids=["fixed", "auto"])
+def test_planted_slots_give_back_the_blocks(config):
+    video, labels, kinds = planted(BLOCKS)
+    mask = torch.ones(1, video.shape[1], dtype=torch.bool)
+    output = Slots(kinds[None], video, None)
+    assert torch.equal(discover(output, mask, config)[0], labels)
+    assert torch.equal(discover(output, mask, InferenceConfig(line=0.5, read=0.5))[0], labels)
+    lengths = torch.tensor([len(kinds)])
+    assert torch.equal(locate(output, mask, kinds[None], lengths, config)[0], labels)
+    assert torch.equal(locate_texts(video, mask, kinds[None], lengths, config)[0], labels)
+
+
+def test_the_percentile_line_keeps_the_share_that_was_asked_for():
+    video, labels, kinds = planted(BLOCKS)
+    mask = torch.ones(1, video.shape[1], dtype=torch.bool)
+    steps = int((labels >= 0).sum())
+    keep = (steps + 0.5) / (len(kinds) * len(labels))  # each frame of a step has one high similarity
+    found = discover(Slots(kinds[None], video, None), mask, InferenceConfig(keep=keep))[0]
+    assert torch.equal(found[found >= 0], labels[found >= 0])
+    assert int((found >= 0).sum()) in (steps - 1, steps)  # the one on the line may go either way
+
+
+def test_slots_that_match_nothing_are_dropped_and_texts_take_the_right_slots():
+    video, labels, kinds = planted(BLOCKS)
+    mask = torch.ones(1, video.shape[1], dtype=torch.bool)
+    strangers = unit(0, 12)[6:12]
+    # slots: stranger, kind 0, stranger, kind 1, kind 2, stranger, kind 3
+    slots = torch.stack([strangers[0], kinds[0], strangers[1], kinds[1], kinds[2], strangers[2], kinds[3]])[None]
+    output = Slots(slots, video, None)
+    place = torch.tensor([1, 3, 4, 6])
+    found = discover(output, mask, InferenceConfig(line=0.5))[0]
+    assert torch.equal(found, torch.where(labels >= 0, place[labels.clamp(min=0)], -1))
+    texts = kinds[None]
+    assert slots_of_texts(cosines(texts, slots), torch.tensor([4])).tolist() == [place.tolist()]
+    assert torch.equal(locate(output, mask, texts, torch.tensor([4]), InferenceConfig(line=0.5))[0], labels)
+
+
+def test_ordered_and_order_agnostic_differ_where_a_step_comes_back():
+    video, labels, kinds = planted([(0, 3), (1, 3), (0, 3)])
+    mask = torch.ones(1, 9, dtype=torch.bool)
+    output = Slots(kinds[None], video, None)
+    free = discover(output, mask, InferenceConfig(line=0.5, ordered=False))[0]
+    assert torch.equal(free, labels)
+    ordered = discover(output, mask, InferenceConfig(line=0.5))[0]
+    kept = ordered[ordered >= 0]
+    assert bool((kept.diff() >= 0).all())  # slots never go back in time
+    assert (ordered >= 0).sum() == 6
+
+
+def some_batch(seed: int, B: int = 3, K: int = 6, M: int = 4, N: int = 15):
+    g = torch.Generator().manual_seed(seed)
+    output = Slots(torch.randn(B, K, D, generator=g), torch.randn(B, N, D, generator=g), None)
+    frames = torch.randint(1, N + 1, (B,), generator=g)
+    texts = torch.randn(B, M, D, generator=g)
+    lengths = torch.randint(1, M + 1, (B,), generator=g)
+    return output, torch.arange(N) < frames[:, None], texts, lengths
+
+
+CONFIGS = [
+    InferenceConfig(),
+    InferenceConfig(auto=True),
+    InferenceConfig(line=0.0, read=0.4),
+    InferenceConfig(ordered=False, text=0.5),
+]
+
+
+@given(st.integers(0, 1000), st.sampled_from(CONFIGS))
+def test_padding_changes_nothing(seed, config):
+    output, mask, texts, lengths = some_batch(seed)
+    g = torch.Generator().manual_seed(seed + 1)
+    more = Slots(output.slots, torch.cat((output.frames, 9 * torch.randn(3, 7, D, generator=g)), 1), None)
+    wide = torch.cat((mask, torch.zeros(3, 7, dtype=torch.bool)), 1)
+    many = torch.cat((texts, 9 * torch.randn(3, 2, D, generator=g)), 1)
+    found, padded = discover(output, mask, config), discover(more, wide, config)
+    assert torch.equal(found, padded[:, :15]) and bool((padded[:, 15:] == -1).all())
+    at, padded = locate(output, mask, texts, lengths, config), locate(more, wide, many, lengths, config)
+    assert torch.equal(at, padded[:, :15]) and bool((padded[:, 15:] == -1).all())
+    for i in range(3):  # and each video alone gives what it gives in the batch
+        n, m = int(mask[i].sum()), int(lengths[i])
+        alone = Slots(output.slots[i : i + 1], output.frames[i : i + 1, :n], None)
+        there = torch.ones(1, n, dtype=torch.bool)
+        assert torch.equal(discover(alone, there, config)[0], found[i, :n])
+        assert torch.equal(locate(alone, there, texts[i : i + 1, :m], lengths[i : i + 1], config)[0], at[i, :n])
+
+
+@given(st.integers(0, 1000), st.sampled_from([c for c in CONFIGS if c.ordered]))
+def test_every_text_takes_a_frame_in_order_where_there_is_room(seed, config):
+    output, mask, texts, lengths = some_batch(seed)
+    for found in (
+        locate(output, mask, texts, lengths, config),
+        locate_texts(output.frames, mask, texts, lengths, config),
+    ):
+        for row, n, m in zip(found, mask.sum(1).tolist(), lengths.tolist(), strict=True):
+            seen = row[row >= 0]
+            assert bool((seen.diff() >= 0).all())
+            assert len(seen.unique()) == min(n, m)
+            assert int(row.max()) < m
+
+
+def test_more_texts_than_slots_still_all_get_frames():
+    video, labels, kinds = planted(BLOCKS)
+    mask = torch.ones(1, video.shape[1], dtype=torch.bool)
+    output = Slots(kinds[None, [0, 2]], video, None)
+    taken = slots_of_texts(cosines(kinds[None], output.slots), torch.tensor([4]))
+    assert taken.tolist() == [[0, -1, 1, -1]]
+    found = locate(output, mask, kinds[None], torch.tensor([4]), InferenceConfig(line=0.5))[0]
+    assert torch.equal(found, labels)  # a text without a slot is compared with the frames itself
+
+
+def test_more_texts_than_frames_and_a_single_frame():
+    video, _, kinds = planted([(0, 1), (2, 1), (3, 1)])
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    lengths = torch.tensor([4])
+    for found in (
+        locate(Slots(kinds[None], video, None), mask, kinds[None], lengths, InferenceConfig()),
+        locate_texts(video, mask, kinds[None], lengths, InferenceConfig()),
+    ):
+        assert found.tolist() == [[0, 2, 3]]
+    for config in CONFIGS:
+        one = Slots(kinds[None], video[:, :1], None)
+        if config.auto or config.line is not None:  # a percentile of four similarities is the best of them
+            assert discover(one, mask[:, :1], config).tolist() == [[0]]
+        assert locate(one, mask[:, :1], kinds[None], lengths, config).tolist() == [[0]]
+        assert locate(one, mask[:, :1], kinds[None], torch.tensor([0]), config).tolist() == [[-1]]
+
+
+def test_rows_that_may_not_be_dropped_take_a_frame_at_any_price():
+    similarity = torch.tensor([[[0.9, 0.8, -0.9], [-1.0, -1.0, -1.0]]])
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    drop = torch.tensor([0.0])
+    assert align_to_frames(similarity, mask, drop).tolist() == [[0, 0, -1]]
+    assert align_to_frames(similarity, mask, drop, drop_rows=False).tolist() == [[0, 0, 1]]
+
+
+def test_reading_sharpens_a_slot_with_what_it_reads():
+    video, _, kinds = planted([(0, 4), (1, 4)], noise=0.0)
+    mask = torch.ones(1, 8, dtype=torch.bool)
+    output = Slots((kinds[:1] + 0.8 * unit(0, 3)[2:])[None], video, None)
+    plain = slot_similarity(output, mask, InferenceConfig())
+    read = slot_similarity(output, mask, InferenceConfig(read=1.0))
+    assert float(plain[0, 0, 0]) == pytest.approx(1 / (1 + 0.8**2) ** 0.5, abs=1e-5)
+    assert float(read[0, 0, 0]) == pytest.approx(1.0, abs=1e-5)
+
+
+# -- controls -----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 3))
+def test_pooled_slots_are_the_means_of_equal_chunks(n, count, padding):
+    g = torch.Generator().manual_seed(n)
+    video = torch.randn(1, n + padding, 5, generator=g, dtype=torch.float64)
+    mask = torch.arange(n + padding)[None] < n
+    output = pooled_slots(video, mask, count)
+    for k in range(count):
+        members = [i for i in range(n) if i * count // n == k]
+        want = video[0, members].mean(0) if members else video[0, min(n - 1, int((k + 0.5) / count * n))]
+        assert torch.allclose(output.slots[0, k], want, atol=1e-12)
+    assert torch.equal(output.frames, video)
+
+
+def test_random_slots_know_nothing_of_the_video():
+    g = torch.Generator().manual_seed(3)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    a = random_slots(torch.zeros(2, 5, 8), mask, 4, g)
+    b = random_slots(torch.ones(2, 5, 8), mask, 4, torch.Generator().manual_seed(3))
+    assert torch.equal(a.slots, b.slots)
+    assert torch.allclose(a.slots.norm(dim=-1), torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("wrong", [{"keep": 0.0}, {"locate_keep": 1.5}, {"read": 2.0}, {"text": -0.1}])
+def test_shares_out_of_range_are_refused(wrong):
+    with pytest.raises(UsageError, match="share"):
+        InferenceConfig(**wrong)

@@ -1,0 +1,203 @@
+"""The decoder: shapes, masks, lengths, widths, presets, and what the untrained default is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from stepformer.core.checkpoint import from_released, load_checkpoint, save_checkpoint, to_released, weights_hash
+from stepformer.core.inference import pooled_slots
+from stepformer.core.model import PRESETS, ModelConfig, StepDecoder, frame_times, preset, time_codes
+from stepformer.errors import InputError, UsageError
+
+
+def small(name, **changes):
+    return StepDecoder(preset(name, **{"feature_dim": 24, "dim": 32, "heads": 4, "feedforward": 48, **changes})).eval()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_shapes_for_any_width_and_length(name):
+    model = small(name)
+    for n in (1, 2, 7, 90):
+        output = model(torch.randn(2, n, 24), attention=True)
+        assert output.slots.shape == (2, 32, 24)
+        assert output.frames.shape == (2, n, 24)
+        assert output.attention.shape == (2, 32, n)
+        assert torch.allclose(output.attention.sum(-1), torch.ones(2, 32), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_padding_changes_nothing(name):
+    model = small(name)
+    video = torch.randn(1, 20, 24)
+    padded = torch.cat((video, 100 * torch.randn(1, 13, 24)), 1)
+    mask = torch.arange(33)[None] < 20
+    alone, among = model(video, attention=True), model(padded, mask, attention=True)
+    assert torch.allclose(alone.slots, among.slots, atol=1e-5)
+    assert torch.allclose(alone.frames, among.frames[:, :20], atol=1e-5)
+    assert torch.allclose(alone.attention, among.attention[..., :20], atol=1e-6)
+    assert among.attention[..., 20:].abs().max().item() == 0.0
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_parameter_learns(name):
+    model = small(name).train()
+    output = model(torch.randn(3, 15, 24))
+    # a first step moves the corrections that start at zero; after it everything behind them has a gradient
+    (output.slots.square().sum() + output.frames.square().sum()).backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    model.zero_grad()
+    output = model(torch.randn(3, 15, 24))
+    (output.slots.square().sum() + output.frames.square().sum()).backward()
+    without = [n for n, p in model.named_parameters() if p.grad is None or not bool(p.grad.abs().sum() > 0)]
+    # a bias added to every key shifts all logits alike, so softmax gives it no gradient but rounding; and where the
+    # target starts at zero, its first norm has nothing to scale
+    expected = {"decoder.0.norm1.weight"} if model.config.queries == "position" else set()
+    assert {n for n in without if not n.endswith(".k.bias")} == expected
+
+
+def test_order_of_frames_matters_and_relative_time_does_not_see_length():
+    model = small("paper")
+    video = torch.randn(1, 30, 24)
+    assert not torch.allclose(model(video).slots, model(video.flip(1)).slots, atol=1e-3)
+    short, long = (frame_times(torch.ones(1, n, dtype=torch.bool), relative=True) for n in (10, 1000))
+    assert float(short[0, 5]) == pytest.approx(float(long[0, 550]), abs=0.2)
+
+
+def test_the_untrained_default_is_pooled_slots():
+    """The read-out starts as 32 windows in a row: close to the means of 32 equal chunks."""
+    torch.manual_seed(0)
+    model = StepDecoder(preset("default", feature_dim=64, dim=64)).eval()
+    # a video that changes slowly, as videos do
+    video = torch.nn.functional.normalize(torch.randn(1, 321, 64).cumsum(1)[:, 1:], dim=-1)
+    pooled = pooled_slots(video, torch.ones(1, 320, dtype=torch.bool))
+    near = torch.nn.functional.cosine_similarity(model(video).slots, pooled.slots, dim=-1)
+    assert float(near.min()) > 0.97
+
+
+def test_time_codes_are_the_printed_sinusoids():
+    codes = time_codes(torch.tensor([3.0]), 8)[0]
+    for i in range(4):
+        angle = torch.tensor(3.0 / 10000 ** (2 * i / 8))
+        assert float(codes[2 * i]) == pytest.approx(float(angle.sin()), abs=1e-6)
+        assert float(codes[2 * i + 1]) == pytest.approx(float(angle.cos()), abs=1e-6)
+
+
+def test_the_presets_are_what_the_paper_and_the_code_say():
+    paper, released = PRESETS["paper"], PRESETS["released"]
+    assert (paper.layers, paper.slots, paper.dropout, paper.queries) == (6, 32, 0.1, "content")
+    assert (released.dim, released.heads, released.feedforward) == (768, 8, 1024)
+    assert (released.queries, released.positions_on, released.output_layer) == ("position", "keys", True)
+
+
+def test_wrong_input_gets_a_sentence():
+    model = small("paper")
+    with pytest.raises(UsageError, match=r"\(B, N, 24\)"):
+        model(torch.randn(2, 5, 23))
+    with pytest.raises(UsageError, match="at least one frame"):
+        model(torch.randn(2, 0, 24))
+    with pytest.raises(UsageError, match="heads"):
+        ModelConfig(dim=30, heads=4)
+    with pytest.raises(UsageError, match="no model preset"):
+        preset("huge")
+
+
+# -- checkpoints --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_checkpoint_round_trips(name, tmp_path):
+    model = small(name)
+    digest = save_checkpoint(tmp_path / "m.safetensors", model, "some-encoder", {"seed": 3}, {"keep": 0.2})
+    loaded = load_checkpoint(tmp_path / "m.safetensors")
+    video = torch.randn(1, 9, 24)
+    assert torch.equal(model(video).slots, loaded.model(video).slots)
+    assert (loaded.encoder, loaded.provenance, loaded.inference) == ("some-encoder", {"seed": 3}, {"keep": 0.2})
+    assert loaded.hash == digest == weights_hash(model.state_dict())
+
+
+def test_half_precision_is_close(tmp_path):
+    model = small("default")
+    save_checkpoint(tmp_path / "m.safetensors", model, "e", dtype=torch.float16)
+    video = torch.randn(1, 9, 24)
+    assert torch.allclose(model(video).slots, load_checkpoint(tmp_path / "m.safetensors").model(video).slots, atol=1e-2)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_checkpoint(path, small("paper"), "e")
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="hash"):
+        load_checkpoint(path)
+    path.write_bytes(data[:100])
+    with pytest.raises(InputError, match="cannot read"):
+        load_checkpoint(path)
+    with pytest.raises(InputError, match="there is no checkpoint"):
+        load_checkpoint(tmp_path / "nothing.safetensors")
+
+
+def test_a_checkpoint_whose_config_makes_no_sense_is_unreadable_not_a_wrong_option(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_checkpoint(path, StepDecoder(preset("default", feature_dim=16, dim=16, heads=2, layers=1, slots=4)), "e")
+    whole = path.read_bytes()
+    damaged = whole.replace(b'\\"layers\\": 1', b'\\"layers\\": 0')
+    assert damaged != whole
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="no valid config"):
+        load_checkpoint(path)
+
+
+def test_a_torch_file_is_told_how_to_become_a_checkpoint(tmp_path):
+    torch.save({"a": torch.zeros(2)}, tmp_path / "released.ckpt")
+    with pytest.raises(InputError, match="stepformer models convert"):
+        load_checkpoint(tmp_path / "released.ckpt")
+
+
+def test_the_released_layout_round_trips():
+    model = small("released", dim=24)
+    state = to_released(model)
+    assert state["model.decoder.layers.0.self_attn.in_proj_weight"].shape == (72, 24)
+    assert state["model.query_embed.weight"].shape == (32, 24)
+    state["model.pos_enc_like.pe"] = torch.zeros(1, 10, 24)
+    back = from_released(state)
+    # 8 heads are not written in that layout; the small test model has another number
+    back.config = replace(back.config, heads=4)
+    again = StepDecoder(back.config).eval()
+    again.load_state_dict(back.state_dict())
+    video = torch.randn(2, 13, 24)
+    assert torch.allclose(model(video).slots, again(video).slots, atol=1e-6)
+
+
+def test_the_released_layout_computes_what_torch_modules_compute():
+    """Weights as torch's own MultiheadAttention packs them, through our split projections: the same numbers."""
+    torch.manual_seed(1)
+    theirs = torch.nn.MultiheadAttention(16, 8, batch_first=True).eval()
+    model = StepDecoder(ModelConfig(feature_dim=16, dim=16, heads=8, layers=1, slots=3, queries="position")).eval()
+    state = to_released(model, prefix="")
+    for kind in ("weight", "bias"):
+        state[f"decoder.layers.0.multihead_attn.in_proj_{kind}"] = getattr(theirs, f"in_proj_{kind}").detach()
+        state[f"decoder.layers.0.multihead_attn.out_proj.{kind}"] = getattr(theirs.out_proj, kind).detach()
+    ours = from_released(state, prefix="").decoder[0].cross_attention
+    query, key, value = torch.randn(2, 3, 16), torch.randn(2, 7, 16), torch.randn(2, 7, 16)
+    mask = torch.arange(7)[None] < torch.tensor([[7], [4]])
+    want, weights = theirs(query, key, value, key_padding_mask=~mask)
+    assert torch.allclose(ours(query, key, value, mask), want, atol=1e-6)
+    assert torch.allclose(ours.weights(query, key, mask), weights, atol=1e-6)
+
+
+def test_a_foreign_state_is_refused():
+    with pytest.raises(InputError, match="released StepFormer layout"):
+        from_released({"conv1.weight": torch.zeros(3)})
+    state = to_released(small("released", dim=24))
+    state["model.extra.weight"] = torch.zeros(2)
+    with pytest.raises(InputError, match=r"extra\.weight"):
+        from_released(state)
+    del state["model.extra.weight"], state["model.decoder.layers.0.norm1.bias"]
+    with pytest.raises(InputError, match=r"lacks decoder\.layers\.0\.norm1\.bias"):
+        from_released(state)

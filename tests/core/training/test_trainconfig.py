@@ -1,0 +1,103 @@
+"""What a run is made of: presets, TOML and overrides; every mistake gets a sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepformer.core.config import TrainConfig, make_config, merged, read_config
+from stepformer.errors import InputError, StepFormerError, UsageError
+
+
+@pytest.mark.parametrize("preset", ["paper", "released", "default"])
+def test_a_config_comes_back_from_its_own_json(preset):
+    config = make_config({"preset": preset, "steps": 7, "data": {"store": "here"}, "optim": {"betas": [0.8, 0.9]}})
+    assert config.preset == preset and config.data.store == ("here",) and config.optim.betas == (0.8, 0.9)
+    assert make_config(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_a_file_overrides_the_preset_and_the_command_line_overrides_the_file(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(
+        'preset = "paper"\nsteps = 50\n[optim]\nlr = 0.01\nclip = 0.5\n[loss.weights]\ndiv = 0.7\n'
+        '[data.simulator]\nencoders = "plain"\nsources = {grammar = 1, coin = 0.5}\n[inference]\nline = 1\n'
+    )
+    plain = make_config({"preset": "paper"})
+    config = read_config(path, {"optim.lr": 0.02, "loss.weights.seq": 0})
+    assert (config.steps, config.optim.lr, config.optim.clip) == (50, 0.02, 0.5)
+    assert dict(config.loss.weights) == {**plain.loss.weights, "div": 0.7, "seq": 0.0}
+    assert config.model == plain.model and config.optim.betas == plain.optim.betas
+    assert config.data.simulator.encoders == ("plain",)
+    assert config.data.simulator.sources == (("grammar", 1.0), ("coin", 0.5))
+
+
+def test_merging_changes_neither_of_the_two():
+    values = {"optim": {"lr": 1.0}, "data": {"simulator": {"spoken": 0.5}}}
+    out = merged(values, {"optim.lr": 2.0, "data.simulator.spoken": 0.1, "model.layers": 3})
+    assert out == {"optim": {"lr": 2.0}, "data": {"simulator": {"spoken": 0.1}}, "model": {"layers": 3}}
+    assert values == {"optim": {"lr": 1.0}, "data": {"simulator": {"spoken": 0.5}}}
+    with pytest.raises(UsageError, match=r"--set steps\.x: steps is not a section"):
+        merged({"steps": 3}, {"steps.x": 1})
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"preset": "huge"}, "no preset 'huge'; there are paper, released, default"),
+        ({"stepz": 5}, r"\[run\] has no field stepz; it has .*steps"),
+        ({"optim": {"rate": 1}}, r"\[optim\] has no field rate; it has .*lr"),
+        ({"data": {"simulator": {"noise": 1}}}, r"\[data.simulator\] has no field noise"),
+        ({"model": 5}, r"\[model\] is a section with fields, not 5"),
+        ({"data": {"simulator": "big"}}, r"\[data.simulator\] is a section"),
+        ({"steps": 0}, "steps >= 1"),
+        ({"batch": 1}, "batch >= 2 .*contrasts videos"),
+        ({"steps": "many"}, "steps is a whole number, not 'many'"),
+        ({"steps": 2.5}, "steps is a whole number, not 2.5"),
+        ({"seed": True}, "seed is a whole number, not True"),
+        ({"optim": {"lr": "fast"}}, r"optim\.lr is a number, not 'fast'"),
+        ({"optim": {"lr": -1.0}}, "lr > 0"),
+        ({"optim": {"accumulate": 0}}, "accumulate >= 1"),
+        ({"optim": {"betas": 3}}, r"\[optim\]: .*iterable"),
+        ({"optim": {"betas": [2.0, 3.0]}}, r"two betas and an ema in \[0, 1\)"),
+        ({"optim": {"ema": 2.0}}, r"ema in \[0, 1\)"),
+        ({"optim": {"weight_decay": -1}}, "weight_decay and clip of at least 0"),
+        ({"optim": {"clip": -1}}, "weight_decay and clip of at least 0"),
+        ({"save_every": 0}, "save_every >= 1"),
+        ({"log_every": 0}, "log_every >= 1"),
+        ({"seed": -1}, "seed >= 0"),
+        ({"loss": {"weights": {"seq": -1}}}, "loss weights are numbers of at least 0"),
+        ({"loss": {"gamma": 0}}, "loss temperatures are above 0"),
+        ({"data": {"held_out": -1}}, r"held_out is a share of the stored videos in \[0, 1\)"),
+        ({"validation": {"every": -1}}, "every >= 0"),
+        ({"optim": {"precision": "fp8"}}, r"optim\.precision is one of auto, fp32, bf16, fp16, not 'fp8'"),
+        ({"model": {"queries": "none"}}, r"model\.queries is one of content, position"),
+        ({"model": {"dim": 33}}, "even and divisible"),
+        ({"loss": {"weights": {"speed": 1}}}, "no loss speed; there are seq, glob, div, smooth"),
+        ({"loss": {"weights": 3}}, r"\[loss\]: "),
+        ({"loss": {"weights": {"seq": "much"}}}, r"\[loss\]: "),
+        ({"loss": {"best_per_slot": "all"}}, r"loss\.best_per_slot is a whole number or nothing, not 'all'"),
+        ({"inference": {"keep": 2.0}}, r"share in \(0, 1\]"),
+        ({"inference": {"ordered": "yes"}}, r"inference\.ordered is true or false, not 'yes'"),
+        ({"data": {"simulator": {"sources": ["grammar"]}}}, r"sources gives each source a share"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(values, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        make_config(values)
+
+
+def test_a_file_that_cannot_be_read_gets_a_sentence(tmp_path):
+    with pytest.raises(InputError, match="there is no config file"):
+        read_config(tmp_path / "nowhere.toml")
+    with pytest.raises(InputError, match="cannot read the config file"):
+        read_config(tmp_path)
+    for text in (b"steps = = 3", b"\xff\xfe\x00", b"steps = 3\nsteps = 4\n"):
+        (tmp_path / "bad.toml").write_bytes(text)
+        with pytest.raises(StepFormerError, match=r"bad\.toml is not TOML"):
+            read_config(tmp_path / "bad.toml")
+
+
+def test_the_default_config_is_whole():
+    assert make_config({}).preset == "default"
+    assert TrainConfig().steps >= 1

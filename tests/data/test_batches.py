@@ -1,0 +1,143 @@
+"""Batches of stored videos: every video once an epoch, the same batch for the same number, honest padding."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stepformer.data.batches import StoreBatches, shorten
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
+from stepformer.data.store_writer import StoreWriter
+from stepformer.errors import InputError
+
+DIM = 6
+
+
+def write(path, videos: dict[str, tuple[int, list[bool]]], vectors: bool = True):
+    """A store of videos, name -> (frames, chatter flag of each phrase). Frames of video i hold i + 1 everywhere."""
+    with StoreWriter(path, StoreInfo("toy", "toy-1", dim=DIM)) as writer:
+        for i, (name, (frames, chatter)) in enumerate(videos.items()):
+            said = tuple(StoredPhrase(f"p{j}", j, j + 1, flag) for j, flag in enumerate(chatter))
+            text = np.arange(len(said), dtype=np.float32)[:, None] + np.ones((1, DIM), np.float32)
+            features = np.full((frames, DIM), i + 1, np.float32)
+            writer.append(StoredVideo(name, features, 1.0, float(frames), None, said, text if vectors else None))
+    return path
+
+
+@pytest.fixture
+def store(tmp_path):
+    return write(tmp_path / "s", {f"v{i}": (5 + i, [False] * (1 + i % 3)) for i in range(10)})
+
+
+def members(batch) -> list[int]:
+    """Which videos of the store are in a batch: their frames tell."""
+    return (batch.video[:, 0, 0].round().int() - 1).tolist()
+
+
+def test_an_epoch_shows_every_video_once_and_the_next_in_another_order(store):
+    source = StoreBatches([store], 100, 0.0, seed=1)
+    assert source.dim == DIM
+    epochs = [[i for step in range(5 * e, 5 * e + 5) for i in members(source.batch(step, 2))] for e in range(3)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert StoreBatches([store], 100, 0.0, seed=2)._members(0, 10) != source._members(0, 10)
+
+
+def test_a_batch_is_a_function_of_its_number(store):
+    walked, fresh = StoreBatches([store], 100, 0.0, seed=1), StoreBatches([store], 100, 0.0, seed=1)
+    for step in range(8):
+        batch = walked.batch(step, 3)
+    assert all(torch.equal(a, b) for a, b in zip(batch, fresh.batch(7, 3), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(fresh.batch(2, 3), walked.batch(2, 3), strict=True))  # also backwards
+
+
+def test_padding_is_masked(store):
+    batch = StoreBatches([store], 100, 0.0, seed=1).batch(0, 10)
+    for i, row in enumerate(members(batch)):
+        assert int(batch.video_mask[i].sum()) == 5 + row
+        assert int(batch.phrase_mask[i].sum()) == 1 + row % 3
+    for values, mask in ((batch.video, batch.video_mask), (batch.phrases, batch.phrase_mask)):
+        assert bool((mask[:, 1:] <= mask[:, :-1]).all())
+        assert bool((values[~mask] == 0).all()) and bool((values[mask] != 0).all())
+
+
+def test_long_videos_are_averaged_down(store):
+    batch = StoreBatches([store], 7, 0.0, seed=1).batch(0, 10)
+    assert batch.video.shape[1] == 7
+    for i, row in enumerate(members(batch)):
+        assert int(batch.video_mask[i].sum()) == min(7, 5 + row)
+
+
+@settings(deadline=None)
+@example(29, 14)  # an edge at 14.5, which floats put on either side
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_shortening_keeps_the_mean_of_equal_parts(n, most):
+    features = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+    short = shorten(features, most)
+    assert len(short) == min(n, most)
+    edges = [math.floor(Fraction(i * n, len(short)) + Fraction(1, 2)) for i in range(len(short) + 1)]
+    if n > most:
+        for row, a, b in zip(short, edges, edges[1:], strict=False):
+            assert b - a in (n // most, n // most + 1)
+            assert np.allclose(row, features[a:b].mean(0), atol=1e-5)
+    else:
+        assert np.array_equal(short, features)
+
+
+def test_chatter_is_left_out_unless_there_is_nothing_else(tmp_path):
+    write(tmp_path / "s", {"a": (5, [True, False, True, False]), "b": (5, [True, True]), "c": (5, [])})
+    source = StoreBatches([tmp_path / "s"], 100, 0.0, seed=0)
+    assert len(source.items) == 2  # a video without phrases teaches nothing
+    batch = source.batch(0, 2)
+    a, b = members(batch).index(0), members(batch).index(1)
+    assert batch.phrases[a, batch.phrase_mask[a], 0].tolist() == [2.0, 4.0]
+    assert batch.phrases[b, batch.phrase_mask[b], 0].tolist() == [1.0, 2.0]
+
+
+def test_held_out_videos_are_chosen_by_name_and_never_trained_on(store, tmp_path):
+    source = StoreBatches([store], 100, 0.4, seed=1)
+    kept = {name for _, name in source.kept}
+    assert kept and kept == {name for _, name in StoreBatches([store], 100, 0.4, seed=2).kept}
+    seen = {i for step in range(20) for i in members(source.batch(step, 3))}
+    shown = [i for batch in source.held_out_batches(2) for i in members(batch)]
+    assert {f"v{i}" for i in shown} == kept and not seen & set(shown)
+    more = write(tmp_path / "more", {f"v{i}": (5, [False]) for i in range(30)})
+    assert kept <= {name for _, name in StoreBatches([more], 100, 0.4, seed=1).kept}
+
+
+def test_several_stores_are_one(store, tmp_path):
+    other = write(tmp_path / "t", {f"w{i}": (4, [False]) for i in range(3)})
+    assert len(StoreBatches([store, other], 100, 0.0, seed=0).items) == 13
+
+
+def test_the_next_batch_is_read_while_this_one_trains(store):
+    source = StoreBatches([store], 100, 0.0, seed=1)
+    source.batch(0, 2)
+    assert list(source._ready) == [1]
+    for _ in range(200):
+        if source._ready[1].full():
+            break
+        time.sleep(0.01)
+    assert source._ready[1].full()
+    for step in (1, 2, 3, 9):
+        source.batch(step, 2)
+        assert len(source._ready) <= 2  # what was read ahead and not used is let go
+
+
+def test_what_cannot_be_trained_on_gets_a_sentence(store, tmp_path):
+    with pytest.raises(InputError, match=r"10 videos have phrases and 10 of them are held out"):
+        StoreBatches([store], 100, 1.0, seed=0)
+    with pytest.raises(InputError, match="training needs two"):
+        StoreBatches([write(tmp_path / "one", {"a": (5, [False])})], 100, 0.0, seed=0)
+    bare = StoreBatches([write(tmp_path / "bare", {f"v{i}": (5, [False]) for i in range(3)}, False)], 100, 0.0, seed=0)
+    with pytest.raises(InputError, match="phrases without vectors; prepare the store again"):
+        bare.batch(0, 2)
+    with pytest.raises(InputError, match="is not a feature store"):
+        StoreBatches([tmp_path / "nowhere"], 100, 0.0, seed=0)

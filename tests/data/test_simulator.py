@@ -1,0 +1,280 @@
+"""The simulator: batches by number alone, labels that agree with times, narration as it is described."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from stepformer.data.simulator import ENCODERS, Batch, EncoderModel, SimConfig, Simulator
+from stepformer.data.world import Videos
+from stepformer.errors import InputError, UsageError
+
+
+def same(a: Batch, b: Batch) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def many(tiny_world) -> Batch:
+    """One large batch of every encoder."""
+    config = SimConfig(encoders=tuple(ENCODERS), max_frames=80, max_steps=8)
+    return Simulator(tiny_world, config, seed=5).batch(3, 160)
+
+
+def timed(tiny_world, rows: list[list[tuple[float, float]]], duration: float) -> Videos:
+    """Videos of the first training steps at given times."""
+    S = max(map(len, rows))
+    steps = tiny_world.train.steps[: len(rows), :S].clone()
+    starts, ends = (torch.full((len(rows), S), math.nan) for _ in range(2))
+    for i, row in enumerate(rows):
+        steps[i, len(row) :] = -1
+        for j, (start, end) in enumerate(row):
+            starts[i, j], ends[i, j] = start, end
+    number = torch.zeros(len(rows), dtype=torch.int64)
+    kinds = torch.where(steps >= 0, torch.arange(S), -1)
+    return Videos(steps, starts, ends, torch.full((len(rows),), duration), number, number, kinds)
+
+
+# -- chance -------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_a_function_of_seed_and_step_alone(tiny_world):
+    config = SimConfig(encoders=tuple(ENCODERS), max_frames=40)
+    walked, fresh = Simulator(tiny_world, config, seed=4), Simulator(tiny_world, config, seed=4)
+    history = [walked.batch(step, 6) for step in range(4)]
+    torch.manual_seed(99)  # nor of torch's own state
+    torch.rand(10)
+    assert same(fresh.batch(3, 6), history[3])
+    assert not torch.equal(history[2].steps, history[3].steps)
+    assert not torch.equal(Simulator(tiny_world, config, seed=5).batch(3, 6).steps, history[3].steps)
+
+
+def test_a_split_is_rendered_whole_in_order_and_alike_for_every_seed_of_training(tiny_world):
+    videos = tiny_world.test
+    a = Simulator(tiny_world, seed=1).render_all(videos, "concepts", seed=1, size=8)
+    b = Simulator(tiny_world, seed=2).render_all(videos, "concepts", seed=1, size=8)
+    assert [len(batch.video) for batch in a] == [8] * (len(videos) // 8) + [len(videos) % 8] * (len(videos) % 8 > 0)
+    assert all(same(x, y) for x, y in zip(a, b, strict=True))
+    assert torch.equal(torch.cat([batch.steps for batch in a]), videos.steps)
+    other = Simulator(tiny_world).render_all(videos, "concepts", seed=2, size=8)
+    assert not same(a[0], other[0])
+
+
+# -- shapes and masks ---------------------------------------------------------------------------------------------
+
+
+def test_masks_are_prefixes_and_what_they_hide_is_empty(many):
+    for mask in (many.video_mask, many.phrase_mask):
+        assert bool((mask[:, 1:] <= mask[:, :-1]).all())
+    assert bool(many.video_mask.any(1).all())
+    for values, mask in ((many.video, many.video_mask), (many.phrases, many.phrase_mask)):
+        norms = values.norm(dim=-1)
+        assert torch.allclose(norms[mask], torch.ones(()), atol=1e-5)
+        assert float(norms[~mask].abs().max()) == 0.0
+    assert bool((many.labels[~many.video_mask] == -1).all())
+    assert bool((many.phrase_steps[~many.phrase_mask] == -1).all())
+    assert bool((many.phrase_ids[many.phrase_mask] >= 0).all())
+    assert all(bool(values.isfinite().all()) for values in (many.video, many.phrases))
+
+
+def test_limits_on_frames_and_steps_are_kept(many, tiny_world):
+    assert many.video.shape[1] <= 80
+    assert many.steps.shape[1] == 8
+    longest = (tiny_world.train.steps >= 0).sum(1)
+    assert int(longest.max()) > 8, "the world needs a procedure that must be cut"
+    runs = {tuple(row[row >= 0].tolist()) for row in tiny_world.train.steps}
+    for row in many.steps:
+        steps = tuple(row[row >= 0].tolist())
+        assert any(
+            steps == run[i : i + len(steps)] for run in runs for i in range(len(run) - len(steps) + 1)
+        )  # consecutive
+
+
+@pytest.mark.parametrize("max_steps", [2, 5, 40])
+def test_an_excerpt_of_a_procedure_without_times_has_times(tiny_world, max_steps):
+    assert bool(tiny_world.train.durations.isnan().all())
+    batch = Simulator(tiny_world, SimConfig(max_steps=max_steps)).batch(0, 40)
+    there = (batch.steps >= 0).sum(1)
+    assert int(there.min()) >= 2
+    shown = torch.tensor([len(row[row >= 0].unique()) for row in batch.labels])
+    assert float((shown >= there - 1).float().mean()) > 0.9  # every step is seen, but for the shortest
+    assert float((batch.labels >= 0).sum() / batch.video_mask.sum()) > 0.2
+
+
+def test_a_timed_procedure_is_cut_with_its_times(tiny_world):
+    rows = [[(10.0 * i, 10.0 * i + 6.0) for i in range(6)]]
+    world = replace(tiny_world, train=timed(tiny_world, rows, 70.0))
+    config = SimConfig(max_steps=3, max_frames=500)
+    starts = set()
+    for step in range(12):
+        batch = Simulator(world, config).batch(step, 1)
+        first = int((world.train.steps[0] == batch.steps[0, 0]).nonzero()[0])
+        starts.add(first)
+        begin = 5 if first else 0  # five seconds before the first step
+        want = [-1] * begin + ([0] * 6 + [-1] * 4 + [1] * 6 + [-1] * 4 + [2] * 6) + [-1] * 5
+        assert batch.labels[0].tolist() == want
+    assert starts == {0, 1, 2, 3}
+
+
+# -- labels -------------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_the_steps_at_the_middle_of_each_second(tiny_world):
+    videos = timed(tiny_world, [[(1.0, 3.0), (4.6, 6.4)], [(0.0, 8.0)]], 8.7)
+    batch = Simulator(tiny_world).render(videos, ("plain",), 100, generator())
+    assert batch.labels.tolist() == [[-1, 0, 0, -1, -1, 1, -1, -1], [0] * 8]
+    assert batch.video_mask.sum(1).tolist() == [8, 8]
+
+
+def test_the_last_annotation_wins_where_two_overlap(tiny_world):
+    videos = timed(tiny_world, [[(0.0, 6.0), (2.0, 4.0), (3.0, 5.0)]], 8.0)
+    batch = Simulator(tiny_world).render(videos, ("plain",), 100, generator())
+    assert batch.labels[0].tolist() == [0, 0, 1, 2, 2, 0, -1, -1]
+
+
+def test_a_video_too_long_is_seen_at_fewer_frames_a_second(tiny_world):
+    videos = timed(tiny_world, [[(0.0, 100.0), (300.0, 400.0)]], 400.0)
+    batch = Simulator(tiny_world).render(videos, ("plain",), 40, generator())
+    assert batch.labels[0].tolist() == [0] * 10 + [-1] * 20 + [1] * 10
+
+
+# -- frames -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_frames_of_a_step_are_nearer_to_its_text_than_to_others(tiny_world, name):
+    simulator = Simulator(tiny_world, SimConfig(encoders=(name,), max_frames=60), seed=1)
+    batch = simulator.batch(0, 60)
+    video, step = (batch.labels >= 0).nonzero(as_tuple=True)
+    frames = batch.video[video, step]
+    own = tiny_world.vectors[batch.steps[video, batch.labels[video, step]]]
+    others = tiny_world.vectors[torch.randint(len(tiny_world.vectors), (len(frames),), generator=generator())]
+    to_own, to_other = ((frames * texts).sum(-1) for texts in (own, others))
+    # the signal is weak on purpose (half of a coin's throws would be 0.5 here, with a spread of 0.01)
+    assert float((to_own > to_other).float().mean()) > 0.57
+    assert float(to_own.mean()) > float(to_other.mean()) + 0.03
+
+
+def test_encoders_see_the_same_video_differently(tiny_world):
+    videos = tiny_world.test.pick(torch.arange(4))
+    seen = {name: Simulator(tiny_world).render_all(videos, name)[0] for name in ENCODERS}
+    assert torch.equal(seen["plain"].labels, seen["concepts"].labels)
+    for a, b in (("plain", "concepts"), ("plain", "joint"), ("concepts", "joint")):
+        alike = (seen[a].video * seen[b].video).sum(-1)[seen[a].video_mask]
+        assert float(alike.mean()) < 0.97, (a, b)
+    # a classifier sees nothing that lies outside the span of its class names
+    basis = torch.linalg.qr(tiny_world.concepts.T).Q
+    inside = seen["concepts"].video @ basis
+    assert torch.allclose(inside.norm(dim=-1)[seen["concepts"].video_mask], torch.ones(()), atol=1e-4)
+
+
+def test_a_stronger_signal_is_nearer_to_the_text(tiny_world):
+    videos = tiny_world.test.pick(torch.arange(6))
+
+    def closeness(strength: float) -> float:
+        batch = Simulator(tiny_world).render_all(videos, EncoderModel("plain", strength=strength))[0]
+        video, at = (batch.labels >= 0).nonzero(as_tuple=True)
+        texts = tiny_world.vectors[batch.steps[video, batch.labels[video, at]]]
+        return float((batch.video[video, at] * texts).sum(-1).mean())
+
+    values = [closeness(strength) for strength in (0.0, 1.0, 3.0)]
+    assert values[0] < values[1] < values[2]
+
+
+# -- narration ----------------------------------------------------------------------------------------------------
+
+
+def test_narration_is_mostly_irrelevant_and_names_the_steps_it_says(many, tiny_world):
+    relevant = many.phrase_steps >= 0
+    assert 0 < int(relevant.sum()) < int((many.phrase_mask & ~relevant).sum())
+    video, at = relevant.nonzero(as_tuple=True)
+    instance = many.phrase_steps[video, at]
+    step = many.steps[video, instance]
+    assert bool((step >= 0).all())
+    said = many.phrase_ids[video, at]
+    # said in its own words or in one of the grammar's other ways to say it
+    own = (said == step) | (tiny_world.paraphrases[step] == said[:, None]).any(1)
+    assert bool(own.all())
+    other_words = tiny_world.paraphrases[step, 0] >= 0
+    assert bool((said != step)[other_words].all())
+    fillers = many.phrase_mask & ~relevant
+    allowed = torch.cat((tiny_world.fillers, tiny_world.train.steps[tiny_world.train.steps >= 0]))
+    assert bool(torch.isin(many.phrase_ids[fillers], allowed).all())
+    # no step is said twice
+    for row in many.phrase_steps:
+        assert len(row[row >= 0].unique()) == int((row >= 0).sum())
+
+
+def test_the_share_of_steps_said_is_what_is_asked_for(tiny_world):
+    for share in (0.0, 0.5, 1.0):
+        batch = Simulator(tiny_world, SimConfig(spoken=share, max_frames=30)).batch(0, 80)
+        said, steps = int((batch.phrase_steps >= 0).sum()), int((batch.steps >= 0).sum())
+        assert said / steps == pytest.approx(share, abs=0.08)
+
+
+def test_narration_is_in_the_order_of_time(tiny_world):
+    # said without shift, steps that follow each other are said one after the other
+    config = SimConfig(spoken=1.0, shift_s=0.0)
+    batch = Simulator(tiny_world, config).batch(0, 30)
+    for row in batch.phrase_steps:
+        said = row[row >= 0]
+        assert bool((said.diff() > 0).all())
+    # with a large shift they are not: narrators run ahead and come back
+    batch = Simulator(tiny_world, replace(config, shift_s=60.0)).batch(0, 30)
+    assert any(bool((row[row >= 0].diff() < 0).any()) for row in batch.phrase_steps)
+
+
+# -- sources ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_sources(tiny_world):
+    """The tiny world, half of its procedures and chatter given to another source."""
+    train = tiny_world.train
+    other = tiny_world.source_index(["coin"])[0]
+    sources = train.sources.clone()
+    sources[::2] = other
+    filler_sources = tiny_world.filler_sources.clone()
+    filler_sources[::2] = other
+    return replace(tiny_world, train=replace(train, sources=sources), filler_sources=filler_sources)
+
+
+@pytest.mark.parametrize("sources", [(("grammar", 1.0),), (("grammar", 0.7), ("coin", 0.0))])
+def test_only_chosen_sources_are_drawn_from(two_sources, sources):
+    world = two_sources
+    simulator = Simulator(world, SimConfig(sources=sources, max_frames=40))
+    number = world.source_index(["grammar"])[0]
+    steps = world.train.steps[world.train.sources == number]
+    mine = steps[steps >= 0].unique()
+    talk = world.fillers[world.filler_sources == number]
+    assert bool(torch.isin(simulator.distractors, mine).all())
+    assert bool(torch.isin(simulator.fillers, torch.cat((mine, talk))).all())
+    for step in range(5):
+        batch = simulator.batch(step, 40)
+        assert bool(torch.isin(batch.steps[batch.steps >= 0], mine).all())
+        irrelevant = batch.phrase_ids[batch.phrase_mask & (batch.phrase_steps < 0)]
+        assert bool(torch.isin(irrelevant, torch.cat((mine, talk))).all())
+
+
+def test_shares_decide_how_often_a_source_is_drawn(two_sources):
+    world = two_sources
+    simulator = Simulator(world, SimConfig(sources=(("grammar", 1.0), ("coin", 3.0)), max_frames=4, max_steps=2))
+    drawn = torch.cat([simulator._draw(200, generator(i)).sources for i in range(5)])
+    coin = world.source_index(["coin"])[0]
+    assert float((drawn == coin).float().mean()) == pytest.approx(0.75, abs=0.06)
+
+
+def test_wrong_names_get_a_sentence(tiny_world):
+    with pytest.raises(UsageError, match="no simulated encoder 'clip'; there are plain, concepts, joint"):
+        Simulator(tiny_world, SimConfig(encoders=("clip",)))
+    with pytest.raises(InputError, match="no source bookshelf; it has grammar"):
+        Simulator(tiny_world, SimConfig(sources=(("bookshelf", 1.0),)))
+    with pytest.raises(UsageError, match="no training procedures in the sources coin"):
+        Simulator(tiny_world, SimConfig(sources=(("coin", 1.0),)))

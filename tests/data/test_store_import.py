@@ -1,0 +1,183 @@
+"""Features people have already: the released code's tars and folders of arrays."""
+
+import io
+import json
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+
+from stepformer import cli
+from stepformer.data.store import FeatureStore
+from stepformer.data.store_import import array_samples, released_sample, released_samples
+from stepformer.encoders.base import Encoded
+from stepformer.errors import InputError
+
+
+def sample(name, n=7, phrases=3, torch_side=False):
+    rng = np.random.default_rng(len(name))
+    video, text = rng.standard_normal((n, 768), np.float32), rng.standard_normal((phrases, 768), np.float32)
+    said = {
+        "phrases": [f"step {i}" for i in range(phrases)],
+        "start": [float(i) for i in range(phrases)],
+        "end": [i + 0.5 for i in range(phrases)],
+    }
+    if torch_side:
+        video, text = torch.from_numpy(video), torch.from_numpy(text)
+    return {"name": name, "json": said, "text_features": text, "video_features": video}
+
+
+def write_tar(path, members):
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("this must never run",))
+
+
+def test_released_tars(tmp_path, capsys):
+    tar = tmp_path / "train-000.tar"
+    members = {
+        "a.pyd": pickle.dumps(sample("a")),
+        "b.pyd": pickle.dumps(sample("b", torch_side=True)),
+        "evil.pyd": pickle.dumps({"name": Evil()}),
+        "odd.pyd": pickle.dumps({**sample("odd"), "json": {"phrases": ["x"], "start": [], "end": []}}),
+        "list.pyd": pickle.dumps([1, 2]),
+        "noise.pyd": b"\x80\x04garbage",
+        "c.pyd": pickle.dumps({**sample("c", phrases=0), "json": json.dumps({"phrases": [], "start": [], "end": []})}),
+    }  # fmt: skip
+    write_tar(tar, members)
+    code = cli.main(
+        ["prepare", "features", str(tar), str(tmp_path / "store"), "--from", "released", "--json", "--quiet"]
+    )
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert code == 5
+    assert report["videos"] == 3
+    assert "this must never run" not in out + err
+    assert sorted(entry["video"] for entry in report["failed"]) == [
+        f"train-000.tar:{n}.pyd" for n in ("evil", "list", "noise", "odd")
+    ]
+    assert any("print" in entry["error"] for entry in report["failed"])
+    store = FeatureStore(tmp_path / "store")
+    assert (store.info.encoder, store.info.fingerprint, store.dim) == ("univl", "univl-released", 768)
+    for name in ("a", "b", "c"):
+        given = sample(name, phrases=0 if name == "c" else 3)
+        np.testing.assert_allclose(store[name].features, given["video_features"], atol=2e-3, rtol=1e-3)
+        np.testing.assert_allclose(store[name].phrase_vectors, given["text_features"], atol=2e-3, rtol=1e-3)
+    assert [(p.text, p.start_s, p.end_s) for p in store["a"].phrases] == [
+        ("step 0", 0, 0.5),
+        ("step 1", 1, 1.5),
+        ("step 2", 2, 2.5),
+    ]
+    # again: nothing is done twice
+    cli.main(["prepare", "features", str(tar), str(tmp_path / "store"), "--from", "released", "--json", "--quiet"])
+    report = json.loads(capsys.readouterr().out)
+    assert (report["videos"], report["skipped"]) == (0, 3)
+
+
+def test_cut_tar_gives_what_it_has(tmp_path):
+    tar = tmp_path / "cut.tar"
+    write_tar(tar, {"a.pyd": pickle.dumps(sample("a")), "b.pyd": pickle.dumps(sample("b"))})
+    tar.write_bytes(tar.read_bytes()[:45_000])
+    found = dict(released_samples(tar))
+    assert found["a"].features.shape == (7, 768)
+    assert any(isinstance(value, InputError) for value in found.values())
+
+
+def test_shapes_are_checked():
+    wrong = {**sample("a"), "video_features": np.zeros((7, 512), np.float32)}
+    with pytest.raises(InputError, match=r"\(N, 768\)"):
+        released_sample(pickle.dumps(wrong), "x")
+    with pytest.raises(InputError, match="KeyError"):
+        released_sample(pickle.dumps({"name": "a"}), "x")
+
+
+def test_not_a_tar(tmp_path, capsys):
+    (tmp_path / "a.tar").write_text("no")
+    assert (
+        cli.main(["prepare", "features", str(tmp_path / "a.tar"), str(tmp_path / "s"), "--from", "released", "--quiet"])
+        == 5
+    )
+    assert cli.main(["prepare", "features", str(tmp_path / "b.tar"), str(tmp_path / "s"), "--from", "released"]) == 3
+    assert (
+        cli.main(
+            ["prepare", "features", str(tmp_path), str(tmp_path / "s"), "--from", "released", "--encoder", "univl"]
+        )
+        == 2
+    )
+    capsys.readouterr()
+
+
+class Doubler:
+    """An encoder whose finish doubles the width, as UniVL's turns 1024 columns into 768."""
+
+    name, license, fingerprint, dim, rate_hz, structure_dim = "doubler", "none", "doubler-1", 6, 1.0, 0
+
+    def finish(self, whole):
+        return Encoded(np.concatenate([whole.vectors, whole.vectors], axis=1))
+
+    def encode_text(self, texts):
+        return np.ones((len(texts), 6), np.float32)
+
+
+def test_arrays_with_captions(tmp_path, monkeypatch):
+    import stepformer.narration as narration
+
+    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: list(cues))
+    arrays = tmp_path / "arrays"
+    arrays.mkdir()
+    np.save(arrays / "a.npy", np.full((4, 6), 2.0, np.float32))
+    np.save(arrays / "b.npy", np.full((5, 3), 3.0, np.float32))
+    np.save(arrays / "c.npy", np.full((5, 4), 3.0, np.float32))
+    np.save(arrays / "d.npy", np.array(["x"]))
+    captions = {
+        "a": {"start": [0.0, 2.0], "end": [1.0, 3.0], "text": ["cut it", "stir it"]},
+        "z": {"start": [], "end": [], "text": []},
+    }
+    (tmp_path / "caption.json").write_text(json.dumps(captions))
+    found = dict(array_samples(arrays, Doubler(), tmp_path / "caption.json"))
+    assert [p.text for p in found["a"].phrases] == ["cut it", "stir it"]
+    assert found["a"].phrase_vectors.shape == (2, 6)
+    assert found["b"].features.shape == (5, 6)
+    assert "not its features" in str(found["c"])
+    assert isinstance(found["d"], InputError)
+    with pytest.raises(InputError, match="no feature file"):
+        list(array_samples(tmp_path, Doubler()))
+    with pytest.raises(InputError, match="not a folder"):
+        list(array_samples(tmp_path / "caption.json", Doubler()))
+
+    # what is there already is not made again; with other captions it is another sample
+    sources = {"a": found["a"].meta["source"], "b": found["b"].meta["source"]}
+    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: pytest.fail("made again"))
+    again = dict(array_samples(arrays, Doubler(), tmp_path / "caption.json", have=lambda n, s: sources.get(n) == s))
+    assert again["a"] is None and again["b"] is None
+    without = dict(array_samples(arrays, Doubler(), have=lambda n, s: sources.get(n) == s))
+    assert without["a"] is not None and without["b"] is None
+
+
+def test_a_bad_sample_does_not_stop_the_tar(tmp_path, capsys):
+    """Found only where it is written: the reader has no say in what a store takes."""
+    nan = sample("nan")
+    nan["video_features"][2, 3] = np.nan
+    narrow = {**sample("narrow"), "text_features": np.zeros((3, 512), np.float32)}
+    timed = sample("timed")
+    timed["json"]["start"][0] = "soon"
+    parts = [sample("a"), nan, narrow, timed, {**sample("a"), "video_features": np.ones((2, 768))}, sample("z")]
+    write_tar(tmp_path / "t.tar", {f"{i}.pyd": pickle.dumps(part) for i, part in enumerate(parts)})
+    command = ["prepare", "features", str(tmp_path / "t.tar"), str(tmp_path / "s"), "--from", "released", "--quiet"]
+    for _ in range(2):  # the second run finds the same
+        assert cli.main(command) == 5
+        said = capsys.readouterr()
+        for what in ("not finite", r"text features have the shape (3, 512)", "'soon'", "another sample is called 'a'"):
+            assert what in said.out + said.err
+    store = FeatureStore(tmp_path / "s")
+    assert sorted(video.video for video in store) == ["a", "z"]
+    assert len(store["a"].features) == 7  # the first of the name

@@ -1,0 +1,190 @@
+"""Broken files give as many good seconds as there are and say where they broke; files that are no video say so."""
+
+import numpy as np
+import pytest
+
+from stepformer import media as video
+from stepformer.encoders.base import FrameSpec
+from stepformer.errors import InputError
+from stepformer.media.timecode import read_time_s, write_clip
+
+TIMES = [i / 25 for i in range(25 * 20)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    made = {}
+    for name, options in {
+        "index-first.mp4": {"tone_s": 20.0},
+        "silent.mkv": {},
+        "sound.mkv": {"tone_s": 20.0, "sound_codec": "libopus"},
+        "stream.ts": {},
+    }.items():
+        path = folder / name
+        write_clip(path, TIMES, size=(128, 256), group=50, **options)
+        if name == "index-first.mp4":
+            _index_first(path)
+        made[name] = path
+    return made
+
+
+def _index_first(path):
+    """Moves the index to the front, as on the web, so that a download that breaks off is still readable."""
+    import av
+
+    slow = path.with_name("slow.mp4")
+    path.rename(slow)
+    with av.open(str(slow)) as a, av.open(str(path), "w", options={"movflags": "faststart"}) as b:
+        tracks = {s.index: b.add_stream_from_template(s) for s in a.streams}
+        for packet in a.demux():
+            if packet.size:
+                packet.stream = tracks[packet.stream_index]
+                b.mux(packet)
+
+
+@pytest.mark.parametrize("name", ["index-first.mp4", "silent.mkv", "sound.mkv"])
+@pytest.mark.parametrize("share", [0.3, 0.75])
+def test_truncated(whole, tmp_path, name, share):
+    data = whole[name].read_bytes()
+    path = tmp_path / name
+    path.write_bytes(data[: int(len(data) * share)])
+    reader = video.VideoReader(path)
+    with pytest.warns(video.VideoWarning, match=rf"{name} breaks off at [\d.]+ s of 20\.0 s"):
+        got = [(t, read_time_s(p)) for b in reader.seconds(2.0) for t, p in zip(b.times_s, b.pictures, strict=True)]
+    assert all(t - seen <= 0.05 for t, seen in got[:-1])
+    assert got[-1][0] - got[-1][1] <= 0.2  # the last pictures wait for one that never came
+    assert len(got) == pytest.approx(20 * share * 2, abs=5)
+    assert [p.kind for p in reader.problems][:1] == ["truncated"]
+    assert reader.problems[0].at_s == pytest.approx(got[-1][0], abs=0.6)
+    # and the clips for an encoder end there too
+    with pytest.warns(video.VideoWarning):
+        clips = np.concatenate(list(video.VideoReader(path).clips(FrameSpec((64, 128)), 1.0)))
+    assert len(clips) == pytest.approx(reader.problems[0].at_s, abs=0.51)
+
+
+def test_a_cut_transport_stream_is_just_shorter(whole, tmp_path):
+    """It has no header to contradict."""
+    data = whole["stream.ts"].read_bytes()
+    path = tmp_path / "cut.ts"
+    path.write_bytes(data[: len(data) // 2])
+    reader = video.VideoReader(path)
+    got = [(t, read_time_s(p)) for b in reader.seconds(1.0) for t, p in zip(b.times_s, b.pictures, strict=True)]
+    assert 7 <= len(got) <= 12
+    assert all(t - seen <= 0.05 for t, seen in got)
+
+
+@pytest.mark.parametrize("name", ["index-first.mp4", "silent.mkv", "stream.ts"])
+def test_damaged_in_the_middle_goes_on_after_it(whole, tmp_path, name):
+    data = bytearray(whole[name].read_bytes())
+    middle, length = len(data) // 2, len(data) // 20
+    data[middle : middle + length] = np.random.default_rng(1).integers(0, 256, length, np.uint8).tobytes()
+    path = tmp_path / name
+    path.write_bytes(data)
+    reader = video.VideoReader(path)
+    seen, unreadable = {}, 0
+    with pytest.warns(video.VideoWarning, match="is damaged"):
+        for batch in reader.seconds(2.0):
+            for time_s, picture in zip(batch.times_s, batch.pictures, strict=True):
+                try:
+                    seen[float(time_s)] = read_time_s(picture)
+                except InputError:
+                    unreadable += 1
+    assert len(seen) + unreadable == 40
+    assert unreadable <= 8
+    for time_s, value in seen.items():
+        if not 7 < time_s < 15:
+            assert time_s - value <= 0.05
+    damage = [p for p in reader.problems if p.kind == "damaged"]
+    assert damage
+    assert 6 < damage[0].at_s < 15
+
+
+def test_a_still_picture_under_longer_sound_is_not_broken(tmp_path):
+    path = tmp_path / "slide.mp4"
+    write_clip(path, [0.0, 0.04, 0.08], tone_s=15.0)
+    reader = video.VideoReader(path)
+    got = [read_time_s(p) for b in reader.seconds(1.0) for p in b.pictures]
+    assert got == [0.08] * 15
+    assert not reader.problems
+
+
+def test_an_index_that_calls_every_frame_a_key_frame(tmp_path):
+    """A file that lies about its key frames must not be jumped about in."""
+    path = tmp_path / "liar.mp4"
+    write_clip(path, TIMES, group=100, options={"x264-params": "scenecut=0"})
+    data = path.read_bytes()
+    at = data.index(b"stss")  # the table of key frames: without it, every frame counts as one
+    path.write_bytes(data[:at] + b"free" + data[at + 4 :])
+    got = [
+        (t, read_time_s(p))
+        for b in video.VideoReader(path).seconds(1.0)
+        for t, p in zip(b.times_s, b.pictures, strict=True)
+    ]
+    assert len(got) == 20
+    assert all(t - seen <= 0.05 for t, seen in got)
+
+
+def test_files_that_are_no_video(tmp_path):
+    def refused(path, match):
+        with pytest.raises(InputError, match=match) as error:
+            video.VideoReader(path)
+        assert str(path) in str(error.value)
+
+    refused(tmp_path / "missing.mp4", "there is no file")
+    refused(tmp_path, "is a folder")
+    empty = tmp_path / "empty.mp4"
+    empty.touch()
+    refused(empty, "is empty")
+    text = tmp_path / "letter.mp4"
+    text.write_text("Dear all,\n" * 50)
+    refused(text, "not a video")
+    plain = tmp_path / "letter.txt"
+    plain.write_text("Dear all,\n" * 50)
+    refused(plain, "not a video")
+    noise = tmp_path / "noise.mp4"
+    noise.write_bytes(np.random.default_rng(0).integers(0, 256, 50_000, np.uint8).tobytes())
+    refused(noise, "video")
+    subtitles = tmp_path / "talk.srt"
+    subtitles.write_text("1\n00:00:01,000 --> 00:00:02,000\nhello\n")
+    refused(subtitles, "no video track")
+    headless = tmp_path / "headless.mp4"
+    write_clip(headless, TIMES[:50])
+    headless.write_bytes(headless.read_bytes()[:2000])  # an mp4 whose index, at its end, is lost
+    refused(headless, "video")
+
+
+def test_sound_alone_and_a_cover_picture(tmp_path):
+    import av
+
+    path = tmp_path / "song.m4a"
+    with av.open(str(path), "w", format="mp4") as out:
+        stream = out.add_stream("aac", rate=48000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((2, 1024), np.float32), format="fltp", layout="stereo")
+        frame.sample_rate = 48000
+        for i in range(20):
+            frame.pts = i * 1024
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    with pytest.raises(InputError, match=r"no video track \(it holds: audio\)"):
+        video.probe(path)
+    picture = tmp_path / "picture.png"
+    from PIL import Image
+
+    Image.new("RGB", (64, 64)).save(picture)
+    with pytest.raises(InputError, match="not a video"):
+        video.probe(picture)
+
+
+def test_a_playlist_does_not_reach_the_network(tmp_path):
+    playlist = tmp_path / "list.m3u8"
+    playlist.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
+    with pytest.raises(InputError):
+        video.probe(playlist)
+
+
+def test_a_name_that_looks_like_a_protocol(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_clip("plain.mp4", TIMES[:50])
+    (tmp_path / "plain.mp4").rename(tmp_path / "12:30 how to?.mp4")
+    assert video.probe("12:30 how to?.mp4").duration_s == pytest.approx(2.0, abs=0.05)
