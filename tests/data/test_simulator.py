@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from stepformer.data.simulator import ENCODERS, Batch, EncoderModel, SimConfig, Simulator
+from stepformer.core.config import SimConfig
+from stepformer.data.simulator import ENCODERS, Batch, EncoderModel, Simulator
 from stepformer.data.world import Videos
 from stepformer.errors import InputError, UsageError
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from stepformer.core.config import SimConfig
 from stepformer.data import read_crosstask
-from stepformer.data.simulator import SimConfig, Simulator
+from stepformer.data.simulator import Simulator
 from stepformer.data.world import PARAPHRASES, World, load_world
 from stepformer.data.worldbuilder import NEAR, OPEN_SOURCES, SOURCES, build_world
 from stepformer.errors import InputError

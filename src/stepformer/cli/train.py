@@ -83,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(json.dumps(config.to_dict(), indent=2))
         return 0
-    from stepformer.core.training import Trainer
+    from stepformer.app.training import make_trainer
+    from stepformer.show.alignments import draw_alignment
 
-    trainer = Trainer(config, args.out, args.device, quiet=args.json)
+    trainer = make_trainer(config, args.out, args.device, draw=draw_alignment, quiet=args.json)
     scores = trainer.run(args.resume, log=lambda text: print(text, file=sys.stderr))
     if args.json:
         print(json.dumps({"out": str(args.out), "step": trainer.step, "scores": scores}))

@@ -12,7 +12,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from stepformer.core.inference import InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, preset
-from stepformer.data.simulator import SimConfig
 from stepformer.errors import InputError, UsageError
 
 SIMULATED_SPACE = "sentence-minilm-l6-v2"  # the text space that the simulator's encoders live in
@@ -40,6 +39,23 @@ class OptimConfig:
             raise UsageError(f"optim needs two betas and an ema in [0, 1), got {self.betas} and {self.ema}")
         if not (self.final_lr >= 0 and self.weight_decay >= 0 and self.clip >= 0):
             raise UsageError("optim needs final_lr, weight_decay and clip of at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class SimConfig:
+    """What the simulator makes. Frames are one a second unless a video is longer than ``max_frames``."""
+
+    # drawn evenly, one a video: one model is to serve several encoders (docs/simulator.md says what is known of it)
+    encoders: tuple[str, ...] = ("concepts", "plain", "joint")
+    # (name, share); empty = every source, evenly by video. These are the sources whose texts anyone may use.
+    sources: tuple[tuple[str, float], ...] = (("grammar", 0.55), ("youcook2", 0.4), ("crosstask-related", 0.05))
+    max_frames: int = 256
+    max_steps: int = 16
+    spoken: float = 0.6  # share of steps that are said
+    irrelevant_every_s: float = 24.0
+    shift_s: float = 8.0  # spread of how much early or late a step is said
+    reworded: float = 0.7  # share of a neighbouring sentence in how a step is said
+    strength_jitter: float = 0.25  # encoders see some videos better than others
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,16 @@ import copy
 import json
 import math
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stepformer import __version__
 from stepformer.base.files import replacing, write_json
 from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
@@ -37,13 +35,59 @@ from stepformer.core.config import SIMULATED_SPACE, TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder
-from stepformer.data.batches import BatchSource, StoreBatches
-from stepformer.data.simulator import Simulator
-from stepformer.data.world import World, load_world
 from stepformer.errors import InputError, StepFormerError, UsageError
-from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
+from stepformer.version import __version__
 
 Log = Callable[[str], None]
+Validator = Callable[[StepDecoder], Mapping[str, float]]
+"""Scores of the weights as they stand, by name; ``zs_iou`` and ``un_f1`` together decide which weights are best."""
+Painter = Callable[[StepDecoder, int], None]
+"""Draws what the weights do with one fixed video at a step, so that one can watch the alignment form."""
+
+
+class Batch(Protocol):
+    """What a step reads of a batch."""
+
+    @property
+    def video(self) -> Tensor:
+        """(B, N, D) frame vectors."""
+
+    @property
+    def video_mask(self) -> Tensor:
+        """(B, N) true where there is a frame."""
+
+    @property
+    def phrases(self) -> Tensor:
+        """(B, L, D) phrase vectors, in order of time."""
+
+    @property
+    def phrase_mask(self) -> Tensor:
+        """(B, L) true where there is a phrase."""
+
+
+class BatchSource(Protocol):
+    """Where batches come from. The same number gives the same batch."""
+
+    @property
+    def dim(self) -> int:
+        """D, the width of frames and phrases."""
+
+    @property
+    def encoder(self) -> str:
+        """Whose vectors they are."""
+
+    @property
+    def origin(self) -> Any:
+        """What the checkpoint says of the data: plain values."""
+
+    def batch(self, step: int, size: int) -> Batch:
+        """Batch number ``step``, of ``size`` videos."""
+
+    def held_out_batches(self, size: int) -> Iterable[Batch]:
+        """Batches that are never trained on, for the validation loss; there may be none."""
+
+    def describe(self) -> str:
+        """A sentence on the data for the log; empty where there is nothing to say."""
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
@@ -61,26 +105,33 @@ class NonFiniteLossError(StepFormerError):
 
 
 class Trainer:
-    """One run in one folder. ``run()`` trains to the end; Ctrl-C ends the step, saves and raises."""
+    """One run in one folder. ``run()`` trains to the end; Ctrl-C ends the step, saves and raises.
+
+    The data, the validation and the pictures are given (:func:`stepformer.app.training.make_trainer` builds them from
+    a config), so that this file needs torch and NumPy alone.
+    """
 
     def __init__(
         self,
         config: TrainConfig,
         out: str | Path,
+        source: BatchSource,
         device: str | torch.device | None = None,
-        world: World | None = None,
+        validator: Validator | None = None,
+        painter: Painter | None = None,
         quiet: bool = False,
     ) -> None:
-        self.config, self.out, self.quiet = config, Path(out), quiet
+        self.config, self.out, self.source, self.quiet = config, Path(out), source, quiet
+        self.validator, self.painter = validator, painter
         self.device = torch_device(device)
-        if world is None and config.data.world:
-            world = load_world(config.data.world)
-        self.world = world
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # similarities in TF32: far finer than the noise in them
         self.criterion = Criterion(config.loss)
-        self.source = self._source()
-        self._check_width()
+        if source.dim != config.model.feature_dim:
+            raise UsageError(
+                f"the data has vectors of width {source.dim}, the model takes {config.model.feature_dim}; "
+                f"--set model.feature_dim={source.dim}"
+            )
         torch.manual_seed(config.seed)
         self.model = StepDecoder(config.model).to(self.device)
         # what is validated and saved: the running mean of the weights, or the weights themselves
@@ -96,37 +147,6 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
         self.step = 0
         self.best = -math.inf
-        self.started = time.time()
-        self.trial = self._trial()
-
-    # -- data -----------------------------------------------------------------------------------------------------
-
-    def _source(self) -> BatchSource:
-        config = self.config
-        if config.data.store:
-            return StoreBatches(config.data.store, config.data.max_frames, config.data.held_out, config.seed)
-        if self.world is None:
-            raise UsageError(
-                "training needs data: --set data.world=WORLD (see stepformer simulate) or data.store=FOLDER"
-            )
-        return Simulator(self.world, config.data.simulator, config.seed, self.device)
-
-    def _check_width(self) -> None:
-        width = self.source.dim
-        if width != self.config.model.feature_dim:
-            raise UsageError(
-                f"the data has vectors of width {width}, the model takes {self.config.model.feature_dim}; "
-                f"--set model.feature_dim={width}"
-            )
-
-    def _trial(self) -> Trial | None:
-        """Simulated validation videos, where there is a world of the model's width."""
-        v = self.config.validation
-        if not v.every or self.world is None or self.world.dim != self.config.model.feature_dim:
-            return None
-        # validation draws with its own seed: every run of every seed is measured on the same videos
-        simulator = self.source if isinstance(self.source, Simulator) else Simulator(self.world, device=self.device)
-        return make_trial(simulator, v.split, v.encoder, v.videos, seed=1)
 
     # -- one step -------------------------------------------------------------------------------------------------
 
@@ -200,11 +220,8 @@ class Trainer:
             raise UsageError(f"{self.out} already holds a run; give --resume to go on with it, or another --out")
         else:
             (self.out / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before it saved anything
-        if isinstance(self.source, StoreBatches):
-            log(
-                f"{len(self.source.items)} videos to learn from, {len(self.source.kept)} held out, "
-                f"{self.source.without_phrases} without phrases left out"
-            )
+        if said := self.source.describe():
+            log(said)
         write_json(self.out / "config.json", config.to_dict())
         scores: dict[str, Any] = {}
         board = _tensorboard(self.out)
@@ -240,31 +257,31 @@ class Trainer:
                     shown = ("zs_iou", "un_f1", "loss")
                     log(f"step {self.step}: " + ", ".join(f"{k} {scores[k]:.3f}" for k in shown if k in scores))
                     self._keep_best(scores)
-                    self._picture()
+                    if self.painter is not None:
+                        self.painter(self.mean, self.step)
                 if self.step % config.save_every == 0 or last:
                     self.save()
         return scores
 
     def validate(self) -> dict[str, float]:
-        """Both tasks on the simulated dev videos, and the loss on held-out stored videos."""
-        scores: dict[str, float] = {}
-        if self.trial is not None:
-            scores |= score_slots(self.trial, model_slots(self.mean), self.config.inference)
-        if isinstance(self.source, StoreBatches) and self.source.kept:
-            scores["loss"] = self._held_out_loss(self.source.held_out_batches(self.config.batch))
+        """What the validator says of the weights, and the loss on held-out videos."""
+        scores = dict(self.validator(self.mean)) if self.validator is not None else {}
+        held_out = self._held_out_loss()
+        if held_out is not None:
+            scores["loss"] = held_out
         return {k: round(v, 6) for k, v in scores.items()}
 
     @torch.no_grad()
-    def _held_out_loss(self, batches: Iterator[Any]) -> float:
+    def _held_out_loss(self) -> float | None:
         self.mean.eval()
         total, count = 0.0, 0
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(self.source.held_out_batches(self.config.batch)):
             torch.manual_seed(number)
             parts = [t.to(self.device) for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)]
             output = self.mean(parts[0], parts[1], attention=self.criterion.needs_attention)
             loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
             total, count = total + float(loss), count + 1
-        return total / count
+        return total / count if count else None
 
     def _keep_best(self, scores: Mapping[str, float]) -> None:
         if "zs_iou" in scores:
@@ -276,20 +293,6 @@ class Trainer:
         if value > self.best:
             self.best = value
             self._save_model("best.safetensors", scores)
-
-    def _picture(self) -> None:
-        """The alignment of one fixed validation video, so that one can watch it form."""
-        if self.trial is None:
-            return
-        with suppress(ImportError):  # matplotlib is not on every training machine
-            from stepformer.show.alignments import draw_alignment
-
-            batch = self.trial.batches[0]._replace(
-                **{name: getattr(self.trial.batches[0], name)[:1] for name in self.trial.batches[0]._fields}
-            )
-            output = model_slots(self.mean)(batch)
-            path = self.out / "alignment" / f"step-{self.step:06d}.png"
-            draw_alignment(path, output, batch, self.config.inference, title=f"step {self.step}")
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
@@ -306,22 +309,20 @@ class Trainer:
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
             "torch": torch.__version__,
             "config": c.to_dict(),
-            "data": (self.world.meta.get("licences") if self.world is not None and not c.data.store else c.data.store),
+            "data": self.source.origin,
             "scores": dict(scores or {}),
         }
 
     def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
-        from dataclasses import asdict
-
         save_checkpoint(
             self.out / name, self.mean, self.encoder, self.provenance(scores), asdict(self.config.inference)
         )
 
     @property
     def encoder(self) -> str:
-        """Whose vectors the model takes, as the checkpoint says: the stores' encoder, where it learns from stores."""
+        """Whose vectors the model takes, as the checkpoint says: the data's encoder, unless the config names one."""
         given = self.config.encoder
-        return self.source.encoder if isinstance(self.source, StoreBatches) and given == SIMULATED_SPACE else given
+        return self.source.encoder if given == SIMULATED_SPACE else given
 
     def save(self) -> None:
         """Last weights, and what an exact resume needs."""

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Queue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,17 +24,6 @@ class StoreBatch(NamedTuple):
     video_mask: Tensor  # (B, N)
     phrases: Tensor  # (B, L, D)
     phrase_mask: Tensor  # (B, L)
-
-
-class BatchSource(Protocol):
-    """Where training batches come from. The same number gives the same batch."""
-
-    @property
-    def dim(self) -> int:
-        """D, the width of frames and phrases."""
-
-    def batch(self, step: int, size: int) -> Any:
-        """A batch with ``video``, ``video_mask``, ``phrases`` and ``phrase_mask``."""
 
 
 def shorten(features: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
@@ -55,7 +44,7 @@ class StoreBatches:
     """
 
     def __init__(self, stores: Sequence[str | Path], max_frames: int, held_out: float, seed: int) -> None:
-        self.max_frames, self.seed = max_frames, seed
+        self.max_frames, self.seed, self.origin = max_frames, seed, [str(store) for store in stores]
         items: list[tuple[FeatureStore, str]] = []
         opened = open_stores(stores)
         self.dim, self.encoder = opened[0].dim, opened[0].info.encoder
@@ -89,6 +78,13 @@ class StoreBatches:
         """The held-out videos, in order."""
         for first in range(0, len(self.kept), size):
             yield self._collate(self.kept[first : first + size])
+
+    def describe(self) -> str:
+        """How many videos there are of each kind."""
+        return (
+            f"{len(self.items)} videos to learn from, {len(self.kept)} held out, "
+            f"{self.without_phrases} without phrases left out"
+        )
 
     def _start(self, step: int, size: int) -> None:
         if step in self._ready:

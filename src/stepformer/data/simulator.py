@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stepformer.core.config import SIMULATED_SPACE, SimConfig
 from stepformer.data.world import PARAPHRASES, Videos, World
 from stepformer.errors import UsageError
 
@@ -62,23 +63,6 @@ ENCODERS: dict[str, EncoderModel] = {
     "concepts": EncoderModel("concepts", strength=1.16, task=0.43, sibling=1.04, slow=0.57, fast=0.63, stock=1.36),
     "joint": EncoderModel("joint", strength=0.68, task=0.83, sibling=1.16, slow=0.81, fast=1.26, stock=1.14, mix=0.12),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SimConfig:
-    """What the simulator makes. Frames are one a second unless a video is longer than ``max_frames``."""
-
-    # drawn evenly, one a video: one model is to serve several encoders (docs/simulator.md says what is known of it)
-    encoders: tuple[str, ...] = ("concepts", "plain", "joint")
-    # (name, share); empty = every source, evenly by video. These are the sources whose texts anyone may use.
-    sources: tuple[tuple[str, float], ...] = (("grammar", 0.55), ("youcook2", 0.4), ("crosstask-related", 0.05))
-    max_frames: int = 256
-    max_steps: int = 16
-    spoken: float = 0.6  # share of steps that are said
-    irrelevant_every_s: float = 24.0
-    shift_s: float = 8.0  # spread of how much early or late a step is said
-    reworded: float = 0.7  # share of a neighbouring sentence in how a step is said
-    strength_jitter: float = 0.25  # encoders see some videos better than others
 
 
 class Batch(NamedTuple):
@@ -123,12 +107,21 @@ class Simulator:
         # what belongs to the encoder and not to a video is drawn once, the same for every seed
         fixed = torch.Generator().manual_seed(20230618)
         D = self.dim = world.dim
+        self.encoder, self.origin = SIMULATED_SPACE, world.meta.get("licences")
         self.gap = F.normalize(torch.randn(D, generator=fixed), dim=-1).to(self.device)
         # co-occurrence: whatever looks like a is also seen as b, for 256 fixed pairs of class names (the step texts
         # of a world play no part in it, so that no tested text does)
         pairs = torch.randint(len(world.concepts), (2, 256), generator=fixed)
         a, b = world.concepts[pairs[0]], world.concepts[pairs[1]]
         self.mixing = (a.T @ b).to(self.device)
+
+    def held_out_batches(self, size: int) -> tuple[Batch, ...]:
+        """None: simulated runs are validated on whole videos of other tasks, not by their loss."""
+        return ()
+
+    def describe(self) -> str:
+        """Nothing: the config says it all."""
+        return ""
 
     def _pools(self) -> list[tuple[Tensor, float]]:
         config, train = self.config, self.train

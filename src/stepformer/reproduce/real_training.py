@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stepformer.app.training import make_trainer
 from stepformer.core.checkpoint import load_checkpoint
-from stepformer.core.training import Trainer
 from stepformer.evaluation.validation import model_slots
 from stepformer.reproduce.real import SPLIT, Log, RealData, keep_scores, slot_scores
 from stepformer.reproduce.results import Results
@@ -46,7 +46,7 @@ def train_real(
         if run.id in results.runs:
             continue
         folder, config = work / run.id / "train", config_of(run)
-        trainer = Trainer(config, folder, device, quiet=True)
+        trainer = make_trainer(config, folder, device, quiet=True)
         trainer.run(resume=(folder / "state.safetensors").exists())
         make, own = model_slots(load_checkpoint(folder / "last.safetensors", device).model), config.inference
         scores = slot_scores(data, make, own)

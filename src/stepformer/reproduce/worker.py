@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
+from stepformer.app.training import make_trainer
 from stepformer.base.files import write_json
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.inference import InferenceConfig, pooled_slots, random_slots
 from stepformer.core.model import Slots
-from stepformer.core.training import Trainer
 from stepformer.data.simulator import Batch, Simulator
 from stepformer.data.world import World, load_world
 from stepformer.errors import StepFormerError
@@ -157,7 +157,7 @@ def run_training(run: Run, world: World, stage_of: Any, folder: Path, device: st
     config = config_of(run)
     out = folder / "train"
     started = time.time()
-    trainer = Trainer(config, out, device, world, quiet=True)
+    trainer = make_trainer(config, out, device, world=world, quiet=True)
     resume = (out / "state.safetensors").exists()
     trainer.run(resume=resume)
     seconds = time.time() - started

@@ -108,6 +108,7 @@ def test_ctrl_c_keeps_everything_and_the_run_goes_on_exactly(run_toml, tmp_path)
     done = rows(out)[-1]["step"]
     assert 3 <= done < 400, "the run was over before it could be interrupted"
     # going on for a few steps gives what a run of that many steps without a stop gives; both in this process
+    from stepformer.app.training import make_trainer
     from stepformer.core.config import make_config
     from stepformer.core.training import Trainer
 
@@ -124,7 +125,7 @@ def test_ctrl_c_keeps_everything_and_the_run_goes_on_exactly(run_toml, tmp_path)
 
     for folder, resume in ((out, True), (tmp_path / "whole", False)):
         with pytest.raises(KeyboardInterrupt):
-            Short(config, folder, "cpu", quiet=True).run(resume)
+            make_trainer(config, folder, "cpu", quiet=True, kind=Short).run(resume)
     torch.set_num_threads(threads)
     assert rows(out) == rows(tmp_path / "whole")
     assert same_files(out, tmp_path / "whole", "state.safetensors")

@@ -15,15 +15,17 @@ import torch
 from safetensors.torch import load_file
 from training_runs import make_store, rows, same_files, small
 
+from stepformer.app.training import make_trainer
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.training import NonFiniteLossError, Trainer, learning_rate, with_loss_off
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
 from stepformer.errors import InputError, UsageError
+from stepformer.show.alignments import draw_alignment
 
 
 def train(config, out, world=None, resume=False) -> Trainer:
-    trainer = Trainer(config, out, "cpu", world, quiet=True)
+    trainer = make_trainer(config, out, "cpu", world=world, draw=draw_alignment, quiet=True)
     trainer.run(resume)
     return trainer
 
@@ -118,14 +120,14 @@ def assert_the_same_run(a, b):
 def test_a_run_that_was_stopped_goes_on_exactly(whole, tiny_world, tmp_path, stop_in, number):
     out = tmp_path / "run"
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    stopped = Stopping(small(), out, "cpu", tiny_world, quiet=True)
+    stopped = make_trainer(small(), out, "cpu", world=tiny_world, quiet=True, kind=Stopping)
     stopped.stop_in, stopped.signal = stop_in, number
     with pytest.raises(KeyboardInterrupt):
         stopped.run()
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert stopped.step == stop_in + 1  # the step under way was finished, and nothing after it begun
     assert load_checkpoint(out / "last.safetensors").provenance["step"] == stop_in + 1
-    resumed = Trainer(small(), out, "cpu", tiny_world, quiet=True)
+    resumed = make_trainer(small(), out, "cpu", world=tiny_world, quiet=True)
     said = []
     resumed.run(resume=True, log=said.append)
     assert said[0] == f"resumed at step {stop_in + 1}"
@@ -145,7 +147,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_save(whole, tiny_world, tmp
             return super().train_step(step)
 
     with pytest.raises(KilledError):
-        Killed(small(save_every=2), out, "cpu", tiny_world, quiet=True).run()
+        make_trainer(small(save_every=2), out, "cpu", world=tiny_world, quiet=True, kind=Killed).run()
     with (out / "metrics.jsonl").open("a") as metrics:
         metrics.write('{"step": 5, "loss": 0.0}\n{"step": 5, "lo')  # later rows, and a line that was cut short
     train(small(save_every=2), out, tiny_world, resume=True)
@@ -174,7 +176,7 @@ def test_resume_needs_the_same_run(whole, tiny_world, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_leaves_evidence(tiny_world, tmp_path):
-    trainer = Trainer(small(validation__every=0), tmp_path / "run", "cpu", tiny_world, quiet=True)
+    trainer = make_trainer(small(validation__every=0), tmp_path / "run", "cpu", world=tiny_world, quiet=True)
     good = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     with torch.no_grad():
         trainer.model.queries[0, 0] = math.nan
@@ -194,11 +196,11 @@ def test_a_loss_that_is_not_finite_leaves_evidence(tiny_world, tmp_path):
 
 def test_no_data_and_the_wrong_width_get_a_sentence(tiny_world, tmp_path):
     with pytest.raises(UsageError, match=r"training needs data: --set data\.world=WORLD"):
-        Trainer(small(), tmp_path, "cpu")
+        make_trainer(small(), tmp_path, "cpu")
     with pytest.raises(UsageError, match=r"width 64, the model takes 32; --set model\.feature_dim=64"):
-        Trainer(small(model__feature_dim=32), tmp_path, "cpu", tiny_world)
+        make_trainer(small(model__feature_dim=32), tmp_path, "cpu", world=tiny_world)
     with pytest.raises(InputError, match="cannot read the simulated world"):
-        Trainer(small(data__world=str(tmp_path / "nowhere")), tmp_path, "cpu")
+        make_trainer(small(data__world=str(tmp_path / "nowhere")), tmp_path, "cpu")
 
 
 # -- the optimiser ------------------------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch(losses, tiny_world, 
             model__dropout=0.0, validation__every=0, batch=8 // parts, optim__accumulate=parts, optim__clip=0.0,
             loss__weights=weights, data__simulator__strength_jitter=0.0,
         )  # fmt: skip
-        trainer = Trainer(config, tmp_path / str(parts), "cpu", tiny_world, quiet=True)
+        trainer = make_trainer(config, tmp_path / str(parts), "cpu", world=tiny_world, quiet=True)
         with torch.no_grad():  # away from the start, where the corrections are zero and most gradients vanish
             g = torch.Generator().manual_seed(0)
             for p in trainer.model.parameters():
@@ -262,7 +264,7 @@ def test_half_precision_trains_and_resumes_exactly(precision, tiny_world, tmp_pa
     train(replace(config, optim=replace(config.optim, precision="fp32")), tmp_path / "full", tiny_world)
     full = [row["loss"] for row in rows(tmp_path / "full")]
     assert losses[0] == pytest.approx(full[0], rel=0.05) and losses != full
-    stopped = Stopping(config, tmp_path / "cut", "cpu", tiny_world, quiet=True)
+    stopped = make_trainer(config, tmp_path / "cut", "cpu", world=tiny_world, quiet=True, kind=Stopping)
     stopped.stop_in = 1
     with pytest.raises(KeyboardInterrupt):
         stopped.run()
@@ -272,7 +274,7 @@ def test_half_precision_trains_and_resumes_exactly(precision, tiny_world, tmp_pa
 
 
 def test_gradients_are_clipped(tiny_world, tmp_path):
-    trainer = Trainer(small(optim__clip=1e-3, validation__every=0), tmp_path, "cpu", tiny_world, quiet=True)
+    trainer = make_trainer(small(optim__clip=1e-3, validation__every=0), tmp_path, "cpu", world=tiny_world, quiet=True)
     row = trainer.train_step(0)
     clipped = torch.cat([p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None]).norm()
     assert float(row["grad_norm"]) > 1e-3 and float(clipped) == pytest.approx(1e-3, rel=1e-3)
@@ -280,7 +282,7 @@ def test_gradients_are_clipped(tiny_world, tmp_path):
 
 def test_a_loss_can_be_switched_off_by_name(tiny_world, tmp_path):
     config = with_loss_off(small(validation__every=0), "glob", "smooth")
-    row = Trainer(config, tmp_path, "cpu", tiny_world, quiet=True).train_step(0)
+    row = make_trainer(config, tmp_path, "cpu", world=tiny_world, quiet=True).train_step(0)
     assert "seq" in row and "div" in row and "glob" not in row and "smooth" not in row
     with pytest.raises(UsageError, match="no loss speed"):
         with_loss_off(config, "speed")
@@ -300,7 +302,7 @@ def test_a_feature_store_trains_with_the_same_config(tiny_world, tmp_path):
     assert all(math.isfinite(row["val_loss"]) and "val_zs_iou" in row for row in checked)
     assert load_checkpoint(out / "last.safetensors").provenance["data"] == [str(store)]
     # stopped and resumed on stored videos too
-    stopped = Stopping(config, tmp_path / "cut", "cpu", tiny_world, quiet=True)
+    stopped = make_trainer(config, tmp_path / "cut", "cpu", world=tiny_world, quiet=True, kind=Stopping)
     stopped.stop_in = 1
     with pytest.raises(KeyboardInterrupt):
         stopped.run()
@@ -319,7 +321,8 @@ def test_what_a_store_gives_is_told(tmp_path):
     with StoreWriter(store, StoreInfo("toy", "toy-1", dim=64)) as writer:
         writer.append(StoredVideo("silent", np.ones((5, 64), np.float32), 1.0, 5.0))
     said = []
-    trainer = Trainer(small(data__store=str(store), data__held_out=0.4, steps=1), tmp_path / "run", "cpu", quiet=True)
+    config = small(data__store=str(store), data__held_out=0.4, steps=1)
+    trainer = make_trainer(config, tmp_path / "run", "cpu", quiet=True)
     trainer.run(log=said.append)
     assert said[0] == f"{len(trainer.source.items)} videos to learn from, {len(trainer.source.kept)} held out, " + (
         "1 without phrases left out"
@@ -333,10 +336,10 @@ def test_a_store_needs_no_world(tmp_path):
     best = load_checkpoint(tmp_path / "run" / "best.safetensors")
     assert best.provenance["scores"].keys() == {"loss"}
     assert best.encoder == "toy"  # the store's, not the simulator's, whose vectors it has never seen
-    named = Trainer(replace(config, encoder="mine"), tmp_path / "named", "cpu", quiet=True)
+    named = make_trainer(replace(config, encoder="mine"), tmp_path / "named", "cpu", quiet=True)
     assert named.encoder == "mine"
     # without held-out videos there is no validation loss, rather than one of nothing
     none = replace(config, data=replace(config.data, held_out=0.0))
-    assert Trainer(none, tmp_path / "none", "cpu", quiet=True).validate() == {}
+    assert make_trainer(none, tmp_path / "none", "cpu", quiet=True).validate() == {}
     with pytest.raises(UsageError, match=r"width 64, the model takes 32"):
-        Trainer(small(model__feature_dim=32, data__store=str(tmp_path / "store")), tmp_path / "x", "cpu")
+        make_trainer(small(model__feature_dim=32, data__store=str(tmp_path / "store")), tmp_path / "x", "cpu")
