@@ -1,5 +1,6 @@
 """Features people have already: the released code's tars and folders of arrays."""
 
+import gzip
 import io
 import json
 import pickle
@@ -11,7 +12,7 @@ import torch
 
 from stepformer import cli
 from stepformer.data.store import FeatureStore
-from stepformer.data.store_import import array_samples, released_sample, released_samples
+from stepformer.data.store_import import array_samples, find_tars, released_sample, released_samples
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
 
@@ -81,6 +82,114 @@ def test_released_tars(tmp_path, capsys):
     cli.main(["prepare", "features", str(tar), str(tmp_path / "store"), "--from", "released", "--json", "--quiet"])
     report = json.loads(capsys.readouterr().out)
     assert (report["videos"], report["skipped"]) == (0, 3)
+
+
+def numpy_file(value, version=(1, 0), old_names=False):
+    """The bytes of a NumPy file of a zero-dimensional object array, by its format's description."""
+    array = np.empty((), dtype=object)
+    array[()] = value
+    header = b"{'descr': '|O', 'fortran_order': False, 'shape': (), }"
+    size = 10 if version == (1, 0) else 12
+    header += b" " * (-(len(header) + size + 1) % 64) + b"\n"
+    length = len(header).to_bytes(2 if version == (1, 0) else 4, "little")
+    body = pickle.dumps(array, protocol=3)
+    if old_names:  # protocol 3 writes module names as lines of text; NumPy before 2 had no underscore
+        body = body.replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+        assert b"_core" not in body
+    return b"\x93NUMPY" + bytes(version) + length + header + body
+
+
+def as_numpy(array):
+    return array
+
+
+def as_strided_tensor(array):
+    whole = torch.zeros(array.shape[1], array.shape[0] + 2)  # a transposed view that starts inside its storage
+    whole[:, 2:] = torch.from_numpy(array).T
+    return whole[:, 2:].T
+
+
+TENSORS = {
+    "numpy": as_numpy,
+    "numpy-half": lambda a: a.astype(np.float16),
+    "numpy-double": lambda a: a.astype(np.float64),
+    "numpy-big-endian": lambda a: a.astype(">f4"),
+    "numpy-fortran": np.asfortranarray,
+    "torch": torch.from_numpy,
+    "torch-half": lambda a: torch.from_numpy(a).half(),
+    "torch-bfloat16": lambda a: torch.from_numpy(a).bfloat16(),
+    "torch-double": lambda a: torch.from_numpy(a).double(),
+    "torch-view": as_strided_tensor,
+    "torch-parameter": lambda a: torch.nn.Parameter(torch.from_numpy(a)),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+@pytest.mark.parametrize("old_names", [False, True])
+def test_released_members_are_numpy_files(tmp_path, capsys, kind, old_names):
+    """What the released loader reads: WebDataset members with the key npy, each a NumPy file of one dictionary."""
+    given = {name: sample(name, n=5) for name in ("a", "bb")}
+    written = {name: {**one, "video_features": TENSORS[kind](one["video_features"]),
+                      "text_features": TENSORS[kind](one["text_features"])} for name, one in given.items()}  # fmt: skip
+    members = {
+        "000.npy": numpy_file(written["a"], old_names=old_names),
+        "000.json": b"{}",  # another member of the same sample
+        "001.npy": numpy_file(written["bb"], version=(2, 0), old_names=old_names),
+    }
+    write_tar(tmp_path / "t.tar", members)
+    code = cli.main(["prepare", "features", str(tmp_path / "t.tar"), str(tmp_path / "s"), "--from", "released"])
+    assert code == 0, capsys.readouterr()
+    store = FeatureStore(tmp_path / "s")
+    assert sorted(video.video for video in store) == ["a", "bb"]
+    exact = 1e-2 if "bfloat16" in kind else 2e-3
+    for name, one in given.items():
+        np.testing.assert_allclose(store[name].features, one["video_features"], atol=exact, rtol=exact)
+        np.testing.assert_allclose(store[name].phrase_vectors, one["text_features"], atol=exact, rtol=exact)
+        assert [p.text for p in store[name].phrases] == one["json"]["phrases"]
+
+
+def test_what_numpy_writes_itself_is_read():
+    array = np.empty((), dtype=object)
+    array[()] = sample("a", torch_side=True)
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    assert len(released_sample(buffer.getvalue(), "x").phrases) == 3
+
+
+def test_a_numpy_file_runs_no_code_and_must_hold_a_sample(capfd):
+    with pytest.raises(InputError, match="print"):
+        released_sample(numpy_file({"name": Evil()}), "x")
+    assert "this must never run" not in "".join(capfd.readouterr())
+    plain = io.BytesIO()
+    np.save(plain, np.ones(3))
+    for data in (numpy_file([1]), plain.getvalue(), numpy_file({})[:40], numpy_file(sample("a"))[:-50]):
+        with pytest.raises(InputError):
+            released_sample(data, "x")
+
+
+def test_a_phrase_without_a_start_is_dropped_alone():
+    one = sample("a", phrases=5)
+    one["json"]["start"] = [0.0, None, 2.0, float("nan"), 4.0]
+    one["json"]["end"] = [0.5, 1.5, None, 3.5, 1.0]
+    video = released_sample(numpy_file(one), "x")
+    assert [(p.text, p.start_s, p.end_s) for p in video.phrases] == [
+        ("step 0", 0, 0.5), ("step 2", 2, 2), ("step 4", 4, 4),
+    ]  # fmt: skip
+    np.testing.assert_array_equal(video.phrase_vectors, one["text_features"][[0, 2, 4]])
+    silent = {**sample("a", phrases=0), "text_features": torch.empty(0)}
+    assert released_sample(numpy_file(silent), "x").phrases == ()
+
+
+def test_tars_lie_in_folders_and_may_be_packed(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    write_tar(tmp_path / "deep" / "er" / "a.tar", {"a.npy": numpy_file(sample("a"))})
+    packed = tmp_path / "b.tar.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "deep" / "er" / "a.tar").read_bytes()))
+    found = find_tars(tmp_path)
+    assert [tar.name for tar in found] == ["b.tar.gz", "a.tar"]
+    assert [[name for name, _ in released_samples(tar)] for tar in found] == [["a"], ["a"]]
+    packed.write_bytes(packed.read_bytes()[:300])
+    assert any(isinstance(value, InputError) for _, value in released_samples(packed))
 
 
 def test_cut_tar_gives_what_it_has(tmp_path):

@@ -21,6 +21,7 @@ from stepformer.errors import InputError
 
 _ZIP_MAGIC = b"PK\x03\x04"
 _TORCH_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the number that opens a legacy torch.save file, pickled
+_NDARRAY, _TENSOR = "numpy.ndarray", "torch.Tensor"  # types that pickles name; standing for them here, never called
 _TORCH_LEGACY_START = pickle.dumps(_TORCH_LEGACY_MAGIC, protocol=2)
 
 
@@ -28,11 +29,36 @@ class RefusedError(InputError):
     """The pickle wants something that is neither an array nor a tensor."""
 
 
+class _Dtype:
+    """A dtype while it is read. NumPy's own one ignores the byte order that the pickle sets on it afterwards."""
+
+    def __init__(self, *args: Any) -> None:
+        if not args or not isinstance(args[0], str):
+            raise RefusedError(f"the pickle names a dtype by {args!r}")
+        self.made: np.dtype[Any] = np.dtype(args[0])
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        # (version, byte order, subarray, names, fields, size, alignment, flags); flags from a file are never taken over
+        if any(part is not None for part in state[2:5]):
+            raise RefusedError("the pickle holds an array of records")
+        if state[1] in ("<", ">"):
+            self.made = self.made.newbyteorder(state[1])
+
+
+class _Array(np.ndarray[Any, np.dtype[Any]]):
+    """An array while it is read: NumPy starts every one as an empty shell and fills it by its state."""
+
+    def __setstate__(self, state: Any) -> None:
+        version, shape, dtype, fortran, data = state
+        if not isinstance(dtype, _Dtype):
+            raise RefusedError(f"the pickle gives an array the dtype {dtype!r}")
+        super().__setstate__((version, shape, dtype.made, fortran, data))
+
+
 def _array_shell(subtype: Any, shape: Any, _type: Any) -> np.ndarray[Any, Any]:
-    # NumPy starts every array as an empty shell and fills it afterwards; anything else is not one of its pickles
-    if subtype is not np.ndarray or tuple(shape) != (0,):
+    if subtype is not _NDARRAY or tuple(shape) != (0,):
         raise RefusedError(f"the pickle rebuilds an array as {subtype!r} of shape {shape!r}")
-    return np.ndarray((0,), np.int8)
+    return _Array((0,), np.int8)
 
 
 def _array_from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any = "C") -> np.ndarray[Any, Any]:
@@ -45,17 +71,9 @@ def _scalar(dtype: Any, data: bytes = b"") -> Any:
 
 
 def _plain(dtype: Any) -> np.dtype[Any]:
-    made: np.dtype[Any] = np.dtype(dtype)
-    if made.hasobject:
-        raise RefusedError("the pickle holds an array of Python objects")
-    return made
-
-
-def _dtype(*args: Any) -> np.dtype[Any]:
-    if not args or not isinstance(args[0], str):
-        raise RefusedError(f"the pickle names a dtype by {args!r}")
-    made: np.dtype[Any] = np.dtype(args[0])
-    return made
+    if not isinstance(dtype, _Dtype) or dtype.made.hasobject:
+        raise RefusedError("the pickle makes an array of Python objects from bytes")
+    return dtype.made
 
 
 def _encode(text: str, encoding: str = "utf-8") -> bytes:
@@ -74,12 +92,16 @@ def _torch_storage(data: bytes) -> Any:
 def _torch_tensor(storage: Any, offset: int, size: Any, stride: Any, *_rest: Any) -> Any:
     import torch
 
-    if not isinstance(storage, torch.storage.TypedStorage | torch.UntypedStorage):
-        raise RefusedError(f"the pickle builds a tensor on {type(storage).__name__}, not on a tensor storage")
-    typed = getattr(storage, "dtype", torch.uint8)
-    flat = torch.empty(0, dtype=typed)
-    flat.set_(storage, offset, tuple(size), tuple(stride))
-    return flat
+    if not isinstance(storage, torch.storage.TypedStorage):
+        raise RefusedError(f"the pickle builds a tensor on {type(storage).__name__}, not on a typed tensor storage")
+    return torch.empty(0, dtype=storage.dtype).set_(storage, offset, tuple(size), tuple(stride))
+
+
+def _torch_subclass(build: Any, _type: Any, args: Any, _state: Any) -> Any:
+    """A tensor that had attributes or a class of its own: the plain tensor, without them."""
+    if build is not _torch_tensor:
+        raise RefusedError(f"the pickle rebuilds a tensor by {build!r}")
+    return build(*args)
 
 
 def _torch_parameter(tensor: Any, *_rest: Any) -> Any:
@@ -89,9 +111,12 @@ def _torch_parameter(tensor: Any, *_rest: Any) -> Any:
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("_codecs", "encode"): _encode,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
+    ("numpy", "ndarray"): _NDARRAY,
+    ("numpy", "dtype"): _Dtype,
+    ("torch", "Tensor"): _TENSOR,
+    ("torch._utils", "_rebuild_tensor"): _torch_tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _torch_tensor,
+    ("torch._tensor", "_rebuild_from_type_v2"): _torch_subclass,
     ("torch._utils", "_rebuild_parameter"): _torch_parameter,
     ("torch.storage", "_load_from_bytes"): _torch_storage,
 }
@@ -124,6 +149,27 @@ class _Restricted(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         """Plain pickles have no outside objects."""
         raise RefusedError(f"{self._where} refers to an object outside itself ({pid!r})")
+
+
+def load_restricted_npy(data: bytes, where: str) -> Any:
+    """The one object that a NumPy file of a zero-dimensional object array holds, read as :func:`load_restricted` does.
+
+    A NumPy file of numbers gives its array. ``where`` names the data in messages.
+    """
+    stream = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        if not dtype.hasobject:
+            stream.seek(0)
+            return np.lib.format.read_array(stream, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{where} is not a readable NumPy file: {error}") from None
+    held = load_restricted(data[stream.tell() :])
+    if not isinstance(held, np.ndarray) or held.size != 1:
+        raise InputError(f"{where} is a NumPy file of {shape} Python objects; one object is read")
+    return held.reshape(()).item()
 
 
 def load_restricted(source: str | Path | bytes) -> Any:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,18 @@ RELEASED = StoreInfo("univl", "univl-released", 768, 1.0, 0, {"source": "the rel
 Sample = tuple[str, StoredVideo | StepFormerError]
 
 
+_NUMPY_MAGIC = b"\x93NUMPY"
+_SAMPLE_KEYS = ("npy", "pyd", "pickle", "pkl", "pth", "pt", "")
+"""A WebDataset member's key is what follows the dot of its name; a sample's other members (json, txt) are not read."""
+
+
 def find_tars(src: str | Path) -> list[Path]:
-    """The tars of a folder, or the one given."""
+    """The tars of a folder and the folders in it, or the one given."""
     path = Path(src)
-    found = sorted(path.glob("*.tar")) if path.is_dir() else [path]
+    found = (
+        sorted(one for ending in ("*.tar", "*.tar.gz", "*.tgz") for one in path.rglob(ending))
+        if path.is_dir() else [path]
+    )  # fmt: skip
     if not found or not found[0].is_file():
         raise InputError(f"{path} is not a tar of the released code, nor a folder of them")
     return found
@@ -37,7 +47,8 @@ def released_samples(tar: Path, info: StoreInfo = RELEASED) -> Iterator[Sample]:
     try:
         with tarfile.open(tar) as archive:
             for member in archive:
-                if not member.isfile():
+                name = member.name.rpartition("/")[2]
+                if not member.isfile() or name.startswith(".") or name.rpartition(".")[2] not in (*_SAMPLE_KEYS, name):
                     continue
                 stream = archive.extractfile(member)
                 data = stream.read() if stream is not None else b""
@@ -46,39 +57,47 @@ def released_samples(tar: Path, info: StoreInfo = RELEASED) -> Iterator[Sample]:
                     yield video.video, video
                 except StepFormerError as error:
                     yield f"{tar.name}:{member.name}", error
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         yield tar.name, InputError(f"{tar} cannot be read on: {error}")
 
 
 def released_sample(data: bytes, where: str, info: StoreInfo = RELEASED) -> StoredVideo:
-    """One pickled sample: ``{name, json: {phrases, start, end}, text_features [L, D], video_features [N, D]}``."""
-    from stepformer.base.safe_pickle import load_restricted
+    """One sample: ``{name, json: {phrases, start, end}, text_features [L, D], video_features [N, D]}``.
 
-    sample = load_restricted(data)
+    ``data`` is a NumPy file whose zero-dimensional object array holds that dictionary, as the released code's loader
+    reads it, or the dictionary pickled as it is. A phrase without a start time is left out with its vector.
+    """
+    from stepformer.base.safe_pickle import load_restricted, load_restricted_npy
+
+    sample = load_restricted_npy(data, where) if data.startswith(_NUMPY_MAGIC) else load_restricted(data)
     if not isinstance(sample, Mapping):
         raise InputError(f"{where} is not a sample: it holds {type(sample).__name__}, not a dictionary")
     try:
         said = sample["json"]
         said = json.loads(said) if isinstance(said, str | bytes) else said
         texts, starts, ends = (list(said[key]) for key in ("phrases", "start", "end"))
-        spans = [(float(start), float(end)) for start, end in zip(starts, ends, strict=False)]
         name, video, text = str(sample["name"]), _array(sample["video_features"]), _array(sample["text_features"])
+        if not len(texts) == len(starts) == len(ends) == len(text):
+            raise InputError(
+                f"{where}: {len(texts)} phrases, {len(starts)} starts, {len(ends)} ends, {len(text)} vectors "
+                "do not match"
+            )
+        timed = [i for i, start in enumerate(starts) if start is not None and not math.isnan(float(start))]
+        phrases = tuple(_phrase(str(texts[i]), float(starts[i]), ends[i]) for i in timed)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{where} is not a sample of the released code: {type(error).__name__}: {error}") from None
-    if not len(texts) == len(starts) == len(ends) == len(text):
-        raise InputError(
-            f"{where}: {len(texts)} phrases, {len(starts)} starts, {len(ends)} ends, {len(text)} vectors do not match"
-        )
     for what, array, rows in (("video", video, "N"), ("text", text, "L")):
         if array.shape[1] != info.dim:
             raise InputError(f"{where}: {what} features have the shape {array.shape}, not ({rows}, {info.dim})")
-    phrases = tuple(
-        StoredPhrase(str(words), start, max(start, end)) for words, (start, end) in zip(texts, spans, strict=True)
-    )
     return StoredVideo(
-        name, video, info.rate_hz, len(video) / info.rate_hz, None, phrases, text,
-        {"source": {"file": where}},
-    )  # fmt: skip
+        name, video, info.rate_hz, len(video) / info.rate_hz, None, phrases, text[timed], {"source": {"file": where}}
+    )
+
+
+def _phrase(words: str, start_s: float, end: Any) -> StoredPhrase:
+    """A phrase whose end may be missing, or lie before its start."""
+    end_s = start_s if end is None or math.isnan(float(end)) else float(end)
+    return StoredPhrase(words, start_s, max(start_s, end_s))
 
 
 def array_samples(
@@ -166,6 +185,8 @@ def _array(value: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
     if hasattr(value, "detach"):
         value = value.detach().cpu().float().numpy()
     array = np.asarray(value, np.float32)
+    if array.ndim == 1 and not len(array):  # no phrases: whoever wrote it had nothing to give columns to
+        array = array.reshape(0, RELEASED.dim)
     if array.ndim != 2:
         raise ValueError(f"features must be (rows, columns), got {array.shape}")
     return array

@@ -18,6 +18,8 @@ SAMPLE = {
     "array": np.arange(6, dtype=np.float32).reshape(2, 3),
     "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
     "text": np.array(["ab", "c"]),
+    "big": np.arange(3, dtype=">f4"),
+    "big fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f8"),
     "scalar": np.float32(2.5),
     "tensor": torch.arange(6, dtype=torch.float16).view(2, 3).t(),
     "parameter": torch.nn.Parameter(torch.ones(2)),
@@ -26,11 +28,11 @@ SAMPLE = {
 
 
 class Evil:
-    def __init__(self, call, *args):
-        self.call, self.args = call, args
+    def __init__(self, call, *args, state=None):
+        self.call, self.args, self.state = call, args, state
 
     def __reduce__(self):
-        return self.call, self.args
+        return (self.call, self.args) if self.state is None else (self.call, self.args, self.state)
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -39,9 +41,33 @@ def test_arrays_and_tensors_come_through(protocol):
     assert out["name"] == "video" and out["json"] == SAMPLE["json"] and out["ordered"] == SAMPLE["ordered"]
     for key in ("array", "fortran", "text"):
         assert np.array_equal(out[key], SAMPLE[key]) and out[key].dtype == SAMPLE[key].dtype
+    for key in ("big", "big fortran"):
+        assert np.array_equal(out[key], SAMPLE[key])
     assert out["scalar"] == np.float32(2.5)
     assert torch.equal(out["tensor"], SAMPLE["tensor"]) and out["tensor"].dtype == torch.float16
     assert torch.equal(out["parameter"], torch.ones(2))
+
+
+def test_a_tensor_with_attributes_comes_through_plain():
+    tensor = torch.ones(2)
+    tensor.note = "mine"
+    assert torch.equal(load_restricted(pickle.dumps(tensor)), torch.ones(2))
+
+
+def test_forged_arrays_are_refused():
+    """Bytes are never taken for pointers to objects, whatever flags the dtype claims; records are not read."""
+    rebuild = np.ones(1).__reduce__()[0]
+    objects = Evil(np.dtype, "O8", False, True, state=(3, "|", None, None, None, -1, -1, 0))
+    forged = Evil(rebuild, np.ndarray, (0,), b"b", state=(1, (1,), objects, False, b"A" * 8))
+    with pytest.raises(InputError):
+        load_restricted(pickle.dumps(forged))
+    with pytest.raises(RefusedError, match="records"):
+        load_restricted(pickle.dumps(np.zeros(2, [("a", "f4")])))
+    with pytest.raises(RefusedError, match="rebuilds a tensor"):
+        rebuild = torch._tensor._rebuild_from_type_v2
+        load_restricted(pickle.dumps(Evil(rebuild, collections.OrderedDict, torch.Tensor, (), {})))
+    with pytest.raises(InputError):
+        load_restricted(pickle.dumps(Evil(np.ndarray, (2,), "f8")))
 
 
 @pytest.mark.parametrize("zipped", [True, False])
