@@ -30,10 +30,13 @@ _NAMES = {"load_model": "app.discover", "StepFormer": "app.discover"}
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
-        return importlib.import_module(f"stepformer.{_ROOMS[name]}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"stepformer.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'stepformer' has no attribute {name!r}")
+        found: Any = importlib.import_module(f"stepformer.{_ROOMS[name]}")
+    elif name in _NAMES:
+        found = getattr(importlib.import_module(f"stepformer.{_NAMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'stepformer' has no attribute {name!r}")
+    globals()[name] = found  # the next look finds it without coming here
+    return found
 
 
 def __dir__() -> list[str]:

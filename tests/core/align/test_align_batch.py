@@ -267,3 +267,20 @@ def test_unchecked_alignment_never_waits_for_the_device(backend):
         align()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_large_batch_on_several_threads_is_what_its_items_give(monkeypatch):
+    from stepformer.core.align import cpu
+
+    monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(cpu, "_cores", lambda: 3)
+    generator = torch.Generator().manual_seed(1)
+    costs = torch.randn(7, 9, 30, generator=generator, dtype=torch.float64)
+    lengths, rows = torch.tensor([30, 1, 0, 17, 30, 4, 29]), torch.tensor([9, 9, 3, 0, 4, 5, 8])
+    matrix, cost = sf.align.drop_dtw_batch(
+        costs, -0.2, 0.1, lengths, row_lengths=rows, return_cost=True, backend="numba"
+    )
+    for b in range(7):
+        found = sf.align.drop_dtw(costs[b, : rows[b], : lengths[b]].numpy(), -0.2, 0.1)
+        assert found.cost == float(cost[b])
+        assert (matrix[b, : rows[b], : lengths[b]].numpy() == found.matrix()).all()

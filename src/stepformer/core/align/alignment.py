@@ -40,6 +40,15 @@ class Alignment:
         object.__setattr__(self, "assignment", assignment)
         object.__setattr__(self, "cost", float(self.cost))
 
+    @classmethod
+    def trusted(cls, cost: float, assignment: NDArray[np.int64], rows: int) -> Alignment:
+        """One whose assignment a kernel has just made: neither copied nor checked, which would take as long again."""
+        made = object.__new__(cls)
+        assignment.flags.writeable = False
+        for name, value in (("cost", cost), ("assignment", assignment), ("rows", rows)):
+            object.__setattr__(made, name, value)
+        return made
+
     @property
     def feasible(self) -> bool:
         """Whether any alignment is allowed: False if all would cost ``inf``."""

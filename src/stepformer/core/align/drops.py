@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepformer.core.align.inputs import as_costs
+from stepformer.core.align.inputs import as_costs, raise_if_nan
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def percentile_drop(
         return _percentile_drop_torch(similarity, keep, top_per_row, lengths, row_lengths)
     if lengths is not None or row_lengths is not None:
         raise UsageError("lengths belong to a batch, which must be a tensor")
-    values = np.sort(as_costs(similarity, "similarity"), axis=1)
+    values = as_costs(similarity, "similarity")
+    raise_if_nan(values, "similarity", ("row", "column"))
+    values = np.sort(values, axis=1)
     if top_per_row is not None:
         values = values[:, max(values.shape[1] - top_per_row, 0) :]
     if values.size == 0:

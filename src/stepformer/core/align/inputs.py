@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ def check_matching(matching: str) -> bool:
 
 def as_float64(value: Any, name: str) -> NDArray[np.float64]:
     """A list, array or tensor (of any device and float type) as a float64 array."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous:
+        return value
     if hasattr(value, "detach"):  # a tensor, told without importing torch
         value = value.detach().double().cpu().numpy()
     try:
@@ -29,20 +32,23 @@ def as_float64(value: Any, name: str) -> NDArray[np.float64]:
 
 
 def as_costs(value: Any, name: str = "costs") -> NDArray[np.float64]:
-    """(K, N) float64 without NaN."""
+    """(K, N) float64; NaN is for :func:`raise_if_nan` to find."""
     costs = as_float64(value, name)
     if costs.shape == (0,):
         costs = costs.reshape(0, 0)  # [] is what tolist() makes of no rows
     if costs.ndim != 2:
         raise UsageError(f"{name} must have two axes, rows and columns; the shape is {costs.shape}")
-    raise_if_nan(costs, name, ("row", "column"))
     return costs
 
 
 def as_drop(value: Any, length: int, name: str, axis: str) -> NDArray[np.float64]:
     """(length,) float64 without NaN, from a scalar, a vector, or None = may not be dropped (inf)."""
     if value is None:
-        return np.full(length, np.inf)
+        value = np.inf
+    if isinstance(value, float) and not math.isnan(value):
+        drop = np.empty(length)
+        drop.fill(value)  # a third of the time of np.full
+        return drop
     drop = as_float64(value, name)
     if drop.ndim == 0:
         if np.isnan(drop):
@@ -58,8 +64,8 @@ def as_drop(value: Any, length: int, name: str, axis: str) -> NDArray[np.float64
 
 def raise_if_nan(values: NDArray[np.float64], name: str, axes: tuple[str, ...]) -> None:
     """Raises NonFiniteError with the first position that is NaN."""
-    bad = np.isnan(values)
-    if bad.any():
+    if values.size and np.isnan(values.min()):  # one pass that makes no array: NaN is the minimum of any values with it
+        bad = np.isnan(values)
         raise nan_error(name, axes, tuple(int(i) for i in np.argwhere(bad)[0]), int(bad.sum()))
 
 

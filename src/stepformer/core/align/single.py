@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepformer.core.align.alignment import Alignment, Matching
-from stepformer.core.align.inputs import as_costs, as_drop, check_matching
+from stepformer.core.align.inputs import as_costs, as_drop, check_matching, raise_if_nan
 
 
 def drop_dtw(
@@ -36,7 +36,7 @@ def drop_dtw(
     u = as_drop(column_drop, N, "column_drop", "column")
     v = as_drop(row_drop, K, "row_drop", "row")
     cost, assignment = _solve(c, u, v, one_to_one, contiguous)
-    return Alignment(cost, assignment, K)
+    return Alignment.trusted(cost, assignment, K)
 
 
 def order_agnostic(costs: Any, column_drop: Any) -> Alignment:
@@ -47,6 +47,7 @@ def order_agnostic(costs: Any, column_drop: Any) -> Alignment:
     may neither be matched nor dropped, the cost is ``inf`` and every column is -1.
     """
     c = as_costs(costs)
+    raise_if_nan(c, "costs", ("row", "column"))
     K, N = c.shape
     u = as_drop(column_drop, N, "column_drop", "column")
     # dropping stands behind all rows, so that argmin, which takes the first of equals, prefers a match
@@ -70,7 +71,10 @@ def _solve(
         from stepformer.core.align import cpu
     except ImportError:
         return _solve_with_torch(costs, column_drop, row_drop, one_to_one, contiguous)
-    return cpu.align(costs, column_drop, row_drop, one_to_one, contiguous)
+    cost, assignment, plain = cpu.align(costs, column_drop, row_drop, one_to_one, contiguous)
+    if not plain:
+        raise_if_nan(costs, "costs", ("row", "column"))
+    return cost, assignment
 
 
 def _solve_with_torch(
@@ -84,6 +88,7 @@ def _solve_with_torch(
 
     from stepformer.core.align import torch_batch
 
+    raise_if_nan(costs, "costs", ("row", "column"))
     K, N = costs.shape
     matrix, cost = torch_batch.align_batch(
         torch.from_numpy(costs)[None], torch.from_numpy(column_drop)[None], torch.from_numpy(row_drop)[None],
