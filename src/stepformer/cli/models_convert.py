@@ -9,7 +9,8 @@ from typing import Any
 HELP = """Converts a checkpoint of the authors' released code (a .ckpt or .pth file) to safetensors, once.
 
 The file is read by the restricted reader, which rebuilds tensors and runs nothing else. The result is a decoder of the
-preset `released` for UniVL features, used like any other: stepformer discover --model FILE --encoder univl."""
+preset `released` for UniVL features, used like any other: stepformer discover --model FILE --encoder univl. Position
+codes are the checkpoint's own; one trained without them gets none."""
 
 EXAMPLES = ["stepformer models convert stepformer.ckpt released.safetensors"]
 
@@ -39,6 +40,14 @@ def run(args: argparse.Namespace) -> int:
     tensors = {name: value for name, value in state.items() if hasattr(value, "shape")}
     model = from_released(tensors, args.prefix)
     digest = save_checkpoint(args.target, model, args.encoder, {"converted_from": Path(args.source).name})
-    result = {"target": args.target, "layers": model.config.layers, "slots": model.config.slots, "hash": digest}
+    config = model.config
+    positions = "none" if config.positions == "none" else config.position_code
+    result = {
+        "target": args.target,
+        "layers": config.layers,
+        "slots": config.slots,
+        "positions": f"{config.position_rows} of its own" if config.position_rows else positions,
+        "hash": digest,
+    }
     print(json.dumps(result) if args.json else "  ".join(f"{k} {v}" for k, v in result.items()))
     return 0

@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from stepformer.base.files import replacing
 from stepformer.core.devices import torch_device
-from stepformer.core.model import ModelConfig, StepDecoder
+from stepformer.core.model import ModelConfig, StepDecoder, released_codes
 from stepformer.errors import InputError, UsageError
 
 FORMAT = "stepformer-1"
@@ -128,8 +128,9 @@ def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecod
 
     Its layout: ``query_embed.weight`` (K, d); ``decoder.layers.<i>.`` with ``self_attn`` and ``multihead_attn`` as
     packed attention (``in_proj_weight`` (3d, d), ``out_proj``), ``linear1``, ``linear2``, ``norm1..3``;
-    ``decoder.norm``; ``output_projection`` where there is one; all behind the training wrapper's ``prefix``. A
-    buffer of positional codes is skipped: ours are computed.
+    ``decoder.norm``; ``output_projection`` where there is one; ``pos_enc_like.pe``, position codes (..., P, d), where it
+    was trained with them; all behind the training wrapper's ``prefix``. Position codes that are not those of the
+    released formula are kept as a table.
     """
     plain = {name.removeprefix(prefix): value.float() for name, value in state.items()}
     try:
@@ -141,11 +142,16 @@ def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecod
             "this is not the released StepFormer layout: it lacks query_embed.weight or decoder.layers.<i>."
         ) from None
     output = plain.get("output_projection.weight")
+    table = _position_table(plain.pop("pos_enc_like.pe", None), dim)
     config = ModelConfig(
         feature_dim=dim if output is None else output.shape[0], dim=dim, layers=layers, heads=8,
         feedforward=feedforward, slots=slots, queries="position", positions_on="keys", output_layer=output is not None,
+        positions="none" if table is None else "absolute", position_code="released",
+        position_rows=len(table) if isinstance(table, Tensor) else 0,
     )  # fmt: skip
     ours: dict[str, Tensor] = {"queries": plain.pop("query_embed.weight")}
+    if isinstance(table, Tensor):
+        ours["position_table"] = table
     for i in range(layers):
         theirs, mine = f"decoder.layers.{i}", f"decoder.{i}"
         for kind in ("weight", "bias"):
@@ -160,34 +166,25 @@ def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecod
         ours[f"norm.{kind}"] = _take(plain, f"decoder.norm.{kind}")
         if output is not None:
             ours[f"project_out.{kind}"] = _take(plain, f"output_projection.{kind}")
-    unknown = [name for name in plain if not name.startswith("pos_enc_like.")]
-    if unknown:
-        raise InputError(f"the released checkpoint has weights with no place here: {', '.join(sorted(unknown)[:5])}")
+    if plain:
+        raise InputError(f"the released checkpoint has weights with no place here: {', '.join(sorted(plain)[:5])}")
     model = StepDecoder(config)
-    model.load_state_dict(ours)
+    try:
+        model.load_state_dict(ours)
+    except RuntimeError as error:
+        raise InputError(f"the released checkpoint's weights do not fit each other: {error}") from None
     return model.eval()
 
 
-def to_released(model: StepDecoder, prefix: str = "model.") -> dict[str, Tensor]:
-    """The inverse of :func:`from_released`, for a decoder of that shape: their key names, for tests and exchange."""
-    config = model.config
-    if config.queries != "position" or config.read_out or config.context_layers:
-        raise InputError("only a decoder of the released shape can be written in the released layout")
-    ours = model.state_dict()
-    theirs = {"query_embed.weight": ours["queries"]}
-    for i in range(config.layers):
-        a, b = f"decoder.layers.{i}", f"decoder.{i}"
-        for kind in ("weight", "bias"):
-            for left, right in _RELEASED_LAYER.items():
-                theirs[f"{a}.{left}.{kind}"] = ours[f"{b}.{right}.{kind}"]
-            for left, right in _RELEASED_ATTENTION.items():
-                theirs[f"{a}.{left}.in_proj_{kind}"] = torch.cat([ours[f"{b}.{right}.{n}.{kind}"] for n in "qkv"])
-                theirs[f"{a}.{left}.out_proj.{kind}"] = ours[f"{b}.{right}.out.{kind}"]
-    for kind in ("weight", "bias"):
-        theirs[f"decoder.norm.{kind}"] = ours[f"norm.{kind}"]
-        if config.output_layer:
-            theirs[f"output_projection.{kind}"] = ours[f"project_out.{kind}"]
-    return {prefix + name: value.clone() for name, value in theirs.items()}
+def _position_table(stored: Tensor | None, dim: int) -> Tensor | Literal["formula"] | None:
+    """A checkpoint's own position codes (P, dim); "formula" where they are the released formula's; None without any."""
+    if stored is None:
+        return None
+    if stored.shape[-1] != dim or stored.numel() != max(stored.shape[:-1]) * dim:
+        raise InputError(f"pos_enc_like.pe has the shape {tuple(stored.shape)}; expected one row of {dim} per frame")
+    table = stored.reshape(-1, dim)
+    expected = released_codes(torch.arange(len(table)), dim)
+    return "formula" if torch.allclose(table, expected, rtol=0, atol=1e-6) else table
 
 
 def _take(state: dict[str, Tensor], name: str) -> Tensor:

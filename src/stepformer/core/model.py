@@ -8,7 +8,8 @@
     (in frames) added to the video, which every layer attends to.
 ``released``
     What the authors' code does: the target starts at zero, the query is added as a position at every attention,
-    sinusoidal positions are added to the keys of cross-attention only, and a linear layer follows the last norm.
+    sinusoidal positions (their rates fall twice as fast as the textbook's) are added to the keys of cross-attention
+    only, and a linear layer follows the last norm.
 ``default``
     Ours. It differs in four ways, taken up one by one on simulated development videos; the README's table shows what
     they give together (the row of this preset against that of `paper`), not each alone:
@@ -51,7 +52,9 @@ class ModelConfig:
     activation: Literal["relu", "gelu"] = "relu"
     queries: Literal["content", "position"] = "content"  # the decoder's input, or added at every attention
     query_init: Literal["normal", "time"] = "normal"  # "time": the codes of K evenly spaced moments
-    positions: Literal["absolute", "relative"] = "absolute"  # frames, or the share of the video
+    positions: Literal["absolute", "relative", "none"] = "absolute"  # frames, the share of the video, or no positions
+    position_code: Literal["textbook", "released"] = "textbook"  # Vaswani et al.'s sinusoids, or the released code's
+    position_rows: int = 0  # codes kept as a table with the weights, one row per frame; 0: computed
     positions_on: Literal["video", "keys"] = "video"  # added to what is attended to, or to the keys only
     context_layers: int = 0  # self-attention layers over the frames before the decoder
     read_out: bool = False  # slots are read from the video by attention, plus a learned correction
@@ -63,6 +66,8 @@ class ModelConfig:
                 raise UsageError(f"ModelConfig.{name} must be at least 1, got {getattr(self, name)}")
         if self.dim % self.heads or self.dim % 2:
             raise UsageError(f"ModelConfig.dim must be even and divisible by heads, got {self.dim} and {self.heads}")
+        if self.position_rows < 0 or (self.position_rows and self.positions != "absolute"):
+            raise UsageError("ModelConfig.position_rows is a table of frames: at least 0, with positions = 'absolute'")
         if not 0 <= self.dropout < 1:
             raise UsageError(f"ModelConfig.dropout must be in [0, 1), got {self.dropout}")
 
@@ -74,7 +79,7 @@ class ModelConfig:
 PRESETS: dict[str, ModelConfig] = {
     "paper": ModelConfig(),
     "released": ModelConfig(
-        feature_dim=768, dim=768, queries="position", positions_on="keys", output_layer=True
+        feature_dim=768, dim=768, queries="position", position_code="released", positions_on="keys", output_layer=True
     ),
     "default": ModelConfig(
         dropout=0.0,
@@ -110,11 +115,21 @@ def time_codes(times: Tensor, dim: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-def frame_times(mask: Tensor, relative: bool) -> Tensor:
-    """Position of each frame ``(B, N)``: its index, or the share of its own video's length times the span."""
+def released_codes(times: Tensor, dim: int) -> Tensor:
+    """The released code's sinusoids: ``times`` of any shape -> (..., dim).
+
+    Channel c has the angle ``time / 10000^(2c / dim)``, c itself and not half of it, and is a sine where c is even, a
+    cosine where it is odd. Angles are computed in float64: decoders were trained on a table made that way.
+    """
+    exact = torch.float32 if times.device.type == "mps" else torch.float64  # mps has no float64
+    channel = torch.arange(dim, device=times.device, dtype=exact)
+    angles = times.to(exact)[..., None] * torch.exp(channel * (-2 * math.log(10000.0) / dim))
+    return torch.where(channel % 2 == 0, angles.sin(), angles.cos()).float()
+
+
+def relative_times(mask: Tensor) -> Tensor:
+    """Position of each frame ``(B, N)``: the share of its own video's length, times the span."""
     index = torch.arange(mask.shape[1], device=mask.device, dtype=torch.float32).expand(mask.shape)
-    if not relative:
-        return index
     lengths = mask.sum(1, keepdim=True).clamp(min=1)
     return (index + 0.5) / lengths * _RELATIVE_SPAN
 
@@ -226,7 +241,7 @@ class ReadOut(nn.Module):
         shift, widen = self.window(x).float().unbind(-1)  # (B, K) each
         centre = torch.sigmoid(self.centres + shift)
         width = self.half_width * torch.exp(widen.clamp(-2, 3))  # narrower windows only make gradients explode
-        times = frame_times(mask, relative=True) / _RELATIVE_SPAN  # (B, N)
+        times = relative_times(mask) / _RELATIVE_SPAN  # (B, N)
         prior = -0.5 * ((times[:, None, :] - centre[..., None]) / width[..., None]).square()
         content = F.normalize(self.query(x).float(), dim=-1) @ F.normalize(self.key(context).float(), dim=-1).mT
         logits = prior + 10.0 * self.content_scale * content
@@ -242,6 +257,8 @@ class StepDecoder(nn.Module):
         same = config.dim == config.feature_dim
         self.project_in = nn.Identity() if same else nn.Linear(config.feature_dim, config.dim)
         self.queries = nn.Parameter(torch.empty(config.slots, config.dim))
+        if config.position_rows:
+            self.register_buffer("position_table", torch.zeros(config.position_rows, config.dim))
         self.context = nn.ModuleList(ContextLayer(config) for _ in range(config.context_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim)
@@ -282,7 +299,7 @@ class StepDecoder(nn.Module):
         full = mask if mask is not None else torch.ones(video.shape[:2], dtype=torch.bool, device=video.device)
         config = self.config
         memory = self.project_in(video)  # (B, N, dim)
-        codes = time_codes(frame_times(full, config.positions == "relative"), config.dim).to(memory.dtype)
+        codes = self._codes(full).to(memory.dtype)
         frames = video
         if self.frames_out is not None:
             # unit-norm features are small beside LayerNorm's scale; sqrt(dim) brings both to one size
@@ -307,6 +324,24 @@ class StepDecoder(nn.Module):
             weights = self.read_out(x, memory, full)
             slots = slots + (weights.to(frames.dtype) @ frames)
         return Slots(slots, frames, weights)
+
+    def _codes(self, mask: Tensor) -> Tensor:
+        """Position codes of the frames: (B or 1, N, dim), zeros where the model has no positions."""
+        config, N = self.config, mask.shape[1]
+        if config.positions == "none":
+            return self.queries.new_zeros(1, 1, config.dim)
+        if config.position_rows:
+            if config.position_rows < N:
+                raise UsageError(
+                    f"this model has position codes for {config.position_rows} frames, the video has {N}: "
+                    "average its frames down, or give it in parts"
+                )
+            table: Tensor = self.get_buffer("position_table")[None, :N]
+            return table
+        code = time_codes if config.position_code == "textbook" else released_codes
+        if config.positions == "relative":
+            return code(relative_times(mask), config.dim)
+        return code(torch.arange(N, device=mask.device), config.dim)[None]
 
     @staticmethod
     def _last_attention(layer: nn.Module, x: Tensor, added: Tensor | float, key: Tensor, mask: Tensor | None) -> Tensor:

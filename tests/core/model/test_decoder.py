@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from stepformer.core.checkpoint import from_released, load_checkpoint, save_checkpoint, to_released, weights_hash
+from stepformer.core.checkpoint import load_checkpoint, save_checkpoint, weights_hash
 from stepformer.core.inference import pooled_slots
-from stepformer.core.model import PRESETS, ModelConfig, StepDecoder, frame_times, preset, time_codes
+from stepformer.core.model import PRESETS, Attention, ModelConfig, StepDecoder, preset, relative_times, time_codes
 from stepformer.errors import InputError, UsageError
 
 
@@ -64,7 +62,7 @@ def test_order_of_frames_matters_and_relative_time_does_not_see_length():
     model = small("paper")
     video = torch.randn(1, 30, 24)
     assert not torch.allclose(model(video).slots, model(video.flip(1)).slots, atol=1e-3)
-    short, long = (frame_times(torch.ones(1, n, dtype=torch.bool), relative=True) for n in (10, 1000))
+    short, long = (relative_times(torch.ones(1, n, dtype=torch.bool)) for n in (10, 1000))
     assert float(short[0, 5]) == pytest.approx(float(long[0, 550]), abs=0.2)
 
 
@@ -159,45 +157,16 @@ def test_a_torch_file_is_told_how_to_become_a_checkpoint(tmp_path):
         load_checkpoint(tmp_path / "released.ckpt")
 
 
-def test_the_released_layout_round_trips():
-    model = small("released", dim=24)
-    state = to_released(model)
-    assert state["model.decoder.layers.0.self_attn.in_proj_weight"].shape == (72, 24)
-    assert state["model.query_embed.weight"].shape == (32, 24)
-    state["model.pos_enc_like.pe"] = torch.zeros(1, 10, 24)
-    back = from_released(state)
-    # 8 heads are not written in that layout; the small test model has another number
-    back.config = replace(back.config, heads=4)
-    again = StepDecoder(back.config).eval()
-    again.load_state_dict(back.state_dict())
-    video = torch.randn(2, 13, 24)
-    assert torch.allclose(model(video).slots, again(video).slots, atol=1e-6)
-
-
-def test_the_released_layout_computes_what_torch_modules_compute():
-    """Weights as torch's own MultiheadAttention packs them, through our split projections: the same numbers."""
+def test_attention_is_what_torch_modules_compute():
     torch.manual_seed(1)
-    theirs = torch.nn.MultiheadAttention(16, 8, batch_first=True).eval()
-    model = StepDecoder(ModelConfig(feature_dim=16, dim=16, heads=8, layers=1, slots=3, queries="position")).eval()
-    state = to_released(model, prefix="")
-    for kind in ("weight", "bias"):
-        state[f"decoder.layers.0.multihead_attn.in_proj_{kind}"] = getattr(theirs, f"in_proj_{kind}").detach()
-        state[f"decoder.layers.0.multihead_attn.out_proj.{kind}"] = getattr(theirs.out_proj, kind).detach()
-    ours = from_released(state, prefix="").decoder[0].cross_attention
+    theirs, ours = torch.nn.MultiheadAttention(16, 8, batch_first=True).eval(), Attention(16, 8, 0.0).eval()
+    with torch.no_grad():
+        for i, part in enumerate((ours.q, ours.k, ours.v)):
+            part.weight.copy_(theirs.in_proj_weight[16 * i : 16 * (i + 1)])
+            part.bias.copy_(theirs.in_proj_bias[16 * i : 16 * (i + 1)])
+    ours.out.load_state_dict(theirs.out_proj.state_dict())
     query, key, value = torch.randn(2, 3, 16), torch.randn(2, 7, 16), torch.randn(2, 7, 16)
     mask = torch.arange(7)[None] < torch.tensor([[7], [4]])
     want, weights = theirs(query, key, value, key_padding_mask=~mask)
     assert torch.allclose(ours(query, key, value, mask), want, atol=1e-6)
     assert torch.allclose(ours.weights(query, key, mask), weights, atol=1e-6)
-
-
-def test_a_foreign_state_is_refused():
-    with pytest.raises(InputError, match="released StepFormer layout"):
-        from_released({"conv1.weight": torch.zeros(3)})
-    state = to_released(small("released", dim=24))
-    state["model.extra.weight"] = torch.zeros(2)
-    with pytest.raises(InputError, match=r"extra\.weight"):
-        from_released(state)
-    del state["model.extra.weight"], state["model.decoder.layers.0.norm1.bias"]
-    with pytest.raises(InputError, match=r"lacks decoder\.layers\.0\.norm1\.bias"):
-        from_released(state)
