@@ -128,8 +128,8 @@ def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecod
 
     Its layout: ``query_embed.weight`` (K, d); ``decoder.layers.<i>.`` with ``self_attn`` and ``multihead_attn`` as
     packed attention (``in_proj_weight`` (3d, d), ``out_proj``), ``linear1``, ``linear2``, ``norm1..3``;
-    ``decoder.norm``; ``output_projection`` where there is one; ``pos_enc_like.pe``, position codes (..., P, d), where it
-    was trained with them; all behind the training wrapper's ``prefix``. Position codes that are not those of the
+    ``decoder.norm``; ``output_projection`` where there is one; ``pos_enc_like.pe``, position codes (..., P, d), where
+    it was trained with them; all behind the training wrapper's ``prefix``. Position codes that are not those of the
     released formula are kept as a table.
     """
     plain = {name.removeprefix(prefix): value.float() for name, value in state.items()}

@@ -32,7 +32,7 @@ def difference(model, state, frames=40, seed=1):
 @pytest.mark.parametrize("scale", [1, 3, 6])
 @pytest.mark.parametrize("kind", ["formula", "own", "none"])
 def test_the_converted_model_is_the_released_decoder(tmp_path, capsys, scale, kind):
-    """With their formula's positions, with a table of their own, and without any: equal at any strength of attention."""
+    """With their formula's positions, with a table of their own, and without any, at any strength of attention."""
     tables = {
         "formula": position_table(60, 64),
         "own": np.random.default_rng(5).standard_normal((60, 64)),
