@@ -21,6 +21,7 @@ demo: setup
 test: setup
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
 
 test-all: setup

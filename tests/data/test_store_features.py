@@ -15,8 +15,9 @@ from stepformer import cli, encoders
 from stepformer.data import features
 from stepformer.data.features import Settings, find_sources, prepare_features, subtitles_beside
 from stepformer.data.store import FeatureStore
-from stepformer.encoders.base import Encoded, FrameSpec
+from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
+from stepformer.media.picture import FrameSpec
 from stepformer.media.timecode import read_time_s, write_clip
 
 

@@ -6,9 +6,10 @@ import torch
 
 from stepformer import encoders
 from stepformer.base import weights
-from stepformer.encoders.base import Encoded, FrameSpec, check_frames, encode_clips
+from stepformer.encoders.base import Encoded, check_frames, encode_clips
 from stepformer.encoders.concepts import class_names
 from stepformer.errors import InputError, UsageError
+from stepformer.media.picture import FrameSpec
 
 NEEDED = ("minilm", "i3d-kinetics400", "efficientnet-lite2")
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stepformer import media as video
-from stepformer.encoders.base import FrameSpec
 from stepformer.errors import InputError
+from stepformer.media.picture import FrameSpec
 from stepformer.media.timecode import read_time_s, write_clip
 
 TIMES = [i / 25 for i in range(25 * 20)]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepformer import media as video
-from stepformer.encoders.base import FrameSpec
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.media.decode import TOLERANCE_S
+from stepformer.media.picture import FrameSpec
 from stepformer.media.timecode import draw_time, read_time_s, write_clip
 
 STEADY = [i / 25 for i in range(25 * 6)]
@@ -365,7 +365,7 @@ def test_twelve_hours_at_a_picture_a_second_need_bounded_memory(tmp_path):
     script = f"""
 import itertools, resource
 from stepformer import media as video
-from stepformer.encoders.base import FrameSpec
+from stepformer.media.picture import FrameSpec
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 clips = video.clips({str(path)!r}, FrameSpec((64, 128)), batch=64)
 first = sum(len(b) for b in itertools.islice(clips, 10)); early = peak()
@@ -388,7 +388,7 @@ def test_a_long_file_needs_bounded_memory(tmp_path):
     script = f"""
 import resource, sys
 from stepformer import media as video
-from stepformer.encoders.base import FrameSpec
+from stepformer.media.picture import FrameSpec
 import itertools
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 clips = video.clips({str(path)!r}, FrameSpec((64, 128), 16, 16.0), batch=8)

@@ -11,7 +11,6 @@ import argparse
 import importlib.util
 import json
 import platform
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -223,9 +222,3 @@ def _version(package: str) -> str | None:
     if not importlib.util.find_spec(package):
         return None
     return str(importlib.import_module(package).__version__)
-
-
-if __name__ == "__main__":
-    from stepformer.cli import main
-
-    sys.exit(main(["bench", "align", *sys.argv[1:]]))

@@ -234,8 +234,8 @@ class _UntrainedS3D:
     rate_hz = 1.0
 
     def __init__(self, frames: int, fps: float) -> None:
-        from stepformer.encoders.base import FrameSpec
         from stepformer.encoders.s3d import S3D
+        from stepformer.media.picture import FrameSpec
 
         self.wants = FrameSpec((224, 224), frames, fps)
         self._model = S3D(words=False).eval()

@@ -10,9 +10,9 @@ import textwrap
 from pathlib import Path
 
 from stepformer.base.progress import clock
+from stepformer.cli.phrase_options import add_options, options_from
 from stepformer.errors import UsageError
 from stepformer.narration.cues import Cue
-from stepformer.narration.options import add_options, options_from
 from stepformer.narration.phrases import Phrase
 
 HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text) and shows the

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.phrase_options import add_options, options_from
 from stepformer.errors import UsageError
-from stepformer.narration.options import add_options, options_from
 
 HELP = """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
 their features, phrases and phrase vectors into a feature store: what training, evaluation and search read.

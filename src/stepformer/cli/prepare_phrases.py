@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+from stepformer.cli.phrase_options import add_options, options_from
 from stepformer.errors import UsageError
-from stepformer.narration.options import add_options, options_from
 
 HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
 (Parquet or JSON lines, one row a phrase). A run that was stopped goes on where it was. A file that cannot be

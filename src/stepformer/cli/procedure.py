@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(procedure.to_dict() | {"files": written, "failed": failed}, ensure_ascii=False, indent=2))
     elif args.mermaid:
-        from stepformer.app.procedure import mermaid
+        from stepformer.show.flow import mermaid
 
         sys.stdout.write(mermaid(procedure))
     else:
@@ -150,8 +150,8 @@ def _subtitles(source: Any, no_labels: bool) -> Path | None:
 
 
 def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:
-    from stepformer.app.procedure import mermaid, save_flow
     from stepformer.base.files import write_json, write_text
+    from stepformer.show.flow import mermaid, save_flow
 
     files = {name: folder / name for name in ("procedure.json", "flow.mmd", "flow.png")}
     write_json(files["procedure.json"], procedure.to_dict())
@@ -169,7 +169,7 @@ def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:
 
 def as_text(procedure: Any) -> str:
     """The common steps as a table, and each video as the numbers of its steps."""
-    from stepformer.show.export.names import one_line
+    from stepformer.show.writing import one_line
 
     total = len(procedure.timelines)
     lines = [

@@ -113,8 +113,7 @@ def _tell_if_stale(folder: str) -> None:
 
 
 def _tell(result: dict[str, Any]) -> None:
-    from stepformer.show.export.names import one_line
-    from stepformer.show.export.times import clock_s
+    from stepformer.show.writing import clock_s, one_line
 
     if update := result.get("update"):
         print(

@@ -1,6 +1,9 @@
-"""Which device: the one asked for if it is here, else the GPU where there is one."""
+"""Which device: the one asked for if it is here, else the GPU where there is one; and how many CPU threads."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -22,3 +25,18 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise MissingError(f"device {device} cannot be used here: {str(error).splitlines()[0]}") from None
     return device
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch works with one CPU thread inside the block.
+
+    For work whose matrices are small: handing their products from thread to thread costs more than the products, and
+    on a busy machine a thread that waits for another waits long.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -113,7 +113,7 @@ def array_samples(
     UniVL's transformer when it is UniVL. Its text side embeds the phrases. ``have(name, source)`` says which are done
     already, made from the same file and captions: those come as None, and cost nothing.
     """
-    from stepformer.encoders.precomputed import SUFFIXES
+    from stepformer.data.precomputed import SUFFIXES
 
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder of feature files")
@@ -146,7 +146,7 @@ def _source(path: Path, cues: list[Any]) -> dict[str, Any]:
 def _array_sample(
     path: Path, encoder: Any, cues: list[Any], phrase_options: Any, source: dict[str, Any]
 ) -> StoredVideo:
-    from stepformer.encoders.precomputed import read_features
+    from stepformer.data.precomputed import read_features
 
     encoded = read_features(path)
     finish = getattr(encoder, "finish", None)

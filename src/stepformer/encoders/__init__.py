@@ -12,8 +12,9 @@ import inspect
 from typing import Any
 from urllib.parse import parse_qsl
 
-from stepformer.encoders.base import Encoded, Encoder, FrameSpec, TextEncoder, same_encoder
+from stepformer.encoders.base import Encoded, Encoder, TextEncoder, same_encoder
 from stepformer.errors import UsageError
+from stepformer.media.picture import FrameSpec
 
 # name -> (module, class, one line). Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
 ENCODERS: dict[str, tuple[str, str, str]] = {
@@ -22,7 +23,7 @@ ENCODERS: dict[str, tuple[str, str, str]] = {
     "milnce": ("stepformer.encoders.milnce", "MilNceEncoder", "S3D and words, HowTo100M; needs its checkpoint"),
     "openclip": ("stepformer.encoders.openclip", "OpenClipEncoder", "any OpenCLIP or SigLIP model, by name"),
     "captions": ("stepformer.encoders.captions", "CaptionsEncoder", "a captioner's text per segment, from JSON"),
-    "precomputed": ("stepformer.encoders.precomputed", "PrecomputedEncoder", "features you already have"),
+    "precomputed": ("stepformer.data.precomputed", "PrecomputedEncoder", "features you already have"),
     "sentence": ("stepformer.encoders.sentence", "SentenceEncoder", "text only: the space of concepts and captions"),
 }
 

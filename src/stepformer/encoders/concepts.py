@@ -24,9 +24,10 @@ from torch import Tensor
 
 from stepformer.base import weights
 from stepformer.encoders import efficientnet, i3d, i3d_int8
-from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 from stepformer.errors import UsageError
+from stepformer.media.picture import FrameSpec
 
 ACTION_TEMPERATURE = 1.0
 OBJECT_TEMPERATURE = 2.0

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from stepformer.encoders import s3d
-from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
 from stepformer.errors import InputError, MissingError
+from stepformer.media.picture import FrameSpec
 
 S3D_FILES = ("s3d_howto100m.safetensors", "s3d_howto100m.pth")
 SOURCE = "the repository antoine77340/S3D_HowTo100M"

@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.errors import MissingError, UsageError, missing_extra
+from stepformer.media.picture import FrameSpec
 
 _BATCH_PICTURES = 32
 _BATCH_TEXTS = 64

@@ -22,12 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.encoders import s3d
-from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
 from stepformer.encoders.milnce import S3D_FILES, encoder_folder
 from stepformer.encoders.milnce import SOURCE as S3D_SOURCE
 from stepformer.errors import InputError, UsageError
+from stepformer.media.picture import FrameSpec
 
 FILES = ("univl.pretrained.safetensors", "univl.pretrained.bin")
 SOURCE = "the releases of the repository microsoft/UniVL"

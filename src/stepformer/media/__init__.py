@@ -15,6 +15,7 @@ from __future__ import annotations
 from stepformer.media.audio import SAMPLE_RATE_HZ, audio_blocks, read_audio
 from stepformer.media.chapters import CHAPTER_SUFFIXES, as_chapters, read_chapters, write_chapters
 from stepformer.media.container import Chapter, Problem, VideoInfo, VideoWarning, probe
+from stepformer.media.picture import FrameSpec
 from stepformer.media.reader import FrameBatch, VideoReader, clips, frames_at
 
 SUFFIXES = (
@@ -24,7 +25,7 @@ SUFFIXES = (
 """Endings by which videos are found in a folder; a file given by name may have any."""
 
 __all__ = [
-    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "Problem", "VideoInfo", "VideoReader",
-    "VideoWarning", "as_chapters", "audio_blocks", "clips", "frames_at", "probe", "read_audio", "read_chapters",
-    "write_chapters",
+    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "FrameSpec", "Problem", "VideoInfo",
+    "VideoReader", "VideoWarning", "as_chapters", "audio_blocks", "clips", "frames_at", "probe", "read_audio",
+    "read_chapters", "write_chapters",
 ]  # fmt: skip

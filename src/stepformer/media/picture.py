@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from stepformer.errors import InputError
 
 Picture = npt.NDArray[np.uint8]
 Resize = Literal["crop", "fit"]
@@ -68,3 +71,31 @@ def _orientation(frame: Any) -> tuple[bool, tuple[bool, bool]]:
     if abs(a) + abs(d) >= abs(b) + abs(c):
         return False, (d < 0, a < 0)
     return True, (b < 0, c < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSpec:
+    """The pixels an encoder needs for each of its vectors.
+
+    A vector's clip is ``frames`` RGB pictures, ``fps`` of them a second, spread evenly around the middle of the
+    vector's own second(s); with ``frames=1`` it is the picture in the middle. Pictures arrive as uint8 RGB of
+    ``size`` = (height, width). ``resize`` says how a picture gets there: "crop" scales the short side to the
+    target and cuts the centre out; "fit" scales both sides, whatever the aspect becomes.
+    """
+
+    size: tuple[int, int]
+    frames: int = 1
+    fps: float = 1.0
+    resize: Resize = "crop"
+
+    def __post_init__(self) -> None:
+        if len(self.size) != 2 or min(self.size) < 1:
+            raise InputError(f"FrameSpec.size must be (height, width) in pixels, got {self.size}")
+        if self.frames < 1 or not self.fps > 0:
+            raise InputError(f"FrameSpec needs frames >= 1 and fps > 0, got {self.frames} and {self.fps}")
+
+    def times_s(self, index: int, rate_hz: float) -> list[float]:
+        """The seconds at which the pictures of vector ``index`` are taken (may fall outside the video: clamp)."""
+        middle = (index + 0.5) / rate_hz
+        first = middle - (self.frames - 1) / (2.0 * self.fps)
+        return [first + i / self.fps for i in range(self.frames)]

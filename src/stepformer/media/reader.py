@@ -8,17 +8,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
 from stepformer.media.container import Problem, Problems, VideoInfo, probe
-from stepformer.media.picture import Painter, Picture, Resize
-
-if TYPE_CHECKING:
-    from stepformer.encoders.base import FrameSpec
+from stepformer.media.picture import FrameSpec, Painter, Picture, Resize
 
 Backend = Literal["pyav", "torchcodec"]
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import stepformer
 from stepformer.base.files import write_json
 from stepformer.base.progress import clock
 from stepformer.errors import InputError
@@ -70,7 +69,7 @@ def work_folder() -> Path:
 
 def code_hash() -> str:
     """12 hex digits of the source that decides numbers."""
-    root = Path(stepformer.__file__).parent
+    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for part in _CODE:
         files = sorted((root / part).glob("*.py")) if (root / part).is_dir() else [root / part]
@@ -172,7 +171,7 @@ def _start(run: Run, machine: Machine, code: str) -> subprocess.Popen[bytes]:
         log = (folder / "log.txt").open("ab")
     except OSError as error:
         raise InputError(f"cannot write to the work folder {folder}: {error}; give another with --work") from None
-    source = str(Path(stepformer.__file__).parents[1])
+    source = str(Path(__file__).parents[2])
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     command = [sys.executable, "-m", "stepformer.reproduce.worker", str(folder / "job.json")]

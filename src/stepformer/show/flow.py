@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from stepformer.app.procedure.records import FloatArray, Procedure
-from stepformer.show.export.names import one_line
 from stepformer.show.palette import STEP_COLORS
+from stepformer.show.writing import one_line
 
 LEAST = 0.15
 _MAX_NAME = 48

@@ -14,10 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError
-from stepformer.show.export.names import is_guess, one_line, step_name
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import clock_s, lanes, spans
 from stepformer.show.palette import step_colors
+from stepformer.show.writing import clock_s, is_guess, lanes, one_line, spans, stamp, step_name
 from stepformer.timeline import Timeline
 
 _WIDTH_IN = 12.0

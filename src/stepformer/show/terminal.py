@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from stepformer.show.export.names import is_guess, one_line, step_name
-from stepformer.show.export.times import clock_s
 from stepformer.show.palette import rgb, step_colors
+from stepformer.show.writing import clock_s, is_guess, one_line, step_name
 from stepformer.timeline import Step, Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -8,7 +8,8 @@ import torch
 from stepformer.app.discover.stepformer import StepFormer
 from stepformer.core.checkpoint import Checkpoint, save_checkpoint
 from stepformer.core.model import StepDecoder, preset
-from stepformer.encoders.base import Encoded, FrameSpec
+from stepformer.encoders.base import Encoded
+from stepformer.media.picture import FrameSpec
 
 WIDTH = 64
 

@@ -6,8 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from stepformer import Step, Timeline
-from stepformer.show.export.names import step_names
-from stepformer.show.export.times import spans
+from stepformer.show.writing import spans, step_names
 
 relaxed = settings(deadline=None, max_examples=60)
 

@@ -17,8 +17,7 @@ from lxml import etree
 from stepformer import Step, Timeline
 from stepformer.errors import StepFormerError
 from stepformer.show import export
-from stepformer.show.export.names import step_names, xml_text
-from stepformer.show.export.times import spans, within_video
+from stepformer.show.writing import spans, step_names, within_video, xml_text
 
 
 @settings(deadline=None, max_examples=40)

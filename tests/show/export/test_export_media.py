@@ -19,8 +19,7 @@ from stepformer import Step, Timeline
 from stepformer.errors import InputError
 from stepformer.show import export
 from stepformer.show.export.clips import _slug
-from stepformer.show.export.names import step_names
-from stepformer.show.export.times import spans
+from stepformer.show.writing import spans, step_names
 
 RATE, GOP = 25, 50
 

@@ -21,8 +21,7 @@ from lxml import html
 from stepformer import Step, Timeline
 from stepformer.errors import InputError
 from stepformer.show import export
-from stepformer.show.export.names import step_names
-from stepformer.show.export.times import within_video
+from stepformer.show.writing import step_names, within_video
 
 
 def page_of(timeline: Timeline, **options):

@@ -18,9 +18,18 @@ from stepformer import Step, Timeline
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show import export
 from stepformer.show.export.jsonfile import schema
-from stepformer.show.export.names import one_line, step_names, xml_text
-from stepformer.show.export.provenance import stamp, unstamp
-from stepformer.show.export.times import Span, lanes, parse_clock, spans, within_video
+from stepformer.show.writing import (
+    Span,
+    lanes,
+    one_line,
+    parse_clock,
+    spans,
+    stamp,
+    step_names,
+    unstamp,
+    within_video,
+    xml_text,
+)
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
 

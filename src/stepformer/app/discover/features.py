@@ -239,3 +239,12 @@ def _prune(folder: Path) -> None:
         total += size
         if total > CACHE_BYTES:
             path.unlink(missing_ok=True)
+
+
+def check_width(model_dim: int, encoder: Any, model: str) -> None:
+    """Raises where an encoder's vectors do not fit the model."""
+    if encoder.dim != model_dim:
+        raise UsageError(
+            f"model {model} takes vectors of {model_dim} dimensions and encoder {encoder.name} makes {encoder.dim}; "
+            "use the encoder the model was trained on, or a model trained on this one"
+        )

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.errors import InputError, MissingError
 
 if TYPE_CHECKING:
     from stepformer.app.discover.stepformer import StepFormer
@@ -109,12 +109,3 @@ def _best_device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def check_width(model_dim: int, encoder: Any, model: str) -> None:
-    """Raises where an encoder's vectors do not fit the model."""
-    if encoder.dim != model_dim:
-        raise UsageError(
-            f"model {model} takes vectors of {model_dim} dimensions and encoder {encoder.name} makes {encoder.dim}; "
-            "use the encoder the model was trained on, or a model trained on this one"
-        )

@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.app.discover.cutting import cut, unit
-from stepformer.app.discover.features import Features, Report, read_video
+from stepformer.app.discover.features import Features, Report, check_width, read_video
 from stepformer.app.discover.knobs import Knobs, check_texts
-from stepformer.app.discover.loading import check_width
 from stepformer.app.discover.locating import Method, locate_vectors
 from stepformer.app.discover.segmental import Piece
 from stepformer.app.discover.threads import one_thread_if_small

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stepformer.evaluation.baselines.threads import one_thread
+from stepformer.core.devices import one_thread
 
 _SMALL_FRAMES = 2_000
 

@@ -7,7 +7,7 @@
 >>> [step.name for step in procedure.steps]
 
 `clustering` groups steps across videos, `counting` chooses how many groups, `ordering` and `naming` order and name
-them, `finding` puts it together, `flow` draws it.
+them, `finding` puts it together; :mod:`stepformer.show.flow` draws it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, cl
 from stepformer.app.procedure.counting import choose_count
 from stepformer.app.procedure.finding import find_procedure
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
-from stepformer.show.flow import mermaid, save_flow
 
 if TYPE_CHECKING:
     from stepformer.app.discover import Finding
 
 __all__ = [
     "ClusterOptions", "CommonStep", "Procedure", "StepClusters", "VideoSteps",
-    "choose_count", "cluster_steps", "find_procedure", "from_findings", "mermaid", "save_flow",
+    "choose_count", "cluster_steps", "find_procedure", "from_findings",
 ]  # fmt: skip
 
 

@@ -87,16 +87,14 @@ def find_sources(folder: Path) -> tuple[list[Source], list[tuple[str, str]]]:
 
 def _timelines(files: list[Path], folder: Path, known: list[Source]) -> tuple[list[Source], list[tuple[str, str]]]:
     """Timeline files of videos that are not among the ``known`` ones, and why the others are left out."""
-    from stepformer.show import export
-
     have = {Path(source.video).stem for source in known} | {Path(source.where).stem for source in known}
     found: dict[str, Source] = {}
     left_out: list[tuple[str, str]] = []
     for path in files:
         name = str(path.relative_to(folder))
         try:
-            timeline = export.read(path)
-        except (StepFormerError, OSError):
+            timeline = Timeline.from_json(path.read_text("utf-8"))
+        except (StepFormerError, OSError, UnicodeDecodeError):
             left_out.append((name, "it is not a timeline of stepformer"))
             continue
         video = timeline.video or name

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
     FeatureVideo,
@@ -38,7 +39,6 @@ from stepformer.evaluation.baselines.base import (
     check_setting,
     steps_of,
 )
-from stepformer.evaluation.baselines.threads import one_thread
 from stepformer.evaluation.kmeans import kmeans
 
 

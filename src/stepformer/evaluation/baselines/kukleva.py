@@ -35,6 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.core.align import drop_dtw
+from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
     BACKGROUND,
@@ -48,7 +49,6 @@ from stepformer.evaluation.baselines.base import (
     steps_of,
     training_groups,
 )
-from stepformer.evaluation.baselines.threads import one_thread
 from stepformer.evaluation.kmeans import kmeans
 
 

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
     FeatureVideo,
@@ -42,7 +43,6 @@ from stepformer.evaluation.baselines.base import (
 )
 from stepformer.evaluation.baselines.dwsa import dwsa_loss
 from stepformer.evaluation.baselines.kmeans import cluster_by_task
-from stepformer.evaluation.baselines.threads import one_thread
 from stepformer.evaluation.kmeans import kmeans
 
 

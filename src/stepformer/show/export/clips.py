@@ -16,9 +16,8 @@ from typing import Any
 
 from stepformer.base.files import replacing
 from stepformer.errors import InputError
-from stepformer.show.export.names import step_name
 from stepformer.show.export.options import Options, need_media_file
-from stepformer.show.export.times import within_video
+from stepformer.show.writing import step_name, within_video
 from stepformer.timeline import Timeline
 
 _COPY_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mpg", ".flv")

@@ -10,9 +10,8 @@ import json
 from pathlib import PurePath
 from typing import Any
 
-from stepformer.show.export.names import step_name, step_numbers
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import stamp
+from stepformer.show.writing import stamp, step_name, step_numbers
 from stepformer.timeline import Timeline
 
 

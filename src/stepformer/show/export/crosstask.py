@@ -7,8 +7,8 @@ name. Milliseconds; overlaps, zero lengths and steps past the end stay.
 
 from __future__ import annotations
 
-from stepformer.show.export.names import step_name, step_numbers
 from stepformer.show.export.options import Options, Rendered
+from stepformer.show.writing import step_name, step_numbers
 from stepformer.timeline import Timeline
 
 

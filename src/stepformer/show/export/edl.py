@@ -10,10 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stepformer.errors import StepFormerError
-from stepformer.show.export.names import one_line, step_name
 from stepformer.show.export.options import Options, Rendered, frame_rate
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import flat, spans, within_video
+from stepformer.show.writing import flat, one_line, spans, stamp, step_name, within_video
 from stepformer.timeline import Timeline
 
 _REEL = "AX"  # what editing programs call a source that is a file and not a tape

@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
-from stepformer.show.export.names import step_name, xml_text
 from stepformer.show.export.options import Options, Rendered, media_file
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import lanes, spans
 from stepformer.show.export.xmlfile import document
+from stepformer.show.writing import lanes, spans, stamp, step_name, xml_text
 from stepformer.timeline import Timeline
 
 TIER = "steps"

@@ -10,10 +10,8 @@ import re
 from fractions import Fraction
 
 from stepformer.errors import InputError
-from stepformer.show.export.names import step_name
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import stamp, timeline_of, unstamp
-from stepformer.show.export.times import spans, within_video
+from stepformer.show.writing import spans, stamp, step_name, timeline_of, unstamp, within_video
 from stepformer.timeline import Step, Timeline
 
 _SPECIAL = re.compile(r"([=;#\\\n])")

@@ -10,8 +10,8 @@ import json
 from pathlib import PurePath
 from typing import Any
 
-from stepformer.show.export.names import is_guess, step_name
 from stepformer.show.export.options import Options, Rendered
+from stepformer.show.writing import is_guess, step_name
 from stepformer.timeline import Timeline
 
 

@@ -20,11 +20,19 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.show.export.names import is_guess, one_line, step_name, step_names
 from stepformer.show.export.options import Options, Rendered, media_file
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import clock_s, lanes, spans, within_video
 from stepformer.show.palette import rgb, step_colors
+from stepformer.show.writing import (
+    clock_s,
+    is_guess,
+    lanes,
+    one_line,
+    spans,
+    stamp,
+    step_name,
+    step_names,
+    within_video,
+)
 from stepformer.timeline import Step, Timeline
 
 _HERE = Path(__file__).parent

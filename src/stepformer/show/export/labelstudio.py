@@ -11,10 +11,8 @@ import json
 from typing import Any
 from xml.etree import ElementTree
 
-from stepformer.show.export.names import step_name, step_names, xml_text
 from stepformer.show.export.options import Options, Rendered, frame_rate
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import spans
+from stepformer.show.writing import spans, stamp, step_name, step_names, xml_text
 from stepformer.timeline import Timeline
 from stepformer.version import __version__
 

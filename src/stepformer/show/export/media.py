@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stepformer.show.export.names import step_name
 from stepformer.show.export.options import Options, need_media_file
-from stepformer.show.export.times import flat, spans, within_video
+from stepformer.show.writing import flat, spans, step_name, within_video
 from stepformer.timeline import Step, Timeline
 
 _MP4_FAMILY = (".mp4", ".m4v", ".mov")

@@ -10,10 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stepformer.show.export.names import step_name
 from stepformer.show.export.options import Options, Rendered, frame_rate, media_file
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import lanes, spans, within_video
+from stepformer.show.writing import lanes, spans, stamp, step_name, within_video
 from stepformer.timeline import Step, Timeline
 
 

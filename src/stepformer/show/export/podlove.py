@@ -8,11 +8,9 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from stepformer.errors import InputError
-from stepformer.show.export.names import step_name, xml_text
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import stamp, timeline_of
-from stepformer.show.export.times import clock_ms, parse_clock, spans, within_video
 from stepformer.show.export.xmlfile import comment_stamp, document, parse_xml
+from stepformer.show.writing import clock_ms, parse_clock, spans, stamp, step_name, timeline_of, within_video, xml_text
 from stepformer.timeline import Step, Timeline
 
 NAMESPACE = "http://podlove.org/simple-chapters"

@@ -11,11 +11,9 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from stepformer.errors import UsageError
-from stepformer.show.export.names import is_guess, one_line, step_name
 from stepformer.show.export.options import Options, need_media_file
-from stepformer.show.export.provenance import stamp
-from stepformer.show.export.times import clock_s, within_video
 from stepformer.show.palette import step_colors
+from stepformer.show.writing import clock_s, is_guess, one_line, stamp, step_name, within_video
 from stepformer.timeline import Timeline
 
 if TYPE_CHECKING:

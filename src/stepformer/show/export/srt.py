@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 
 from stepformer.errors import InputError
-from stepformer.show.export.names import step_name
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import timeline_of
-from stepformer.show.export.times import clock_ms, parse_clock, spans
+from stepformer.show.writing import clock_ms, parse_clock, spans, step_name, timeline_of
 from stepformer.timeline import Step, Timeline
 
 

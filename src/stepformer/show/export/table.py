@@ -12,9 +12,8 @@ import io
 from collections.abc import Mapping
 
 from stepformer.errors import InputError
-from stepformer.show.export.names import is_guess, one_line
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import timeline_of
+from stepformer.show.writing import is_guess, one_line, timeline_of
 from stepformer.timeline import Step, Timeline
 
 COLUMNS = ("video", "duration_s", "step", "start_s", "end_s", "label", "guess", "score", "slot")

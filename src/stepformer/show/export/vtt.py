@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 
 from stepformer.errors import InputError
-from stepformer.show.export.names import step_name
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import stamp, timeline_of, unstamp
-from stepformer.show.export.times import clock_ms, parse_clock, spans
+from stepformer.show.writing import clock_ms, parse_clock, spans, stamp, step_name, timeline_of, unstamp
 from stepformer.timeline import Step, Timeline
 
 _TAG = re.compile(r"<[^>]*>")

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from stepformer.errors import InputError
-from stepformer.show.export.provenance import unstamp
+from stepformer.show.writing import unstamp
 
 _COMMENT = re.compile(r"<!-- (\{.*?\}) -->")
 

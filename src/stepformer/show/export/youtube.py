@@ -13,10 +13,8 @@ import re
 from dataclasses import dataclass
 
 from stepformer.errors import StepFormerError
-from stepformer.show.export.names import one_line, step_name
 from stepformer.show.export.options import Options, Rendered
-from stepformer.show.export.provenance import timeline_of
-from stepformer.show.export.times import clock_s, parse_clock, within_video
+from stepformer.show.writing import clock_s, one_line, parse_clock, step_name, timeline_of, within_video
 from stepformer.timeline import Step, Timeline
 
 MIN_CHAPTERS = 3

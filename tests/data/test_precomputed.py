@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from stepformer import encoders
-from stepformer.encoders.precomputed import PrecomputedEncoder
+from stepformer.data.precomputed import PrecomputedEncoder
 from stepformer.errors import InputError, UsageError
 
 X = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)

@@ -1,0 +1,194 @@
+"""A timeline in writing: names of steps on one line, seconds as a clock, and where a file came from.
+
+What every exporter, picture and table needs: steps as formats that know no gaps, overlaps or zero lengths want them,
+and a stamp of one line of JSON that fits into any format's comment and can be read back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stepformer.errors import InputError
+from stepformer.timeline import Step, Timeline
+from stepformer.version import __version__
+
+# what XML 1.0 cannot hold even escaped: most control characters, surrogates and two non-characters
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line: control characters, line ends and runs of white space become single spaces."""
+    return " ".join("".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text).split())
+
+
+def step_name(step: Step, index: int) -> str:
+    """The step's label on one line, or "Step 3" for the unlabelled step of index 2."""
+    return one_line(step.label or "") or f"Step {index + 1}"
+
+
+def step_names(timeline: Timeline) -> list[str]:
+    """The names of all steps, in order."""
+    return [step_name(step, i) for i, step in enumerate(timeline)]
+
+
+def is_guess(step: Step) -> bool:
+    """Whether the name was taken from a phrase bank rather than heard or given."""
+    return bool(step.meta.get("guess"))
+
+
+def xml_text(text: str) -> str:
+    """``text`` with the characters that XML cannot hold replaced by U+FFFD; escaping is the XML writer's work."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def step_numbers(timeline: Timeline, task_steps: Sequence[str] = ()) -> list[int]:
+    """A 1-based number a step, the same for steps of the same name, as annotation files use.
+
+    Numbers follow ``task_steps`` (the task's ordered list of names) where a name is in it, compared without case;
+    other names are numbered behind it in the order in which they first appear. A step without a name has the
+    number of its slot's first appearance, or one of its own.
+    """
+    seen: dict[object, int] = {one_line(name).casefold(): i + 1 for i, name in enumerate(task_steps)}
+    following = len(task_steps) + 1
+    numbers = []
+    for i, step in enumerate(timeline):
+        label = one_line(step.label or "").casefold()
+        key: object = label or (("slot", step.slot) if step.slot is not None else ("step", i))
+        if key not in seen:
+            seen[key] = following
+            following += 1
+        numbers.append(seen[key])
+    return numbers
+
+
+_CLOCK = re.compile(r"^(?:(?:(\d+):)?(\d+):)?(\d+)(?:[.,](\d{1,9})\d*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A step in whole units (milliseconds, frames): ``start`` inclusive, ``end`` exclusive and later."""
+
+    start: int
+    end: int
+
+
+def spans(timeline: Timeline, per_second: float) -> list[Span]:
+    """The steps in units of ``1 / per_second`` seconds, rounded; a step of no length is one unit long."""
+    out = []
+    for step in timeline:
+        start = round(step.start_s * per_second)
+        out.append(Span(start, max(round(step.end_s * per_second), start + 1)))
+    return out
+
+
+def clock_ms(milliseconds: int, point: str = ".") -> str:
+    """Milliseconds as ``01:02:03.004``; hours grow as they need to."""
+    seconds, ms = divmod(milliseconds, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d}{point}{ms:03d}"
+
+
+def clock_s(seconds: int) -> str:
+    """Whole seconds as people write them: ``0:07``, ``12:30``, ``1:02:03``."""
+    minutes, secs = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+def parse_clock(text: str) -> float:
+    """Seconds of ``1:02:03.004``, ``02:03,004``, ``2:03`` or ``3.004``."""
+    match = _CLOCK.match(text.strip())
+    if match is None:
+        raise InputError(f"not a time: {text!r}; expected something like 1:02:03.004")
+    hours, minutes, seconds, fraction = match.groups()
+    whole = int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds)
+    # as one division, so that what clock_ms wrote of a whole millisecond is read back equal
+    return int(f"{whole}{fraction}") / 10 ** len(fraction) if fraction else float(whole)
+
+
+def within_video(timeline: Timeline) -> tuple[Timeline, tuple[str, ...]]:
+    """The timeline without what lies past the end of the video, and notes on what was cut.
+
+    Chapters, cuts and pictures are of the video; there is nothing to show of a step behind its end. A timeline
+    of duration 0 (unknown) is returned as it is.
+    """
+    if not timeline.duration_s:
+        return timeline, ()
+    kept, notes = [], []
+    for i, step in enumerate(timeline):
+        if step.start_s >= timeline.duration_s:
+            notes.append(f"step {i + 1} starts at {step.start_s:g} s, past the end of the video: left out")
+        elif step.end_s > timeline.duration_s:
+            notes.append(f"step {i + 1} ends at {step.end_s:g} s, past the end of the video: cut there")
+            kept.append(replace(step, end_s=timeline.duration_s))
+        else:
+            kept.append(step)
+    return replace(timeline, steps=tuple(kept)), tuple(notes)
+
+
+def lanes(items: Sequence[Span]) -> list[int]:
+    """For each span (ordered by start) the lowest lane in which it overlaps nothing before it."""
+    ends: list[int] = []
+    out = []
+    for item in items:
+        lane = next((i for i, end in enumerate(ends) if end <= item.start), len(ends))
+        ends[lane : lane + 1] = [item.end]
+        out.append(lane)
+    return out
+
+
+def flat(items: Sequence[Span]) -> tuple[list[tuple[int, Span]], tuple[str, ...]]:
+    """Spans (ordered by start) cut where the next begins, each with its index; one that is then empty is left out."""
+    kept, notes = [], []
+    for i, item in enumerate(items):
+        end = min(item.end, items[i + 1].start) if i + 1 < len(items) else item.end
+        if end < item.end:
+            notes.append(f"step {i + 1} overlaps the next: " + ("cut there" if end > item.start else "left out"))
+        if end > item.start:
+            kept.append((i, Span(item.start, end)))
+    return kept, tuple(notes)
+
+
+def stamp(timeline: Timeline) -> str:
+    """One ASCII line: version, video, duration and the timeline's meta; holds no ``--``, which XML comments forbid."""
+    value = {
+        "made_by": f"stepformer {__version__}",
+        "video": timeline.video,
+        "duration_s": timeline.duration_s,
+        "meta": dict(timeline.meta),
+    }
+    # inside JSON a hyphen may be written \u002d; outside strings "--" cannot occur
+    return json.dumps(value, ensure_ascii=True, default=str).replace("--", "-\\u002d")
+
+
+def unstamp(text: str) -> dict[str, Any] | None:
+    """What :func:`stamp` wrote, or None if ``text`` is something else."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and str(value.get("made_by", "")).startswith("stepformer ") else None
+
+
+def timeline_of(steps: list[Step], source: str, stamped: dict[str, Any] | None) -> Timeline:
+    """A timeline of steps read from a file, with video, duration and meta from its stamp where it has one.
+
+    Without a stamp the video is named ``source`` and is as long as its last step.
+    """
+    steps = sorted(steps, key=lambda step: step.start_s)
+    longest = max((step.end_s for step in steps), default=0.0)
+    if stamped is None:
+        return Timeline(source, longest, tuple(steps))
+    duration, meta = stamped.get("duration_s"), stamped.get("meta")
+    return Timeline(
+        str(stamped.get("video", source)),
+        duration if isinstance(duration, int | float) else longest,
+        tuple(steps),
+        meta if isinstance(meta, dict) else {},
+    )
