@@ -151,13 +151,33 @@ class Attention(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """(B, Q, dim), (B, N, dim), (B, N, dim), mask (B, N) True where there is a frame -> (B, Q, dim)."""
-        bias = None if mask is None else mask[:, None, None, :]
-        mixed = F.scaled_dot_product_attention(
+        attend = self._folded if self.heads * query.shape[1] < query.shape[2] < key.shape[1] else self._projected
+        mixed = attend(query, key, value, None if mask is None else mask[:, None, None, :])
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        """As it is usually written: keys and values of all frames are projected. -> (B, heads, Q, dim / heads)."""
+        return F.scaled_dot_product_attention(
             self._split(self.q(query)), self._split(self.k(key)), self._split(self.v(value)),
             attn_mask=bias, dropout_p=self.dropout if self.training else 0.0,
         )  # fmt: skip
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
-        return out
+
+    def _folded(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        """The same with few queries and many frames: projections are moved from the frames to the queries.
+
+        ``(W_q x)·(W_k y) = (W_k' W_q x)·y`` and ``sum_n a_n W_v y_n = W_v (sum_n a_n y_n)``, so the frames are read as
+        they are: ``heads * Q / dim`` of the usual work. The key bias adds the same to all logits of a query and falls
+        out of the softmax; the value bias is added whole, as weights sum to 1 (with dropout, on average).
+        """
+        B, Q, dim = query.shape
+        folded = self._split(self.q(query)) @ self.k.weight.view(self.heads, -1, dim)  # (B, heads, Q, dim)
+        read = F.scaled_dot_product_attention(
+            folded.reshape(B, 1, -1, dim), key[:, None], value[:, None], attn_mask=bias,
+            dropout_p=self.dropout if self.training else 0.0, scale=1 / math.sqrt(dim // self.heads),
+        )  # fmt: skip
+        mixed = read.view(B, self.heads, Q, dim) @ self.v.weight.view(self.heads, -1, dim).mT
+        return mixed + self.v.bias.view(self.heads, 1, -1)
 
     def weights(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
         """The attention itself, mean over heads: (B, Q, N)."""
