@@ -177,12 +177,13 @@ def test_config_environment_flags(video, capsys, monkeypatch):
 
 
 def test_subtitles_beside_the_video_are_found_and_ours_are_not(video):
-    from stepformer.cli.inputs import subtitles_beside
+    from stepformer.media.subtitles import subtitles_beside
 
     assert subtitles_beside(video) is None
     for name in ("talk.steps.vtt", "talk.chapters.srt", "talks.vtt", "talk.de.vtt", "talk.en.srt"):
         Path(name).write_text("x")
     assert subtitles_beside(video) == Path("talk.en.srt")
+    assert subtitles_beside(video, "de") == Path("talk.de.vtt")
     Path("talk.srt").write_text("x")
     assert subtitles_beside(video) == Path("talk.srt")
 

@@ -13,12 +13,13 @@ import pytest
 
 from stepformer import cli, encoders
 from stepformer.data import features
-from stepformer.data.features import Settings, find_sources, prepare_features, subtitles_beside
+from stepformer.data.features import Settings, find_sources, prepare_features
 from stepformer.data.store import FeatureStore
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
 from stepformer.media.picture import FrameSpec
 from stepformer.media.timecode import read_time_s, write_clip
+from stepformer.narration import Narration
 
 
 class ClockEncoder:
@@ -46,9 +47,8 @@ def clock(monkeypatch):
 @pytest.fixture
 def phrases(monkeypatch):
     """Phrases without the parser: every cue is one."""
-    import stepformer.narration as narration
-
-    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: [_Phrase(cue) for cue in cues])
+    monkeypatch.setattr(features, "extract_phrases", lambda cues, options=None: [])
+    monkeypatch.setattr(Narration, "phrases", lambda self, options=None: [_Phrase(cue) for cue in self.cues])
 
 
 class _Phrase:
@@ -169,8 +169,7 @@ def test_lists_names_and_subtitles(tmp_path):
     (tmp_path / "list.txt").write_text("# mine\na.mp4\tx.srt\n\nsub/a.mp4\nb.mkv\ngone.mp4\n")
     found = find_sources(tmp_path / "list.txt")
     assert [s.name for s in found] == ["a", "sub/a", "b", "gone"]
-    assert [s.subtitles.name if s.subtitles else None for s in found] == ["x.srt", None, "b.en.vtt", None]
-    assert subtitles_beside(tmp_path / "talk.part.mp4").name == "talk.part.de.srt"
+    assert [s.subtitles.name if s.subtitles else None for s in found] == ["x.srt", None, "b.srt", None]
     assert [s.name for s in find_sources(tmp_path)] == ["a", "b", "sub/a", "talk.part"]
     with pytest.raises(InputError, match="no folder or file"):
         find_sources(tmp_path / "none")

@@ -49,7 +49,7 @@ def test_exit_codes(parser, file, tmp_path, capsys) -> None:
     assert main(["phrases", str(tmp_path / "letter.srt")]) == 3
     assert "letter.srt: line 1: expected" in capsys.readouterr().err
     assert main(["phrases", str(tmp_path / "none.srt")]) == 3
-    assert main(["phrases", str(tmp_path / "film.mp4")]) == 2
+    assert main(["phrases", str(tmp_path / "film.mp4")]) == 3
     assert main(["phrases", str(file), "--punctuation", "magic"]) == 2
     assert main(["phrases", str(file), "--parser", str(tmp_path / "none")]) == 4
     assert main(["phrases", str(file), "--parser", str(tmp_path)]) == 3

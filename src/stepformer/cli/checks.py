@@ -23,11 +23,13 @@ NEEDED = ("minilm", "i3d-kinetics400", "efficientnet-lite2")
 """Weights without which the default model cannot read a video."""
 _EXTRAS = {
     "openclip": ("open_clip", "OpenCLIP and SigLIP encoders"),
-    "whisper": ("faster_whisper", "speech to text"),
     "tensorboard": ("tensorboard", "training curves in TensorBoard"),
     "procel": ("scipy", "reading ProceL's .mat files"),
 }
-_LIBRARIES = ("numpy", "safetensors", "numba", "av", "pillow", "tokenizers", "spacy", "onnxruntime", "usearch", "shtab")
+_LIBRARIES = (
+    "numpy", "safetensors", "numba", "av", "pillow", "tokenizers", "spacy", "onnxruntime", "usearch", "shtab",
+    "faster-whisper",
+)  # fmt: skip
 _WANTED_FREE_BYTES = 2 * 10**9
 
 

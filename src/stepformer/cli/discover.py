@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.app.discover.knobs import USES, Knobs
-from stepformer.cli.inputs import find_videos, subtitles_beside
-from stepformer.cli.over_videos import COMMON, run_over
+from stepformer.cli import listening
+from stepformer.cli.inputs import find_videos
+from stepformer.cli.over_videos import COMMON, VideoProgress, run_over
 from stepformer.cli.settings import Option, Settings, add_options, resolve
-from stepformer.errors import InputError
+from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Turn at most one of --steps, --detail,
---percentile and --similarity; by default a video is cut as finely as it needs. Names come from subtitles where there
-are any beside the video or given, otherwise they are guesses from a phrase bank and say so."""
+--percentile and --similarity; by default a video is cut as finely as it needs. Names come from what is said: subtitles
+given, beside or inside the video, else its speech; where nothing is said they are guesses and say so."""
 
 EXAMPLES = [
     "stepformer discover pancakes.mp4",
@@ -33,9 +34,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("unordered", bool, False, "give up the order of the slots (the paper's ablation)"),
     Option("use", str, "both", "slots say what, structure says where", choices=USES),
     Option("labels", bool, True, "steps without names", flag="--no-labels"),
-    Option("subtitles", str, None, "subtitles to name steps from (default: those beside the video)", "FILE"),
-    Option("find_subtitles", bool, True, "do not look for subtitles beside the video", flag="--no-subtitles"),
     Option("bank", str, None, "file of phrases, one a line, to guess names from", "FILE"),
+    *listening.OPTIONS,
     *COMMON,
 )
 
@@ -45,12 +45,13 @@ class Request:
     """What is wanted of one video."""
 
     knobs: Knobs
-    subtitles: Path | None
+    listening: Listening
     labels: bool
     bank: tuple[str, ...] | None
 
     def __str__(self) -> str:
-        named = f"names from {self.subtitles}" if self.subtitles else "names guessed" if self.labels else "no names"
+        heard = "what is said" if self.listening.subtitles is None else self.listening.subtitles
+        named = f"names from {heard}, else guessed" if self.labels else "no names"
         turned = ", ".join(f"{k} {v}" for k, v in self.knobs.to_dict().items() if k not in ("ordered", "use"))
         return f"{named}; {turned or 'as finely as the video needs'}"
 
@@ -81,21 +82,15 @@ def _requests(settings: Settings, knobs: Knobs) -> Any:
     from stepformer.app.naming import read_bank
 
     bank = tuple(read_bank(settings.bank)) if settings.bank else None
-    if settings.subtitles and not Path(settings.subtitles).is_file():
-        raise InputError(f"there is no subtitle file {settings.subtitles}")
-
-    def request_of(video: Path) -> Request:
-        said: Path | None = None
-        if settings.labels:
-            beside = subtitles_beside(video) if settings.find_subtitles else None
-            said = Path(settings.subtitles) if settings.subtitles else beside
-        return Request(knobs, said, settings.labels, bank)
-
-    return request_of
+    request = Request(knobs, listening.listening_from(settings, settings.reuse), settings.labels, bank)
+    return lambda _: request
 
 
-def find(model: Any, video: Path, request: Request, cache: bool, report: Any) -> Any:
+def find(model: Any, video: Path, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
     """One video, in whichever process."""
-    features = model.read(video, report, cache)
+    from stepformer.narration.listening import narration_of
+
+    features = model.read(video, None if progress is None else progress.read, cache)
     labels = "auto" if request.labels else "none"
-    return model.find(features, request.knobs, subtitles=request.subtitles, labels=labels, bank=request.bank)
+    narration = narration_of(video, request.listening, None if progress is None else progress.heard)
+    return model.find(features, request.knobs, narration=narration, labels=labels, bank=request.bank)

@@ -10,9 +10,7 @@ from typing import TextIO
 
 from stepformer.errors import InputError, UsageError
 
-_SUBTITLES = (".vtt", ".srt", ".json3", ".ttml", ".srv3", ".sbv")
-_OURS = ("steps", "chapters")  # talk.steps.vtt is what we wrote, not what was said
-_LONGEST_LANGUAGE = 12  # "zh-Hant-HK" and the like
+_OURS = ("steps", "chapters")  # talk.steps.mp4 is what we wrote
 
 
 def find_videos(names: Sequence[str], stdin: TextIO | None = None, ids: bool = False) -> list[Path]:
@@ -65,22 +63,3 @@ def _wanted(path: Path) -> bool:
     """Not hidden, and not a copy with chapters or a clip that we wrote."""
     parts = path.name.split(".")
     return not path.name.startswith(".") and not (len(parts) > 2 and parts[-2] in _OURS)
-
-
-def subtitles_beside(video: Path) -> Path | None:
-    """The subtitle file of a video: the same name with another ending, or with a language before it; English first."""
-    try:
-        beside = [p for p in video.parent.iterdir() if p.suffix.lower() in _SUBTITLES and p.is_file()]
-    except OSError:
-        return None
-    found: list[tuple[int, int, str, Path]] = []
-    for path in beside:
-        if path.stem == video.stem:
-            found.append((0, _SUBTITLES.index(path.suffix.lower()), path.name, path))
-        elif path.name.startswith(f"{video.stem}."):
-            language = path.name[len(video.stem) + 1 : -len(path.suffix)]
-            if language in _OURS or "." in language or len(language) > _LONGEST_LANGUAGE:
-                continue
-            english = 1 if language.lower().startswith("en") else 2
-            found.append((english, _SUBTITLES.index(path.suffix.lower()), path.name, path))
-    return min(found)[-1] if found else None

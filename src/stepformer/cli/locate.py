@@ -10,7 +10,7 @@ from typing import Any
 from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.discover import looks_up
 from stepformer.cli.inputs import find_videos
-from stepformer.cli.over_videos import COMMON, run_over
+from stepformer.cli.over_videos import COMMON, VideoProgress, run_over
 from stepformer.cli.settings import Option, add_options, resolve
 from stepformer.errors import InputError, UsageError
 
@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
     return run_over("locate", videos, lambda _: request, find, settings, args.json)
 
 
-def find(model: Any, video: Path, request: Request, cache: bool, report: Any) -> Any:
+def find(model: Any, video: Path, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
     """One video, in whichever process."""
-    features = model.read(video, report, cache)
+    features = model.read(video, None if progress is None else progress.read, cache)
     return model.place(
         features, list(request.texts), request.ordered, method=request.method, judge_presence=request.judge_presence
     )

@@ -57,7 +57,7 @@ class Done:
 
 
 Finder = Callable[[Any, Path, Any, bool, Any], Any]
-"""(model, video, request, cache, report) -> Finding. A module-level function, so that processes can find it."""
+"""(model, video, request, cache, progress or None) -> Finding. A module-level function: processes find it by name."""
 
 _worker: dict[str, Any] = {}
 
@@ -66,14 +66,14 @@ def _start(name: str, encoder: str | None, device: str | None, find: Finder, cac
     """Loads the model once a process."""
     from stepformer.app.discover import load_model
 
-    _worker.update(model=load_model(name, encoder=encoder, device=device), find=find, cache=cache, report=None)
+    _worker.update(model=load_model(name, encoder=encoder, device=device), find=find, cache=cache, progress=None)
 
 
 def _work(job: Job) -> Done:
     """One video. Errors are results here, so that their exit code survives the way between processes."""
     began = time.perf_counter()
     try:
-        finding = _worker["find"](_worker["model"], job.video, job.request, _worker["cache"], _worker["report"])
+        finding = _worker["find"](_worker["model"], job.video, job.request, _worker["cache"], _worker["progress"])
     except StepFormerError as error:
         return Done(job.video, error=str(error), exit_code=error.exit_code, seconds=time.perf_counter() - began)
     timeline, written = finding.timeline.to_dict(), []
@@ -140,13 +140,13 @@ def run_over(
     return 0
 
 
-def _all_done(jobs: list[Job], find: Finder, settings: Settings, progress: _VideoProgress) -> Iterator[Done]:
+def _all_done(jobs: list[Job], find: Finder, settings: Settings, progress: VideoProgress) -> Iterator[Done]:
     if not jobs:
         return
     start = (settings.model, settings.encoder, settings.device, find, settings.reuse)
     if settings.jobs == 1:
         _start(*start)  # outside run_many: a model that is not here is the command's failure, not a video's
-        _worker["report"] = progress.report
+        _worker["progress"] = progress
     for outcome in run_many(_work, jobs, min(settings.jobs, len(jobs)), None if settings.jobs == 1 else _start, start):
         job: Job = outcome.item
         done = outcome.value if outcome.value is not None else Done(job.video, error=outcome.error, exit_code=1)
@@ -154,7 +154,7 @@ def _all_done(jobs: list[Job], find: Finder, settings: Settings, progress: _Vide
         yield done
 
 
-class _VideoProgress:
+class VideoProgress:
     """Progress in seconds of video, with the speed relative to real time."""
 
     def __init__(self, bar: Progress, lengths_s: dict[Path, float]) -> None:
@@ -162,10 +162,14 @@ class _VideoProgress:
         self._within = 0.0
         self._began = time.monotonic()
 
-    def report(self, done_s: float, total_s: float) -> None:
+    def read(self, done_s: float, total_s: float) -> None:
         """Called while one video is read."""
         self._advance(done_s - self._within)
         self._within = done_s
+
+    def heard(self, done_s: float, total_s: float) -> None:
+        """Called while speech is turned into text."""
+        self._bar.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
 
     def finish(self, video: Path) -> None:
         """One video is done, or has failed."""
@@ -186,9 +190,9 @@ class _shown:  # noqa: N801 (reads as a function)
         self._bar = Progress(command, sum(lengths.values()) or None, "s of video", quiet=settings.quiet or not jobs)
         self._lengths = lengths
 
-    def __enter__(self) -> _VideoProgress:
+    def __enter__(self) -> VideoProgress:
         self._bar.__enter__()
-        return _VideoProgress(self._bar, self._lengths)
+        return VideoProgress(self._bar, self._lengths)
 
     def __exit__(self, *error: Any) -> None:
         self._bar.__exit__(*error)

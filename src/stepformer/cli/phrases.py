@@ -10,53 +10,64 @@ import textwrap
 from pathlib import Path
 
 from stepformer.base.progress import clock
+from stepformer.cli import listening
 from stepformer.cli.phrase_options import add_options, options_from
-from stepformer.errors import UsageError
+from stepformer.errors import InputError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import Phrase
 
-HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text) and shows the
-verb phrases said in them, with their times. Chatter ("subscribe to my channel") is shown in brackets."""
+HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text), or takes those
+of a video or its speech, and shows the verb phrases said, with their times. Chatter ("subscribe to my channel") is
+shown in brackets."""
 EXAMPLES = [
     "stepformer phrases talk.vtt",
     "stepformer phrases talk.vtt --json > phrases.json",
     "stepformer phrases caption.json --video dQw4w9WgXcQ",
     "stepformer phrases talk.vtt --no-chatter --min-groundability 0.6",
-    "stepformer phrases video.mp4 --transcribe      # no subtitles: speech to text first",
+    "stepformer phrases video.mp4                   # its subtitles, or else its speech",
 ]
 
-_VIDEO = (".mp4", ".mkv", ".webm", ".mov", ".avi", ".m4v", ".mp3", ".wav", ".m4a", ".flac", ".ogg", ".opus")
+_SOUND = (".mp3", ".wav", ".m4a", ".flac", ".ogg", ".opus", ".aac")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("file", type=Path, help="subtitle file, or a video with --transcribe")
+    parser.add_argument("file", type=Path, help="subtitle file, video or sound")
     parser.add_argument("--format", help="subtitle format, if it is not to be found from the content")
     parser.add_argument("--video", help="which video of a HowTo100M caption file")
-    parser.add_argument("--transcribe", action="store_true", help="FILE is a video or sound: speech to text first")
-    parser.add_argument(
-        "--speech-model", default="whisper-base", help="Whisper weights, a name or a folder (default: whisper-base)"
-    )
+    listening.add_flags(parser)
     parser.add_argument("--width", type=int, help="columns of the output (default: the terminal's)")
     add_options(parser, detail=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the phrases."""
-    from stepformer.narration import extract_phrases, read_subtitles
+    from stepformer.base.progress import Progress
+    from stepformer.media import SUFFIXES
+    from stepformer.narration import extract_phrases, narration_of, read_subtitles
     from stepformer.narration.language import is_english
 
     options = options_from(args)
-    if args.transcribe:
-        from stepformer.narration.speech import transcribe
+    if args.file.suffix.lower() in (*SUFFIXES, *_SOUND):
+        if not args.file.is_file():
+            raise InputError(f"there is no file {args.file}")
+        with Progress("listening", None, "s of sound", quiet=args.json) as progress:
 
-        cues = transcribe(args.file, model=args.speech_model)
-    elif args.file.suffix.lower() in _VIDEO:
-        raise UsageError(f"{args.file}: is a video; give its subtitles, or --transcribe to turn its speech into text")
+            def heard(done_s: float, total_s: float) -> None:
+                progress.total = total_s
+                progress.advance(done_s - progress.done)
+
+            narration = narration_of(args.file, listening.listening_from(args), heard)
+        notes, cues = narration.notes, list(narration.cues)
+        if not cues and not notes:
+            raise InputError(f"{args.file}: nothing is said in it that could be read or heard")
     else:
         cues = read_subtitles(args.file, format=args.format, video=args.video)
-    if is_english(cues) is False:
-        print("stepformer: this does not look like English, the only language phrases are found in", file=sys.stderr)
+        notes = ("this does not look like English, the only language phrases are found in",) * (
+            is_english(cues) is False
+        )
+    for note in notes:
+        print(f"stepformer: {note}", file=sys.stderr)
     phrases = extract_phrases(cues, options)
     if args.json:
         cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli import listening
 from stepformer.cli.phrase_options import add_options, options_from
 from stepformer.errors import UsageError
 
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--decoder", choices=("pyav", "torchcodec"), default="pyav", help="default: pyav")
     parser.add_argument("--hardware", help="decode on a device of this kind, for instance cuda (default: the CPU)")
-    parser.add_argument("--no-text", action="store_true", help="leave subtitles alone")
+    parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
+    listening.add_flags(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_options(parser)
 
@@ -71,7 +73,8 @@ def _videos(args: argparse.Namespace) -> Any:
     from stepformer.base.progress import Progress
     from stepformer.data.features import Settings, Summary, find_sources, prepare_features
 
-    sources = find_sources(args.src)
+    heard = listening.listening_from(args)
+    sources = find_sources(args.src, heard.language)
     jobs = min(args.jobs, len(sources))
     threads = max(1, (os.cpu_count() or 1) // jobs)
     options = None if args.no_text else options_from(args)
@@ -83,6 +86,7 @@ def _videos(args: argparse.Namespace) -> Any:
         backend=args.decoder,
         hardware=args.hardware,
         phrase_options=options,
+        listening=heard,
     )
     summary = Summary()
     with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli import listening
 from stepformer.errors import InputError, PartialError, StepFormerError, UsageError
 
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-going", action="store_true", help="leave out videos that cannot be read (exit code 5)")
     parser.add_argument("--dry-run", action="store_true", help="list the videos and stop")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    listening.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -118,8 +120,10 @@ def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespa
     from stepformer.app.discover import Features, Knobs
     from stepformer.base.many import sentence
     from stepformer.base.progress import Progress
+    from stepformer.narration import narration_of
 
     knobs = Knobs.of(detail=args.detail)
+    how = listening.listening_from(args)
     findings: list[Any] = []
     failed: dict[str, str] = {}
     with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:
@@ -133,20 +137,14 @@ def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespa
                     )
                 else:
                     features = model.read(source)
-                findings.append(model.find(features, knobs, subtitles=_subtitles(source, args.no_labels)))
+                heard = None if args.no_labels or isinstance(source, tuple) else narration_of(source, how)
+                findings.append(model.find(features, knobs, narration=heard))
             except (StepFormerError, OSError) as error:
                 if not args.keep_going:
                     raise
                 failed[name] = sentence(error)
             progress.advance(1, name)
     return findings, failed
-
-
-def _subtitles(source: Any, no_labels: bool) -> Path | None:
-    """A subtitle file of the same name beside the video."""
-    if no_labels or isinstance(source, tuple):
-        return None
-    return next((p for s in (".vtt", ".srt") if (p := source.with_suffix(s)).is_file()), None)
 
 
 def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:

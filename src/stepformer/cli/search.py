@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli import listening
 from stepformer.errors import InputError, PartialError, UsageError
 
 HELP = """Searches a folder of processed videos for a step told in words. The folder is a feature store from prepare
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="default", metavar="NAME", help="model that discovers steps for --update")
     parser.add_argument("--encoder", metavar="NAME", help="encoder for --update, instead of the model's own")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    listening.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,7 +88,9 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
             progress.total = total
             progress.advance(1, name)
 
-        update = update_index(args.folder, model, rebuild=args.rebuild, report=report)
+        update = update_index(
+            args.folder, model, rebuild=args.rebuild, listening=listening.listening_from(args), report=report
+        )
     for name, why in update.left_out:
         print(f"not indexed: {name}: {why}", file=sys.stderr)
     for name, error in update.failed:

@@ -7,7 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+from stepformer.cli import listening
 from stepformer.errors import InputError
+from stepformer.narration.listening import Listening
 from stepformer.timeline import Timeline
 
 HELP = """Opens the page of a timeline in a browser: the video, its steps as a bar and as a list that seeks. The page
@@ -30,13 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
     parser.add_argument("--title", help="title of the page")
+    listening.add_flags(parser, listening.OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted, which is how it is meant to end."""
     from stepformer.show.viewer import address, make_page, serve
 
-    timeline, video = open_timeline(args.timeline, args.video, args.model)
+    timeline, video = open_timeline(args.timeline, args.video, args.model, listening.listening_from(args))
     page = make_page(timeline, video, title=args.title)
     for note in page.notes:
         print(f"{args.timeline}: {note}", file=sys.stderr)
@@ -61,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_timeline(name: str, video: str | None = None, model: str = "default") -> tuple[Timeline, str | None]:
+def open_timeline(
+    name: str, video: str | None = None, model: str = "default", heard: Listening | None = None
+) -> tuple[Timeline, str | None]:
     """The timeline that ``name`` is or belongs to, and the video file where it is another than the timeline says."""
     from stepformer.media import SUFFIXES
     from stepformer.show import export
@@ -78,7 +83,7 @@ def open_timeline(name: str, video: str | None = None, model: str = "default") -
     import stepformer
 
     print(f"{name} has no timeline beside it ({beside.name}); discovering its steps first", file=sys.stderr)
-    found: Timeline = stepformer.load_model(model).discover(str(path))
+    found: Timeline = stepformer.load_model(model).discover(str(path), listening=heard)
     return found, str(path)
 
 

@@ -7,18 +7,19 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from stepformer.base import many
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.media.subtitles import subtitles_beside
+from stepformer.narration import Cue, Listening, PhraseOptions, extract_phrases, narration_of
 from stepformer.version import __version__
 
-# beside a video, in this order of trust; "talk.en.vtt" counts as well as "talk.vtt"
-SUBTITLES = (".vtt", ".srt", ".json3", ".ttml", ".dfxp", ".srv3", ".srv2", ".srv1", ".xml", ".sbv", ".json")
+DEFAULT_LISTENING = Listening()
 _FRAMES_AT_ONCE = 128  # pictures decoded before they are encoded: 19 MB at 224 x 224
 
 
@@ -49,6 +50,7 @@ class Settings:
     backend: Literal["pyav", "torchcodec"] = "pyav"
     hardware: str | None = None  # decode on this kind of device, for instance "cuda"
     phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions.training()
+    listening: Listening = DEFAULT_LISTENING  # where narration is looked for; a source's own subtitles come first
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Summary:
         }
 
 
-def find_sources(src: str | os.PathLike[str]) -> list[Source]:
+def find_sources(src: str | os.PathLike[str], language: str = "en") -> list[Source]:
     """The videos of a folder (and of the folders in it), of a list file, or the one video given.
 
     A list has one path a line, relative to the list, and may name the subtitles behind a tab. A video's name in the
@@ -109,11 +111,11 @@ def find_sources(src: str | os.PathLike[str]) -> list[Source]:
         found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and _visible(p, path))
         if not found:
             raise InputError(f"{path} holds no video (looked for {', '.join(SUFFIXES)})")
-        return _named([(video, subtitles_beside(video)) for video in found], path)
+        return _named([(video, subtitles_beside(video, language)) for video in found], path)
     if not path.is_file():
         raise InputError(f"there is no folder or file {path}")
     if path.suffix.lower() in SUFFIXES:
-        return _named([(path, subtitles_beside(path))], path.parent)
+        return _named([(path, subtitles_beside(path, language))], path.parent)
     pairs: list[tuple[Path, Path | None]] = []
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -124,25 +126,10 @@ def find_sources(src: str | os.PathLike[str]) -> list[Source]:
             continue
         video, _, subtitles = (part.strip() for part in line.partition("\t"))
         given = path.parent / video
-        pairs.append((given, path.parent / subtitles if subtitles else subtitles_beside(given)))
+        pairs.append((given, path.parent / subtitles if subtitles else subtitles_beside(given, language)))
     if not pairs:
         raise InputError(f"{path} lists no video")
     return _named(pairs, path.parent)
-
-
-def subtitles_beside(video: Path) -> Path | None:
-    """The subtitles of the same name in the same folder, the most trusted kind first."""
-    try:
-        names = {entry.name: entry for entry in video.parent.iterdir() if entry.name.startswith(video.stem + ".")}
-    except OSError:
-        return None
-    for suffix in SUBTITLES:
-        if video.stem + suffix in names:
-            return names[video.stem + suffix]
-        tagged = sorted(n for n in names if n.endswith(suffix) and n.count(".") == video.stem.count(".") + 2)
-        if tagged:
-            return names[tagged[0]]
-    return None
 
 
 def store_info(encoder: Any, name: str) -> StoreInfo:
@@ -169,7 +156,8 @@ def prepare_features(
         raise UsageError(f"jobs is {jobs}; expected at least 1")
     state = _start(settings)
     if settings.phrases and any(source.subtitles for source in sources):
-        _phrases_of_nothing(settings)
+        # loads the parser before the work starts: a missing one is one error then, not one for each video
+        extract_phrases([Cue(0.0, 1.0, "cut the onion")], settings.phrase_options)
     summary = Summary()
     started = time.monotonic()
     with StoreWriter(settings.store, store_info(state.encoder, settings.encoder), shard_bytes) as writer:
@@ -243,10 +231,11 @@ def _encode(source: Source) -> Done:
         duration_s = reader.end_s if reader.end_s else reader.info.duration_s
     encode_s = time.perf_counter() - began - clock.spent_s
     began = time.perf_counter()
-    phrases = _phrases(source.subtitles, settings) if source.subtitles is not None and settings.phrases else []
+    phrases, notes = _phrases(source, settings) if settings.phrases else ([], ())
     vectors = encoder.encode_text([phrase.text for phrase in phrases]) if phrases else None
     text_s = time.perf_counter() - began
     meta = source.stamp()
+    problems = (*problems, *notes)
     if problems:
         meta["problems"] = list(problems)
     stored = StoredVideo(
@@ -275,17 +264,16 @@ class _Clock:
             yield item
 
 
-def _phrases(subtitles: Path, settings: Settings) -> list[Any]:
-    from stepformer.narration import PhraseOptions, extract_phrases, read_subtitles
-
-    return list(extract_phrases(read_subtitles(subtitles), settings.phrase_options or PhraseOptions.training()))
-
-
-def _phrases_of_nothing(settings: Settings) -> None:
-    """Loads the parser before the work starts: a missing one is one error then, not one for each video."""
-    from stepformer.narration import Cue, extract_phrases
-
-    extract_phrases([Cue(0.0, 1.0, "cut the onion")], settings.phrase_options)
+def _phrases(source: Source, settings: Settings) -> tuple[list[Any], tuple[str, ...]]:
+    """What is said in a video, and what a user should know of it."""
+    how = settings.listening if source.subtitles is None else replace(settings.listening, subtitles=source.subtitles)
+    narration = narration_of(source.video, how)
+    try:
+        return narration.phrases(settings.phrase_options or PhraseOptions.training()), narration.notes
+    except MissingError as error:
+        if source.subtitles is not None:
+            raise
+        return [], (*narration.notes, f"{narration.where}: its words are not used: {error}")
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

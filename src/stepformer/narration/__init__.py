@@ -8,17 +8,21 @@
 from __future__ import annotations
 
 from stepformer.narration.cues import Cue, Word
+from stepformer.narration.listening import Listening, Narration, narration_of
 from stepformer.narration.phrases import Phrase, PhraseOptions
 from stepformer.narration.pipeline import extract_phrases, iter_phrases
 from stepformer.narration.readers import parse_subtitles, read_subtitles
 
 __all__ = [
     "Cue",
+    "Listening",
+    "Narration",
     "Phrase",
     "PhraseOptions",
     "Word",
     "extract_phrases",
     "iter_phrases",
+    "narration_of",
     "parse_subtitles",
     "read_subtitles",
 ]

@@ -11,6 +11,7 @@ from discover_parts import ColourEncoder, planted, tiny_checkpoint, tiny_model, 
 import stepformer as sf
 from stepformer.app.discover import Knobs, load_model
 from stepformer.errors import InputError, MissingError, NonFiniteError, UsageError
+from stepformer.narration import Listening
 
 RED, GREEN, BLUE, WHITE = (220, 20, 20), (20, 200, 30), (20, 30, 220), (235, 235, 235)
 
@@ -296,7 +297,7 @@ def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch)
         "2\n00:00:08,000 --> 00:00:09,500\nNow take the soap.\n\n"
         "3\n00:00:16,000 --> 00:00:19,000\nRinse your hands under the water.\n"
     )
-    timeline = model.discover(video, subtitles=said)
+    timeline = model.discover(video, listening=Listening(said))
     assert 5 <= len(timeline) <= 12
     spoken = {step.label for step in timeline if step.meta["guess"] is False}
     assert {"turn on the tap", "take the soap"} <= spoken

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -24,9 +24,13 @@ from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, te
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.inference import InferenceConfig, slot_similarity
 from stepformer.core.model import Slots
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
+
+if TYPE_CHECKING:
+    from stepformer.narration import Phrase
+    from stepformer.narration.listening import Listening, Narration
 
 Labels = Literal["auto", "none"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
@@ -113,22 +117,25 @@ class StepFormer:
         self,
         video: str | os.PathLike[str],
         *,
-        subtitles: str | os.PathLike[str] | None = None,
+        listening: Listening | None = None,
         labels: Labels = "auto",
         bank: Sequence[str] | None = None,
         report: Report | None = None,
         cache: bool = True,
         **knobs: Any,
     ) -> Timeline:
-        """The steps of a video file.
+        """The steps of a video file, with the words of its narration where it has one.
 
         knobs: one of ``steps`` (about how many), ``detail`` (0 to 1), ``percentile``, ``similarity``; and
-        ``ordered``, ``use``; see :class:`Knobs`. subtitles: a file to name steps from. labels="none": no names.
-        bank: phrases to guess names from. report: called with seconds done and seconds in all.
+        ``ordered``, ``use``; see :class:`Knobs`. listening: where narration is looked for (by default subtitles, else
+        speech). labels="none": no names. bank: phrases to guess names from. report: called with seconds done and
+        seconds in all.
         """
+        from stepformer.narration.listening import narration_of
+
         chosen = Knobs.of(**knobs)
         features = self.read(video, report, cache)
-        return self.find(features, chosen, subtitles=subtitles, labels=labels, bank=bank).timeline
+        return self.find(features, chosen, narration=narration_of(video, listening), labels=labels, bank=bank).timeline
 
     def discover_features(
         self,
@@ -154,7 +161,7 @@ class StepFormer:
         features: Features,
         knobs: Knobs | None = None,
         *,
-        subtitles: str | os.PathLike[str] | None = None,
+        narration: Narration | None = None,
         labels: Labels = "auto",
         bank: Sequence[str] | None = None,
     ) -> Finding:
@@ -182,7 +189,7 @@ class StepFormer:
         slots = output.slots[0].numpy()
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         spans = [_span(piece, seen) for piece in pieces]
-        names = self._names(spans, step_vectors, segment_vectors, subtitles, labels, bank, notes)
+        names = self._names(spans, step_vectors, segment_vectors, narration, labels, bank, notes)
         labelled = time.perf_counter()
         steps = tuple(
             _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
@@ -190,8 +197,8 @@ class StepFormer:
         meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
         meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
         meta |= {"price_s": round(price / seen.rate_hz, 4)} | ({} if line is None else {"drop_line": round(line, 4)})
-        if subtitles is not None:
-            meta["subtitles"] = os.fspath(subtitles)
+        if narration is not None and narration.cues:
+            meta["narration"] = {"source": narration.source, "where": narration.where}
         _add_notes(meta, notes, features.problems)
         timeline = Timeline(features.video, features.duration_s, steps, meta)
         spent = {
@@ -321,7 +328,7 @@ class StepFormer:
         spans: list[tuple[float, float]],
         step_vectors: NDArray[np.float32],
         segment_vectors: NDArray[np.float32],
-        subtitles: str | os.PathLike[str] | None,
+        narration: Narration | None,
         labels: Labels,
         bank: Sequence[str] | None,
         notes: list[str],
@@ -329,15 +336,10 @@ class StepFormer:
         if labels == "none" or not spans:
             return [None] * len(spans)
         names: list[Name | None] = [None] * len(spans)
-        if subtitles is not None:
-            from stepformer.narration import extract_phrases, read_subtitles
-
-            phrases = extract_phrases(read_subtitles(subtitles))
-            if phrases:
-                vectors = self.encoder.encode_text([phrase.text for phrase in phrases])
-                names = spoken(spans, segment_vectors, phrases, vectors)
-            else:
-                notes.append(f"{os.fspath(subtitles)} names no action; step names are guesses")
+        phrases = _phrases(narration, notes)
+        if phrases:
+            vectors = self.encoder.encode_text([phrase.text for phrase in phrases])
+            names = spoken(spans, segment_vectors, phrases, vectors)
         phrase_bank = None
         if any(name is None for name in names):
             phrase_bank = self._bank_here(bank, notes, "steps are not named")
@@ -359,6 +361,23 @@ class StepFormer:
             else {"name": spec if isinstance(spec, str) else self.checkpoint.encoder},
             "options": options,
         }
+
+
+def _phrases(narration: Narration | None, notes: list[str]) -> list[Phrase]:
+    """What is said, as phrases; what a user should know of it goes to ``notes``."""
+    if narration is None:
+        return []
+    notes += narration.notes
+    try:
+        phrases = narration.phrases()
+    except MissingError as error:
+        if narration.source == "file":
+            raise
+        notes.append(f"{narration.where}: its words are not used: {error}")
+        return []
+    if narration.cues and not phrases:
+        notes.append(f"{narration.where} names no action; step names are guesses")
+    return phrases
 
 
 def _at_working_rate(features: Features) -> Features:

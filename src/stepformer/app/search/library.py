@@ -24,6 +24,7 @@ from stepformer.app.search.index import (
 )
 from stepformer.base.many import sentence
 from stepformer.errors import InputError, StepFormerError
+from stepformer.narration import Listening, narration_of
 from stepformer.timeline import Timeline
 
 _BATCH = 64
@@ -43,6 +44,7 @@ class Source:
     stamp: str
     features: Callable[[Any], Any] | None = None  # model -> stepformer.app.discover.Features
     timeline: Timeline | None = None  # instead of features
+    file: Path | None = None  # the video itself, where it is here to be listened to
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +140,17 @@ def _stored(place: Path, folder: Path) -> Iterator[Source]:
 def _file(path: Path, folder: Path) -> Source:
     stat = path.stat()
     return Source(
-        str(path.relative_to(folder)), str(path), f"{stat.st_size}-{stat.st_mtime_ns}", lambda model: model.read(path)
-    )
+        str(path.relative_to(folder)), str(path), f"{stat.st_size}-{stat.st_mtime_ns}",
+        lambda model: model.read(path), file=path,
+    )  # fmt: skip
 
 
-def index_video(source: Source, model: Any, labels: str = "auto") -> IndexedVideo:
+def index_video(source: Source, model: Any, labels: str = "auto", listening: Listening | None = None) -> IndexedVideo:
     """Discovers the steps of one video, or takes those of its timeline, and gives what the index keeps of it."""
     if source.features is None:
         return _named_video(source, model)
-    found = model.find(source.features(model), labels=labels)
+    heard = narration_of(source.file, listening) if source.file is not None and labels != "none" else None
+    found = model.find(source.features(model), narration=heard, labels=labels)
     timeline = found.timeline
     both = unit(found.step_vectors) + unit(found.segment_vectors) if len(timeline) else found.step_vectors
     return IndexedVideo(
@@ -179,7 +183,13 @@ def _named_video(source: Source, model: Any) -> IndexedVideo:
 
 
 def update_index(
-    folder: str | os.PathLike[str], model: Any, *, rebuild: bool = False, report: Report | None = None, threads: int = 0
+    folder: str | os.PathLike[str],
+    model: Any,
+    *,
+    rebuild: bool = False,
+    listening: Listening | None = None,
+    report: Report | None = None,
+    threads: int = 0,
 ) -> Update:
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
@@ -211,7 +221,7 @@ def update_index(
         first = _CENTRE_VIDEOS if writer is None else _BATCH
         for number, source in enumerate(todo):
             try:
-                waiting.append(index_video(source, model))
+                waiting.append(index_video(source, model, listening=listening))
             except (StepFormerError, OSError) as error:
                 failed.append((source.video, sentence(error)))
             if report is not None:

@@ -114,7 +114,7 @@ def _sniff_json(text: str, name: str) -> str:
     if isinstance(value, dict):
         if "events" in value or "wireMagic" in value:
             return "json3"
-        if "segments" in value or "chunks" in value or "word_segments" in value or "transcription" in value:
+        if any(key in value for key in ("segments", "chunks", "word_segments", "transcription", "cues")):
             return "whisperx"
         return "howto100m"
     return "whisperx"

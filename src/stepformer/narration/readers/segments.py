@@ -14,7 +14,7 @@ def parse(text: str, name: str) -> list[Cue]:
     """Cues of a transcript in JSON."""
     value = load(text, name)
     if isinstance(value, dict):
-        keys = ("segments", "chunks", "transcription", "word_segments")
+        keys = ("segments", "chunks", "transcription", "word_segments", "cues")  # cues: stepformer phrases --json
         items = next((value[key] for key in keys if key in value), None)
     else:
         items = value

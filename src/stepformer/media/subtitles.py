@@ -1,0 +1,133 @@
+"""Subtitles of a video: the file beside it, and the streams inside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepformer.errors import InputError
+from stepformer.media.container import import_av, opened, origin_s
+
+SUBTITLE_SUFFIXES = (".vtt", ".srt", ".json3", ".ttml", ".srv3", ".sbv")
+"""Endings by which subtitles are found beside a video, the most trusted first; a file given by name may have any."""
+_OURS = ("steps", "chapters")  # talk.steps.vtt is what we wrote, not what was said
+_LONGEST_LANGUAGE = 12  # "zh-Hant-HK" and the like
+# containers name languages by three letters (ISO 639-2, of which some have two), people by two
+_LONG_CODES = {
+    "en": ("eng",), "de": ("deu", "ger"), "fr": ("fra", "fre"), "es": ("spa",), "it": ("ita",), "pt": ("por",),
+    "nl": ("nld", "dut"), "ru": ("rus",), "zh": ("zho", "chi"), "ja": ("jpn",), "ko": ("kor",), "ar": ("ara",),
+    "hi": ("hin",), "pl": ("pol",), "tr": ("tur",), "sv": ("swe",), "cs": ("ces", "cze"), "el": ("ell", "gre"),
+}  # fmt: skip
+_MARKUP = re.compile(r"\{[^}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class SubtitleStream:
+    """One subtitle stream of a container. ``text`` is False for pictures of text, which cannot be read as words."""
+
+    index: int
+    language: str  # as the container has it, "" where it does not say
+    title: str
+    codec: str
+    text: bool
+    forced: bool  # only what a viewer of the original needs translated: signs, not what is said
+
+    def __str__(self) -> str:
+        named = self.language or "language not given"
+        return f"{self.index} ({named}{', ' + self.title if self.title else ''}{'' if self.text else ', pictures'})"
+
+
+def is_language(code: str, wanted: str) -> bool:
+    """Whether a language code of a file name or a container ("en-US", "eng") is ``wanted`` ("en")."""
+    short, wanted = code.lower().replace("_", "-").split("-")[0], wanted.lower().split("-")[0]
+    return bool(short) and (short == wanted or short in _LONG_CODES.get(wanted, ()))
+
+
+def subtitles_beside(video: str | os.PathLike[str], language: str = "en") -> Path | None:
+    """The subtitle file of a video: the same name with another ending, or with a language before the ending.
+
+    A file without a language comes first, then ``language``, then any other. What this product wrote itself
+    (``talk.steps.vtt``) is never taken.
+    """
+    video = Path(video)
+    try:
+        beside = [p for p in video.parent.iterdir() if p.suffix.lower() in SUBTITLE_SUFFIXES and p.is_file()]
+    except OSError:
+        return None
+    found: list[tuple[int, int, str, Path]] = []
+    for path in beside:
+        if path.stem == video.stem:
+            order = 0
+        elif path.name.startswith(f"{video.stem}."):
+            tag = path.name[len(video.stem) + 1 : -len(path.suffix)]
+            if tag in _OURS or "." in tag or len(tag) > _LONGEST_LANGUAGE:
+                continue
+            order = 1 if is_language(tag, language) else 2
+        else:
+            continue
+        found.append((order, SUBTITLE_SUFFIXES.index(path.suffix.lower()), path.name, path))
+    return min(found)[-1] if found else None
+
+
+def subtitle_streams(video: str | os.PathLike[str]) -> tuple[SubtitleStream, ...]:
+    """The subtitle streams inside a video file, in the file's order."""
+    with opened(video) as container:
+        return tuple(_described(stream) for stream in container.streams.subtitles)
+
+
+def _described(stream: Any) -> SubtitleStream:
+    from av.stream import Disposition
+
+    context = stream.codec_context
+    return SubtitleStream(
+        stream.index,
+        _tag(stream, "language").replace("und", ""),
+        _tag(stream, "title"),
+        "" if context is None else context.name,
+        # PyAV's binding has the property bits of a codec; pictures carry BITMAP_SUB
+        context is not None and bool(getattr(context.codec, "text_sub", False)),
+        bool(stream.disposition & Disposition.forced),
+    )
+
+
+def _tag(stream: Any, name: str) -> str:
+    return str(stream.metadata.get(name) or "").strip()
+
+
+def read_subtitle_stream(video: str | os.PathLike[str], index: int) -> list[tuple[float, float, str]]:
+    """(start_s, end_s, text) of the lines of stream ``index``, counted from what players show as zero.
+
+    Raises:
+        InputError: the file cannot be read, or the stream holds no text.
+    """
+    av = import_av()
+    lines: list[tuple[float, float, str]] = []
+    with opened(video) as container:
+        stream = next((one for one in container.streams.subtitles if one.index == index), None)
+        if stream is None or stream.codec_context is None:
+            raise InputError(f"{video} has no subtitle stream {index} that can be read")
+        first = container.streams.video[0] if container.streams.video else stream
+        origin = origin_s(container, first)
+        try:
+            for packet in container.demux(stream):
+                if not packet.size or packet.pts is None:
+                    continue
+                text = " ".join(filter(None, (_plain(part) for part in packet.decode())))
+                if text:
+                    start_s = max(0.0, float(packet.pts * packet.time_base) - origin)
+                    length_s = float((packet.duration or 0) * packet.time_base)
+                    lines.append((start_s, start_s + length_s, text))
+        except (av.error.FFmpegError, UnicodeDecodeError) as error:
+            if not lines:
+                raise InputError(f"{video}: subtitle stream {index} cannot be read: {error}") from None
+    return lines
+
+
+def _plain(subtitle: Any) -> str:
+    """The words of one decoded subtitle, without the markup of Advanced SubStation, which FFmpeg gives all text in."""
+    said = getattr(subtitle, "dialogue", b"") or getattr(subtitle, "text", b"")
+    text = _MARKUP.sub("", said.decode("utf-8", "replace"))
+    return " ".join(text.replace("\\N", " ").replace("\\n", " ").replace("\\h", " ").split())

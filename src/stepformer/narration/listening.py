@@ -1,0 +1,138 @@
+"""What is said in a video, wherever it is: a file that is given, subtitles beside or inside the video, or its sound."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.media.subtitles import (
+    SubtitleStream,
+    is_language,
+    read_subtitle_stream,
+    subtitle_streams,
+    subtitles_beside,
+)
+from stepformer.narration.cues import Cue, cue_at
+from stepformer.narration.language import is_english
+from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.readers import read_subtitles, tidy
+from stepformer.narration.speech import Report, transcribe
+
+Source = Literal["file", "beside", "inside", "speech", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How narration is found. The defaults take subtitles where there are any and listen where there are none.
+
+    subtitles: a file instead of all else. beside: look for subtitles beside and inside the video. speech: turn speech
+    into text where there are no subtitles. speech_model: "base", "small" or a folder. language: of the subtitles that
+    are preferred, and of the speech. cache: keep what was heard.
+    """
+
+    subtitles: str | os.PathLike[str] | None = None
+    beside: bool = True
+    speech: bool = True
+    speech_model: str = "base"
+    language: str = "en"
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.language.replace("-", "").isalpha():
+            raise UsageError(f"a language is a code such as en or de; got {self.language!r}")
+
+
+SILENT = Listening(beside=False, speech=False)
+"""Listens to nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narration:
+    """What is said in one video. ``where`` says in words where it is from; ``notes`` what a user should know of it."""
+
+    cues: tuple[Cue, ...] = ()
+    source: Source = "none"
+    where: str = ""
+    notes: tuple[str, ...] = ()
+    streams: tuple[SubtitleStream, ...] = field(default=())  # all subtitle streams of the file, whichever was taken
+
+    def phrases(self, options: PhraseOptions | None = None) -> list[Phrase]:
+        """The verb phrases said, chatter marked; [] for narration that is not English."""
+        from stepformer.narration.pipeline import extract_phrases
+
+        return extract_phrases(self.cues, options) if self.cues and is_english(self.cues) is not False else []
+
+
+def narration_of(
+    video: str | os.PathLike[str], how: Listening | None = None, report: Report | None = None
+) -> Narration:
+    """What is said in a video: the subtitles given, else those beside it, those inside it, else its speech.
+
+    What cannot be had is a note, not an error, unless it was asked for by name: a video is still a video without its
+    words. report: called while sound is heard, with seconds done and seconds in all.
+
+    Raises:
+        InputError: the subtitle file that was given cannot be read.
+    """
+    how = how or Listening()
+    if how.subtitles is not None:
+        return _noted(Narration(tuple(read_subtitles(how.subtitles)), "file", os.fspath(how.subtitles)))
+    notes: list[str] = []
+    streams: tuple[SubtitleStream, ...] = ()
+    if how.beside:
+        beside = subtitles_beside(video, how.language)
+        if beside is not None:
+            try:
+                return _noted(Narration(tuple(read_subtitles(beside)), "beside", str(beside)))
+            except InputError as error:
+                notes.append(f"the subtitles beside the video are left out: {error}")
+        streams, found = _inside(video, how.language, notes)
+        if found is not None:
+            return _noted(found)
+    if how.speech:
+        try:
+            cues = transcribe(video, how.speech_model, language=how.language, cache=how.cache, report=report)
+            if cues:
+                where = f"speech heard by Whisper {how.speech_model}"
+                return _noted(Narration(tuple(cues), "speech", where, tuple(notes), streams))
+        except MissingError as error:
+            notes.append(f"somebody speaks, but it is not heard: {error}")
+        except InputError:
+            pass  # no sound track, or one that cannot be decoded: a silent video
+    return Narration(notes=tuple(notes), streams=streams)
+
+
+def _inside(
+    video: str | os.PathLike[str], language: str, notes: list[str]
+) -> tuple[tuple[SubtitleStream, ...], Narration | None]:
+    """All subtitle streams, and the narration of the one that was chosen."""
+    try:
+        streams = subtitle_streams(video)
+    except (InputError, MissingError):
+        return (), None  # not a file that can be opened: an id of stored features, or what decoding will complain of
+    readable = [stream for stream in streams if stream.text and not stream.forced]
+    wanted = [stream for stream in readable if is_language(stream.language, language)]
+    chosen = next(iter([*wanted, *(stream for stream in readable if not stream.language)]), None)
+    if len(streams) > 1 or (streams and chosen is None):
+        listed = ", ".join(str(stream) for stream in streams)
+        taken = "none is taken" if chosen is None else f"{chosen.index} is taken"
+        notes.append(f"subtitle streams: {listed}; {taken} for language {language!r} (--language)")
+    if chosen is None:
+        return streams, None
+    try:
+        cues = tidy([cue_at(*line) for line in read_subtitle_stream(video, chosen.index)])
+    except InputError as error:
+        notes.append(str(error))
+        return streams, None
+    if not cues:
+        return streams, None
+    return streams, Narration(tuple(cues), "inside", f"subtitle stream {chosen}", tuple(notes), streams)
+
+
+def _noted(narration: Narration) -> Narration:
+    if is_english(narration.cues) is not False:
+        return narration
+    note = f"{narration.where} does not look like English, the only language that phrases are found in"
+    return Narration(narration.cues, narration.source, narration.where, (*narration.notes, note), narration.streams)
