@@ -49,7 +49,7 @@ def test_every_dependency_is_forbidden_to_the_core_or_allowed():
     forbidden = next(c["forbidden_modules"] for c in contracts if c["type"] == "forbidden")
     names = {"pillow": "PIL"}
     needed = {
-        names.get(name, name)
+        names.get(name, name.replace("-", "_"))
         for name in (line.split(">")[0].split("<")[0] for line in project["project"]["dependencies"])
     }
     # rich is what a terminal shows progress with, and only there

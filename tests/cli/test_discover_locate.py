@@ -176,27 +176,6 @@ def test_config_environment_flags(video, capsys, monkeypatch):
     assert main(["discover", "talk.mp4"]) == 3
 
 
-def test_subtitles_beside_the_video_are_found_and_ours_are_not(video):
-    from stepformer.media.subtitles import subtitles_beside
-
-    assert subtitles_beside(video) is None
-    for name in ("talk.steps.vtt", "talk.chapters.srt", "talks.vtt", "talk.de.vtt", "talk.en.srt"):
-        Path(name).write_text("x")
-    assert subtitles_beside(video) == Path("talk.en.srt")
-    assert subtitles_beside(video, "de") == Path("talk.de.vtt")
-    Path("talk.srt").write_text("x")
-    assert subtitles_beside(video) == Path("talk.srt")
-
-
-def test_clips_and_copies_of_ours_are_not_taken_for_videos(video):
-    from stepformer.cli.inputs import find_videos
-
-    write_video(Path("talk.steps.mp4"), [RED])
-    write_video(Path(".hidden.mp4"), [RED])
-    assert find_videos(["."]) == [Path("talk.mp4")]
-    assert find_videos(["talk.steps.mp4"]) == [Path("talk.steps.mp4")]
-
-
 def test_given_steps(video, capsys):
     Path("recipe.txt").write_text("# pancakes\nadd red paint\n\nadd green paint\n")
     assert main(["locate", "talk.mp4", "--steps-file", "recipe.txt", "--step", "stir", "--all-present", "--json"]) == 0

@@ -80,7 +80,7 @@ def test_procedure_bad_input(videos, model, tmp_path, capsys):
     assert "at least two" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["procedure", str(tmp_path / "empty")]) == 3
-    assert "no videos" in capsys.readouterr().err
+    assert "holds no video" in capsys.readouterr().err
     assert main(["procedure", one, str(tmp_path / "nowhere.mp4")]) == 3
     assert main(["procedure", one, one, "--steps", "0"]) == 2
     broken = tmp_path / "broken.mp4"

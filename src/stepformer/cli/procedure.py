@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import json
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.cli import listening
+from stepformer.cli.inputs import find_videos, listed
 from stepformer.errors import InputError, PartialError, StepFormerError, UsageError
 
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Finds the procedure, prints it, writes what was asked for."""
     if args.steps is not None and args.steps < 1:
         raise UsageError(f"--steps is how many common steps to find, at least 1; got {args.steps}")
-    sources = list(find_videos(args.videos))
+    sources = list(find_sources(args.videos))
     if args.dry_run:
         print(json.dumps([name for name, _ in sources]) if args.json else "\n".join(name for name, _ in sources))
         return 0
@@ -91,29 +91,16 @@ def run(args: argparse.Namespace) -> int:
     return PartialError.exit_code if failed else 0
 
 
-def find_videos(names: list[str]) -> Iterator[tuple[str, Any]]:
+def find_sources(names: list[str]) -> Iterator[tuple[str, Any]]:
     """(name, what to read) of everything the arguments name: a path, or (store, id) for a feature store."""
     from stepformer.data.store import INFO_FILE, FeatureStore
-    from stepformer.media import SUFFIXES
 
-    for given in names:
-        lines = [line.strip() for line in sys.stdin] if given == "-" else [given]
-        for name in filter(None, lines):
-            path = Path(name)
-            if (path / INFO_FILE).is_file():
-                store = FeatureStore(path)
-                yield from ((video, (store, video)) for video in store.ids)
-            elif path.is_dir():
-                found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
-                if not found:
-                    raise InputError(f"{name} has no videos in it (looked for {' '.join(SUFFIXES[:5])} and others)")
-                yield from ((str(p), p) for p in found)
-            elif path.is_file():
-                yield name, path
-            elif matches := sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 (the pattern may be absolute)
-                yield from ((match, Path(match)) for match in matches if Path(match).is_file())
-            else:
-                raise InputError(f"there is no video, folder or feature store {name}")
+    for name in listed(names):
+        if (Path(name) / INFO_FILE).is_file():
+            store = FeatureStore(Path(name))
+            yield from ((video, (store, video)) for video in store.ids)
+        else:
+            yield from ((str(path), path) for path in find_videos([name]))
 
 
 def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from stepformer.data.records import Dataset, Problem, VideoRecord, find_features, npy_shape
 from stepformer.errors import InputError, StepFormerError
+from stepformer.media.finding import find_videos
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".mov", ".avi", ".m4v")
 _EXACT_S = 0.01
 
 
@@ -119,7 +119,7 @@ def _folder(folder: Path | str | None, what: str) -> dict[str, Path] | None:
         raise InputError(f"the {what} folder {root} does not exist")
     if what == "features":
         return find_features(root)
-    return {path.stem: path for path in sorted(root.rglob("*")) if path.suffix.lower() in VIDEO_SUFFIXES}
+    return {path.stem: path for path in find_videos([root])}
 
 
 def _pick(record: VideoRecord, own: Path | None, files: Mapping[str, Path] | None) -> Path | None:

@@ -15,6 +15,7 @@ from stepformer.base import many
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
 from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.media.finding import SUFFIXES, find_videos
 from stepformer.media.subtitles import subtitles_beside
 from stepformer.narration import Cue, Listening, PhraseOptions, extract_phrases, narration_of
 from stepformer.version import __version__
@@ -104,14 +105,9 @@ def find_sources(src: str | os.PathLike[str], language: str = "en") -> list[Sour
     A list has one path a line, relative to the list, and may name the subtitles behind a tab. A video's name in the
     store is its path without the suffix; where two would share one, the suffix stays.
     """
-    from stepformer.media import SUFFIXES
-
     path = Path(src)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file() and _visible(p, path))
-        if not found:
-            raise InputError(f"{path} holds no video (looked for {', '.join(SUFFIXES)})")
-        return _named([(video, subtitles_beside(video, language)) for video in found], path)
+        return _named([(video, subtitles_beside(video, language)) for video in find_videos([path])], path)
     if not path.is_file():
         raise InputError(f"there is no folder or file {path}")
     if path.suffix.lower() in SUFFIXES:
@@ -290,10 +286,6 @@ def _stamp(path: Path) -> dict[str, Any]:
 def _unchanged(meta: dict[str, Any], source: Source) -> bool:
     now = source.stamp()
     return all(meta.get(key) == now.get(key) for key in ("source", "subtitles"))
-
-
-def _visible(path: Path, root: Path) -> bool:
-    return not any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _named(pairs: Sequence[tuple[Path, Path | None]], root: Path) -> list[Source]:

@@ -15,17 +15,13 @@ from __future__ import annotations
 from stepformer.media.audio import SAMPLE_RATE_HZ, audio_blocks, read_audio
 from stepformer.media.chapters import CHAPTER_SUFFIXES, as_chapters, read_chapters, write_chapters
 from stepformer.media.container import Chapter, Problem, VideoInfo, VideoWarning, probe
+from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video
 from stepformer.media.picture import FrameSpec
 from stepformer.media.reader import FrameBatch, VideoReader, clips, frames_at
-
-SUFFIXES = (
-    ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".m2ts", ".mts", ".flv", ".wmv", ".asf",
-    ".3gp", ".ogv", ".vob", ".mxf", ".gif",
-)  # fmt: skip
-"""Endings by which videos are found in a folder; a file given by name may have any."""
+from stepformer.media.subtitles import subtitles_beside
 
 __all__ = [
-    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "FrameSpec", "Problem", "VideoInfo",
-    "VideoReader", "VideoWarning", "as_chapters", "audio_blocks", "clips", "frames_at", "probe", "read_audio",
-    "read_chapters", "write_chapters",
+    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "FrameSpec", "Problem",
+    "VideoInfo", "VideoReader", "VideoWarning", "as_chapters", "audio_blocks", "clips", "find_videos", "frames_at",
+    "is_ours", "is_video", "probe", "read_audio", "read_chapters", "subtitles_beside", "write_chapters",
 ]  # fmt: skip

@@ -11,10 +11,9 @@ from typing import Any
 from stepformer.errors import InputError
 from stepformer.media.container import import_av, opened, origin_s
 
-SUBTITLE_SUFFIXES = (".vtt", ".srt", ".json3", ".ttml", ".srv3", ".sbv")
+SUBTITLE_SUFFIXES = (".vtt", ".srt", ".json3", ".ttml", ".dfxp", ".srv3", ".srv2", ".srv1", ".sbv")
 """Endings by which subtitles are found beside a video, the most trusted first; a file given by name may have any."""
-_OURS = ("steps", "chapters")  # talk.steps.vtt is what we wrote, not what was said
-_LONGEST_LANGUAGE = 12  # "zh-Hant-HK" and the like
+_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z0-9]{1,8})*", re.IGNORECASE)  # en, en-US, zh-Hant, en-orig
 # containers name languages by three letters (ISO 639-2, of which some have two), people by two
 _LONG_CODES = {
     "en": ("eng",), "de": ("deu", "ger"), "fr": ("fra", "fre"), "es": ("spa",), "it": ("ita",), "pt": ("por",),
@@ -63,7 +62,7 @@ def subtitles_beside(video: str | os.PathLike[str], language: str = "en") -> Pat
             order = 0
         elif path.name.startswith(f"{video.stem}."):
             tag = path.name[len(video.stem) + 1 : -len(path.suffix)]
-            if tag in _OURS or "." in tag or len(tag) > _LONGEST_LANGUAGE:
+            if not _LANGUAGE.fullmatch(tag):  # talk.steps.vtt is what we wrote, talk.live_chat.json3 what others did
                 continue
             order = 1 if is_language(tag, language) else 2
         else:

@@ -63,11 +63,13 @@ class Report:
 
 def sources(src: Path) -> Iterator[Source]:
     """Videos of a folder (by name, all folders below it) or of a caption file (in its order)."""
+    from stepformer.media.finding import is_ours
     from stepformer.narration.readers import SUFFIXES
     from stepformer.narration.readers.howto100m import iter_captions
 
     if src.is_dir():
-        found = sorted(path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        files = (path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        found = sorted(path for path in files if not is_ours(path.relative_to(src)))
         names: dict[str, int] = {}
         for path in found:
             names[_video(path, src)] = names.get(_video(path, src), 0) + 1

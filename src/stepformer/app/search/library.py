@@ -64,7 +64,7 @@ def find_sources(folder: Path) -> tuple[list[Source], list[tuple[str, str]]]:
     """Every processed video of a library: of ``folder`` if it is a feature store, of stores in it, video files, and
     timelines of videos that are not there. And the timelines that are left out, each with the reason."""
     from stepformer.data.store import INFO_FILE
-    from stepformer.media import SUFFIXES
+    from stepformer.media import is_video
 
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
@@ -73,7 +73,7 @@ def find_sources(folder: Path) -> tuple[list[Source], list[tuple[str, str]]]:
     if (folder / INFO_FILE).is_file():
         return found, []
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and FOLDER not in path.parts]
-    found += [_file(path, folder) for path in files if path.suffix.lower() in SUFFIXES]
+    found += [_file(path, folder) for path in files if is_video(path.relative_to(folder))]
     # a shard folder's own JSON files are the store's business
     texts = [path for path in files if path.suffix.lower() == ".json" and not any(p in path.parents for p in places)]
     named, left_out = _timelines(texts, folder, found)
