@@ -80,7 +80,7 @@ def test_patterns_and_a_list_on_stdin(video, capsys, monkeypatch):
         (["discover", "gone.mp4"], 3, "there is no file gone.mp4"),
         (["discover", "*.avi"], 3, "no file matches"),
         (["discover", "talk.mp4", "--steps", "3", "--detail", "0.5"], 2, "steps and detail"),
-        (["discover", "talk.mp4", "--detail", "3"], 2, "0 (few"),
+        (["discover", "talk.mp4", "--detail", "3"], 2, "from 0 to 1"),
         (["discover", "talk.mp4", "--model", "nothing"], 4, "no model is called"),
         (["discover", "talk.mp4", "--format", "nothing"], 2, "no export format"),
         (["discover", "talk.mp4", "--write", "steps.xyz"], 2, "cannot tell a format"),
@@ -153,7 +153,7 @@ def test_two_videos_cannot_go_into_one_file(video, capsys):
 
 
 def test_config_environment_flags(video, capsys, monkeypatch):
-    Path("stepformer.toml").write_text('labels = false\n[discover]\nsteps = 2\n[locate]\nstep = ["a"]\n')
+    Path("stepformer.toml").write_text('no_labels = true\n[discover]\nsteps = 2\n[locate]\nstep = ["a"]\n')
 
     def steps(*more):
         assert main(["discover", "talk.mp4", "--json", "--quiet", *more]) == 0
@@ -165,7 +165,7 @@ def test_config_environment_flags(video, capsys, monkeypatch):
     assert len(steps("--steps", "4")) == 4
     monkeypatch.setenv("STEPFORMER_STEPS", "many")
     assert main(["discover", "talk.mp4"]) == 2
-    assert "STEPFORMER_STEPS must be a whole number" in capsys.readouterr().err
+    assert "STEPFORMER_STEPS: expected a whole number" in capsys.readouterr().err
     monkeypatch.delenv("STEPFORMER_STEPS")
     Path("stepformer.toml").write_text("[discover]\nstpes = 2\n")
     assert main(["discover", "talk.mp4"]) == 2

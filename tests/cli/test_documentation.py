@@ -11,6 +11,7 @@ import pytest
 
 from stepformer.cli import COMMANDS, _split_command, command_module, command_parser
 from stepformer.core.config import make_config
+from stepformer.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -34,8 +35,8 @@ def parse(argv: list[str]) -> None:
     assert named is not None, f"no such command: {argv}"
     try:
         command_parser(named[0]).parse_intermixed_args(named[1])
-    except SystemExit:
-        pytest.fail(f"does not parse: stepformer {shlex.join(argv)}")
+    except UsageError as error:
+        pytest.fail(f"does not parse: stepformer {shlex.join(argv)}: {error}")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -70,10 +70,10 @@ def test_what_has_no_value_is_null_because_json_has_no_nan(folder, capsys):
         ([], 2, "--check"),
         (["--check", "--predictions", "x"], 2, "either"),
         (["--predictions", "nowhere"], 3, "does not exist"),
-        (["--check", "--rate", "0"], 2, "positive"),
+        (["--check", "--rate", "0"], 2, "number above 0"),
         (["--check", "--features", "nowhere"], 3, "does not exist"),
         (["--predictions", "OUT", "--subset", "testing"], 3, "subset"),
-        (["--predictions", "OUT", "--seeds", "0"], 2, "seeds"),
+        (["--predictions", "OUT", "--seeds", "-1"], 2, "--seeds"),
     ],
 )
 def test_mistakes_have_a_code_and_a_sentence(folder, capsys, options, code, says):

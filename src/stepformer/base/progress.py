@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 _PLAIN_EVERY_S = 10.0
 
@@ -22,8 +22,10 @@ class Progress:
     """Counts work done out of ``total`` (None if unknown) and shows rate and time left.
 
     Use as a context manager; call :meth:`advance`. ``note`` is free text shown behind the numbers, for
-    instance the loss or "12.3 x real time". ``quiet`` shows nothing.
+    instance the loss or "12.3 x real time". ``quiet`` shows nothing; ``Progress.silent`` silences all of them.
     """
+
+    silent: ClassVar[bool] = False
 
     def __init__(
         self, label: str, total: float | None, unit: str = "", *, quiet: bool = False, stream: TextIO | None = None
@@ -32,7 +34,7 @@ class Progress:
         self.done = 0.0
         self.note = ""
         self._stream = stream if stream is not None else sys.stderr
-        self._quiet = quiet
+        self._quiet = quiet or Progress.silent
         self._started = time.monotonic()
         self._last_line = self._started
         self._bar: Any = None

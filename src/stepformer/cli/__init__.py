@@ -1,8 +1,8 @@
 """The command line: parses, calls, prints. The only place that prints results or exits.
 
-Each command is one module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args) -> int``; the
-table below names them, so that ``stepformer --help`` imports none of them and stays fast. A command of two
-words ("bench align") is a module of its own too. Results go to stdout, progress and messages to stderr.
+Each command is a module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args) -> int``, or a
+``Command`` with these in a module of several; the table below names them, so that ``stepformer --help`` imports none of
+them and stays fast. ``options`` has what they take. Results go to stdout, progress and messages (``log``) to stderr.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or extra, 5 some inputs failed,
 130 interrupted.
@@ -15,9 +15,11 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from stepformer.cli.log import log, messages
+from stepformer.cli.options import Parser, finish, resolve
 from stepformer.errors import StepFormerError
 from stepformer.version import __version__
 
@@ -35,11 +37,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
     "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),
-    "models convert": ("stepformer.cli.models_convert", "a released checkpoint to safetensors"),
-    "models list": ("stepformer.cli.models_list", "the weights known by name, and which are here"),
-    "models pull": ("stepformer.cli.models_pull", "download weights by name, verified, once"),
-    "models info": ("stepformer.cli.models_info", "source, hashes, licence and training data of weights"),
-    "models verify": ("stepformer.cli.models_verify", "hash the pulled weights again"),
+    "models convert": ("stepformer.cli.models:CONVERT", "a released checkpoint to safetensors"),
+    "models list": ("stepformer.cli.models:LIST", "the weights known by name, and which are here"),
+    "models pull": ("stepformer.cli.models:PULL", "download weights by name, verified, once"),
+    "models info": ("stepformer.cli.models:INFO", "source, hashes, licence and training data of weights"),
+    "models verify": ("stepformer.cli.models:VERIFY", "hash the pulled weights again"),
     "bench encoders": ("stepformer.bench.encoders", "how good encoders' vectors are for steps, on marked clips"),
     "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
     "bench encode": ("stepformer.bench.encode", "decoding and encoding against real time, and where time goes"),
@@ -75,39 +77,21 @@ GROUPS = {
 _DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times, from the video alone."
 
 
-def command_module(name: str) -> ModuleType:
-    """The module of one command, imported when it is needed."""
-    return importlib.import_module(COMMANDS[name][0])
+def command_module(name: str) -> Any:
+    """What one command is made of, imported when it is needed: a module, or a Command in one ("module:name")."""
+    path, _, part = COMMANDS[name][0].partition(":")
+    module = importlib.import_module(path)
+    return getattr(module, part) if part else module
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose help starts with its description, which starts with examples; argparse puts usage first."""
-
-    def format_help(self) -> str:
-        """Description, usage, options."""
-        formatter = self._get_formatter()
-        formatter.add_text(self.description)
-        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
-        for group in self._action_groups:
-            formatter.start_section(group.title)
-            formatter.add_text(group.description)
-            formatter.add_arguments(group._group_actions)
-            formatter.end_section()
-        return formatter.format_help()
-
-
-def command_parser(name: str) -> argparse.ArgumentParser:
-    """The full parser of one command: its help starts with examples."""
+def command_parser(name: str, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
+    """The full parser of one command: its help starts with examples. ``parser``: one to fill, of shell completion."""
     module = command_module(name)
-    examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
-    parser = _Parser(
-        prog=f"stepformer {name}",
-        description=f"examples:\n{examples}\n\n{module.HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    if parser is None:
+        examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
+        parser = Parser(prog=f"stepformer {name}", description=f"examples:\n{examples}\n\n{module.HELP}")
     module.add_arguments(parser)
+    finish(parser)
     return parser
 
 
@@ -153,7 +137,7 @@ def _group(argv: Sequence[str]) -> int:
     near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
     where = f"{argv[0]} --help" if group else "--help"
     meant = f"did you mean {near[0]}? " if near else ""
-    print(f"stepformer: no command {given!r}; {meant}stepformer {where} lists them", file=sys.stderr)
+    log.error("no command %r; %sstepformer %s lists them", given, meant, where)
     return 2
 
 
@@ -169,38 +153,53 @@ def _run(argv: list[str]) -> int:
     if found is None:
         return _group(argv)
     name, rest = found
-    # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
-    args = command_parser(name).parse_intermixed_args(rest)
-    return int(command_module(name).run(args) or 0)
+    module = command_module(name)
+    args = resolve(command_parser(name), name, rest, getattr(module, "FIELDS", ()))
+    with messages(args.verbose, args.quiet, args.log_file):
+        for key, source in args.sources.items():
+            if source not in ("flag", "default"):
+                log.debug("%s comes from %s", key, source)
+        if getattr(args, "threads", None):
+            _limit_threads(args.threads)
+        return _caught(lambda: module.run(args), args.debug)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+def _limit_threads(count: int) -> None:
+    """For libraries that are loaded later, and for torch where it is here already."""
+    for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        os.environ[f"{name}_NUM_THREADS"] = str(count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+
+
+def _caught(action: Callable[[], int | None], debug: bool) -> int:
+    """The exit code of an action; an error is one sentence on stderr, or with ``debug`` what it is."""
     try:
-        code = _run(argv)
+        code = int(action() or 0)
         sys.stdout.flush()  # here, where a reader that has gone is no error
         return code
-    except StepFormerError as error:
-        if "--debug" in argv:
-            raise
-        print(f"stepformer: {error}", file=sys.stderr)
-        return error.exit_code
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
     except KeyboardInterrupt:
-        print("stepformer: interrupted", file=sys.stderr)
+        log.error("interrupted")
         return 130
     except BrokenPipeError:
         # the reader (head, less) has gone; leave quietly and keep the interpreter from flushing into the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        # a full disk, a folder that may not be written to: nothing that a traceback explains better
-        if "--debug" in argv:
+    except (StepFormerError, OSError) as error:
+        if debug:
             raise
-        where = f"{error.filename}: " if error.filename is not None else ""
-        print(f"stepformer: {where}{error.strerror or error}", file=sys.stderr)
+        if isinstance(error, StepFormerError):
+            log.error(str(error))
+            return error.exit_code
+        # a full disk, a folder that may not be written to: nothing that a traceback explains better
+        log.error("%s%s", f"{error.filename}: " if error.filename is not None else "", error.strerror or error)
         return 1
-    except SystemExit as stop:
-        if stop.code is None:
-            return 0
-        return stop.code if isinstance(stop.code, int) else 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    with messages():
+        return _caught(lambda: _run(argv), "--debug" in argv)

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.options import OPTIONS, add
+
 HELP = """Prints a completion script with every command, sub-command and option. It is static: nothing of stepformer
 runs while you type. Print it again after an update."""
 
@@ -32,7 +34,7 @@ _FILES = ("FILE", "VIDEO", "TIMELINE", "PATH", "OUT", "SUBTITLES", "STORE", "CON
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
-    parser.add_argument("--out", metavar="FILE", help="write to a file instead of stdout")
+    add(parser, "out", out={"help": OPTIONS["out"]["help"].replace("nowhere", "stdout")})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +62,7 @@ def script(shell: str) -> str:
 
 def whole_parser() -> argparse.ArgumentParser:
     """One parser with every command of the table, groups ("models", "bench", ...) nested."""
-    from stepformer.cli import COMMANDS, GROUPS, command_module
+    from stepformer.cli import COMMANDS, GROUPS, command_parser
 
     # the name by which it is called, whatever this process was started as
     whole = argparse.ArgumentParser(prog="stepformer")
@@ -75,9 +77,7 @@ def whole_parser() -> argparse.ArgumentParser:
                 groups[group] = top.add_parser(group, help=GROUPS.get(group, "")).add_subparsers()
             place = groups[group]
         parser = place.add_parser(word or group, help=line)
-        parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout")
-        parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        command_module(name).add_arguments(parser)
+        command_parser(name, parser)
         _complete_paths(parser)
     return whole
 

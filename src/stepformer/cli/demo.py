@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from stepformer.cli.log import log
+from stepformer.cli.options import add
 
 HELP = """Takes a real how-to video (washing hands, 21 seconds, CC BY 4.0, Carlos Máñez-Carvajal) and the default model,
 discovers its steps, locates three typed steps in it, and writes chapters, a picture and a page to click on. The
@@ -17,7 +19,7 @@ first run downloads the video and the encoders' weights (about 250 MB, pinned by
 EXAMPLES = [
     "stepformer demo",
     "stepformer demo --out my-demo",
-    "stepformer demo --video mine.mp4 --step 'cut the onion'",
+    "stepformer demo mine.mp4 --step 'cut the onion'",
 ]
 
 STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands under the tap")
@@ -25,10 +27,8 @@ STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--out", default="out/demo", help="folder for what is written (out/demo)")
-    parser.add_argument("--video", help="another video instead of the demo's")
-    parser.add_argument("--step", action="append", default=[], help="a step to locate; give it several times")
-    parser.add_argument("--model", default="default", help="model name or checkpoint")
+    parser.add_argument("video", nargs="?", metavar="VIDEO", help="another video instead of the demo's")
+    add(parser, "out", "step", "model", "device", "threads", out="out/demo", step=list(STEPS))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,26 +38,23 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.show import export
     from stepformer.show import terminal as picture
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     began = time.monotonic()
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     if args.video:
         video = Path(args.video)
     else:
-        say("a real how-to video: washing hands (CC BY 4.0, Carlos Máñez-Carvajal)")
+        log.info("a real how-to video: washing hands (CC BY 4.0, Carlos Máñez-Carvajal)")
         video = out / "washing-hands.mp4"
         source = weights.pull("demo-video")
         if not video.exists():
             shutil.copyfile(source, video)  # beside the page, which plays it
-    model = sf.load_model(args.model)
-    say("decoding and encoding the video, one vector a second")
+    model = sf.load_model(args.model, device=args.device)
+    log.info("decoding and encoding the video, one vector a second")
     features = model.read(video)
     found = model.find(features)
     timeline = found.timeline
-    texts = args.step or list(STEPS)
+    texts = args.step
     located = model.place(features, texts).timeline
 
     files = {}

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.app.discover.knobs import USES, Knobs
-from stepformer.cli import listening
 from stepformer.cli.inputs import find_videos
-from stepformer.cli.over_videos import COMMON, VideoProgress, run_over
-from stepformer.cli.settings import Option, Settings, add_options, resolve
+from stepformer.cli.options import LISTENING, add, listening_of
+from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
 from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Turn at most one of --steps, --detail,
@@ -25,19 +24,6 @@ EXAMPLES = [
     "stepformer discover '**/*.mkv' --detail 0.8 --json > steps.jsonl",
     "find . -name '*.mp4' | stepformer discover - --no-labels --jobs 2",
 ]
-
-OPTIONS: tuple[Option, ...] = (
-    Option("steps", int, None, "about how many steps", "N"),
-    Option("detail", float, None, "0 few and long, 0.5 as by default, 1 many and short", "0..1"),
-    Option("percentile", float, None, "the paper's drop line: this percentile of the similarities", "P"),
-    Option("similarity", float, None, "a fixed drop line, as the released code has (0.35)", "S"),
-    Option("unordered", bool, False, "give up the order of the slots (the paper's ablation)"),
-    Option("use", str, "both", "slots say what, structure says where", choices=USES),
-    Option("labels", bool, True, "steps without names", flag="--no-labels"),
-    Option("bank", str, None, "file of phrases, one a line, to guess names from", "FILE"),
-    *listening.OPTIONS,
-    *COMMON,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +45,38 @@ class Request:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, or - for a list on stdin")
-    add_options(parser, OPTIONS)
+    add(parser, "steps", "detail")
+    parser.add_argument(
+        "--percentile", type=float, metavar="P", help="the paper's drop threshold: this percentile of similarities"
+    )
+    parser.add_argument(
+        "--similarity", type=float, metavar="S", help="a fixed drop threshold, as the released code has (0.35)"
+    )
+    add(parser, "unordered", "no_labels")
+    parser.add_argument("--use", choices=USES, default="both", help="slots say what, structure says where")
+    parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from (default: ours)")
+    add(parser, "subtitles", *LISTENING, *OVER_VIDEOS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Discovers, prints, writes."""
-    settings = resolve("discover", args, OPTIONS)
     knobs = Knobs(
-        steps=settings.steps, detail=settings.detail, percentile=settings.percentile, similarity=settings.similarity,
-        ordered=not settings.unordered, use=settings.use,
+        steps=args.steps, detail=args.detail, percentile=args.percentile, similarity=args.similarity,
+        ordered=not args.unordered, use=args.use,
     )  # fmt: skip
-    videos = find_videos(args.videos, ids=looks_up(settings))
-    return run_over("discover", videos, _requests(settings, knobs), find, settings, args.json)
+    return run_over(args, find_videos(args.videos, ids=looks_up(args)), _requests(args, knobs), find)
 
 
-def looks_up(settings: Settings) -> bool:
+def looks_up(args: argparse.Namespace) -> bool:
     """Whether the encoder finds features by a video's name, so that the video itself need not be here."""
-    return str(settings.encoder or "").split(":")[0] in ("captions", "precomputed")
+    return str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
 
 
-def _requests(settings: Settings, knobs: Knobs) -> Any:
+def _requests(args: argparse.Namespace, knobs: Knobs) -> Any:
     from stepformer.app.naming import read_bank
 
-    bank = tuple(read_bank(settings.bank)) if settings.bank else None
-    request = Request(knobs, listening.listening_from(settings, settings.reuse), settings.labels, bank)
+    bank = tuple(read_bank(args.bank)) if args.bank else None
+    request = Request(knobs, listening_of(args), not args.no_labels, bank)
     return lambda _: request
 
 

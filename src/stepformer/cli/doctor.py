@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+
+from stepformer.cli.log import log
+from stepformer.cli.options import add
 
 HELP = """Checks Python, torch and device, libraries, video decoding, weights (present and verified), the model, extras,
 cache and disk, and runs a tiny video through the whole product. Each failing line says how to mend it. Exit code 0 when
@@ -18,7 +20,7 @@ _MARKS = {"ok": "ok  ", "note": "-   ", "fail": "FAIL"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--quick", action="store_true", help="hash no weights, run nothing")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model name, checkpoint or folder")
+    add(parser, "model")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"ok": not failing, "checks": [check.to_dict() for check in checks]}, indent=2))
     else:
-        print("all is well" if not failing else f"{len(failing)} of {len(checks)} checks fail", file=sys.stderr)
+        log.info("all is well" if not failing else f"{len(failing)} of {len(checks)} checks fail")
     if not failing:
         return 0
     return 4 if all(check.missing for check in failing) else 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepformer.cli.log import log
+from stepformer.cli.options import above_zero, add, near, share
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,13 +32,12 @@ EXAMPLES = [
 ]
 
 _SHOWN = 20
+WRITERS = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}
 _TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    # the matrices are small: threads of the matrix product wait for each other longer than they work
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from stepformer.data import READERS
     from stepformer.evaluation.predictions import ID_KINDS
     from stepformer.evaluation.protocols import PROTOCOLS
@@ -46,26 +45,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("dataset", metavar="DATASET", help="folder or file of the dataset")
     parser.add_argument("--reader", choices=list(READERS), help="which dataset it is (default: its files tell)")
-    parser.add_argument("--subset", help="the videos to score: a subset's name, or all (default: the test set)")
-    parser.add_argument("--features", help="folder of .npy features: gives durations, and is audited")
-    parser.add_argument("--rate", type=float, default=1.0, help="features, or predicted ids, a second (default: 1)")
+    add(parser, "subset", "features", "rate")
     check = parser.add_argument_group("audit")
     check.add_argument("--check", action="store_true", help="report what is missing, unreadable or inconsistent")
-    check.add_argument("--videos", help="folder of video files to measure")
-    check.add_argument("--tolerance", type=float, default=2.0, help="seconds by which durations may differ (2)")
-    scoring = parser.add_argument_group("scoring")
-    scoring.add_argument("--predictions", help="folder of predictions")
-    scoring.add_argument("--protocol", choices=["all", *PROTOCOLS], default="all", help="default: all, side by side")
-    scoring.add_argument("--ids", choices=ID_KINDS, default="auto", help="what the ids mean (default: auto)")
-    scoring.add_argument(
-        "--missing", choices=["error", "background", "skip"], default="error", help="videos without prediction (error)"
+    check.add_argument("--videos", metavar="FOLDER", help="folder of video files to measure")
+    check.add_argument(
+        "--tolerance", type=above_zero, default=2.0, metavar="SECONDS", help="by how much durations may differ"
     )
-    scoring.add_argument("--seeds", type=int, default=5, help="K-means seeds (default: 5)")
-    scoring.add_argument("--keep", type=float, default=0.6, help="share of a cluster's members kept (default: 0.6)")
-    scoring.add_argument("--distance", choices=DISTANCES, default="euclidean", help="for what is kept (euclidean)")
+    scoring = parser.add_argument_group("scoring")
+    scoring.add_argument("--predictions", metavar="FOLDER", help="folder of predictions")
+    scoring.add_argument("--protocol", choices=["all", *PROTOCOLS], default="all", help="one protocol, or side by side")
+    scoring.add_argument("--ids", choices=ID_KINDS, default="auto", help="what the ids mean")
+    scoring.add_argument(
+        "--missing", choices=["error", "background", "skip"], default="error", help="what a missing prediction is"
+    )
+    add(scoring, "seeds", "threads", seeds=[0, 1, 2, 3, 4], threads=1)
+    scoring.add_argument("--keep", type=share, default=0.6, metavar="0..1", help="share of a cluster's members kept")
+    scoring.add_argument(
+        "--distance", choices=DISTANCES, default="euclidean", help="which members are kept: the nearest by"
+    )
     scoring.add_argument("--unit-norm", action="store_true", help="scale vectors to length 1 before K-means")
     scoring.add_argument("--per-task", action="store_true", help="Table 1 task by task as well")
-    scoring.add_argument("--format", choices=["text", "markdown", "latex"], default="text")
+    add(scoring, "format", format=["text"])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.check == bool(args.predictions):
         raise UsageError("give either --check to audit the dataset or --predictions FOLDER to score")
-    if not args.rate > 0:
-        raise UsageError(f"--rate must be positive, got {args.rate}")
+    if unknown := set(args.format) - set(WRITERS):
+        raise UsageError(f"--format: no table format {near(unknown.pop(), WRITERS)}")
     dataset = read_dataset(args.dataset, args.reader)
     return _check(args, dataset) if args.check else _score(args, dataset)
 
@@ -114,11 +115,7 @@ def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
 def _options(args: argparse.Namespace) -> Table1Options:
     from stepformer.evaluation.table1 import Table1Options
 
-    if args.seeds < 1:
-        raise UsageError(f"--seeds must be at least 1, got {args.seeds}")
-    return Table1Options(
-        keep=args.keep, distance=args.distance, unit_norm=args.unit_norm, seeds=tuple(range(args.seeds))
-    )
+    return Table1Options(keep=args.keep, distance=args.distance, unit_norm=args.unit_norm, seeds=tuple(args.seeds))
 
 
 def _score(args: argparse.Namespace, dataset: Dataset) -> int:
@@ -134,7 +131,7 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
         dataset = with_features(dataset, args.features, args.rate)
     if dataset.problems:
         where = f" --features {args.features}" if args.features else ""
-        print(f"{len(dataset.problems)} problems in the dataset; see --check{where}", file=sys.stderr)
+        log.warning(f"{len(dataset.problems)} problems in the dataset; see --check{where}")
     files = find_predictions(args.predictions)
     predictions = {}
     with Progress("read", len(files), "file", quiet=args.json) as progress:
@@ -164,8 +161,7 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
             out["per_task"] = tables[1].to_dict()["rows"]
         print(json.dumps(out, indent=2, ensure_ascii=False))
     else:
-        writer = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}[args.format]
-        print("\n\n".join(getattr(table, writer)() for table in tables))
+        print("\n\n".join(getattr(table, WRITERS[name])() for name in args.format for table in tables))
     return 0
 
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.log import log
+from stepformer.cli.options import above_zero, add, positive
 from stepformer.errors import InputError, UsageError
 from stepformer.show import export
 from stepformer.timeline import Timeline
@@ -29,21 +31,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("timeline", nargs="?", metavar="TIMELINE", help="timeline file, or - for JSON on stdin")
     parser.add_argument("out", nargs="*", metavar="OUT", help="files to write; a path ending in / takes clips")
-    parser.add_argument("--format", metavar="NAME", help="format of every OUT, instead of by suffix (see --formats)")
-    parser.add_argument("--from", dest="from_format", metavar="NAME", help="format of TIMELINE, instead of by suffix")
+    add(parser, "format", "from")
     parser.add_argument("--formats", action="store_true", help="list the formats and stop")
-    parser.add_argument("--video", metavar="FILE", help="the video, where it is not where the timeline says")
-    parser.add_argument("--similarity", metavar="FILE.npy", help="similarity map (steps, frames) for plot and page")
-    parser.add_argument("--title", help="title of page and pictures")
-    parser.add_argument("--fps", type=float, metavar="RATE", help="frames a second of otio, edl and labelstudio")
+    add(parser, "video", "title")
+    parser.add_argument("--similarity-map", metavar="FILE.npy", help="(steps, frames), for plot and page")
+    parser.add_argument(
+        "--fps",
+        type=above_zero,
+        metavar="RATE",
+        help="frames per second of otio, edl and labelstudio (default: the video's)",
+    )
     parser.add_argument("--exact", action="store_true", help="clips: cut at the exact frame (encodes again)")
     parser.add_argument("--embed", action="store_true", help="page: put the video into the file")
-    parser.add_argument("--columns", type=int, metavar="N", help="contact sheet: thumbnails a row")
-    parser.add_argument("--thumb-width", type=int, default=320, metavar="PIXELS", help="contact sheet (default 320)")
+    parser.add_argument(
+        "--columns", type=positive, metavar="N", help="contact sheet: thumbnails per row (default: to make it square)"
+    )
+    parser.add_argument("--thumb-width", type=positive, default=320, metavar="PIXELS", help="contact sheet: of each")
     parser.add_argument("--task", metavar="NAME", help="task or class for crosstask and coin")
-    parser.add_argument("--task-steps", metavar="FILE", help="the task's ordered step names, one a line, to number by")
-    parser.add_argument("--skip-existing", action="store_true", help="leave files that are there already")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written, write nothing")
+    parser.add_argument(
+        "--task-steps", metavar="FILE", help="the task's ordered step names, one per line, to number by"
+    )
+    add(parser, "skip_existing", "dry_run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,10 +61,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.timeline is None:
         raise UsageError("name a timeline file to export (stepformer export --help has examples)")
-    formats = [_format_of(out, args.format) for out in args.out]  # a wrong name fails before anything is written
-    timeline = _read(args.timeline, args.from_format)
+    if len(args.format) > 1:
+        raise UsageError("every OUT is written once: name one --format, or give the files their suffixes")
+    name = args.format[0] if args.format else None
+    formats = [_format_of(out, name) for out in args.out]  # a wrong name fails before anything is written
+    timeline = _read(args.timeline, args.from_)
     if not args.out:
-        if args.format is not None:
+        if name is not None:
             raise UsageError("--format needs a file to write, or - for stdout")
         _draw(timeline, args.json)
         return 0
@@ -117,13 +128,13 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
     if args.task_steps:
         options["task_steps"] = tuple(line.strip() for line in _lines(args.task_steps) if line.strip())
-    if args.similarity:
+    if args.similarity_map:
         import numpy as np
 
         try:
-            options["similarity"] = np.load(args.similarity, allow_pickle=False)
+            options["similarity"] = np.load(args.similarity_map, allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot read the similarity map {args.similarity}: {error}") from None
+            raise InputError(f"cannot read the similarity map {args.similarity_map}: {error}") from None
     return options
 
 
@@ -161,4 +172,4 @@ def _tell(results: list[dict[str, Any]]) -> None:
         if result["path"] != "-":
             print(f"{result['path']}  {result['format']}{state}")
         for note in result["notes"]:
-            print(f"{result['path']}: {note}", file=sys.stderr)
+            log.info(f"{result['path']}: {note}")

@@ -10,8 +10,8 @@ from typing import Any
 from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.discover import looks_up
 from stepformer.cli.inputs import find_videos
-from stepformer.cli.over_videos import COMMON, VideoProgress, run_over
-from stepformer.cli.settings import Option, add_options, resolve
+from stepformer.cli.options import add
+from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
 from stepformer.errors import InputError, UsageError
 
 HELP = """Finds when given steps happen. They are taken to happen in the order given, unless --unordered. A step that is
@@ -23,15 +23,6 @@ EXAMPLES = [
     "stepformer locate pancakes.mp4 --steps-file recipe.txt --write chapters.vtt",
     "stepformer locate videos/ --steps-file recipe.txt --unordered --json > located.jsonl",
 ]
-
-OPTIONS: tuple[Option, ...] = (
-    Option("step", list, [], "a step; may be given again", "TEXT"),
-    Option("steps_file", str, None, "a file with a step a line (# starts a comment)", "FILE"),
-    Option("unordered", bool, False, "the steps may happen in any order, and again"),
-    Option("method", str, "auto", "align through slots, or texts with the video", choices=("auto", "slots", "text")),
-    Option("absent", bool, True, "take every step to be in the video", flag="--all-present"),
-    *COMMON,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +41,27 @@ class Request:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, or - for a list on stdin")
-    add_options(parser, OPTIONS)
+    add(parser, "step")
+    parser.add_argument("--steps-file", metavar="FILE", help="a file with one step per line; # starts a comment")
+    add(parser, "unordered")
+    parser.add_argument(
+        "--method",
+        choices=("auto", "slots", "text"),
+        default="auto",
+        help="align through slots, or texts with the video",
+    )
+    parser.add_argument("--all-present", action="store_true", help="take every step to be in the video")
+    add(parser, *OVER_VIDEOS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Locates, prints, writes."""
-    settings = resolve("locate", args, OPTIONS)
-    texts = [*settings.step, *(_lines(settings.steps_file) if settings.steps_file else [])]
+    texts = [*args.step, *(_lines(args.steps_file) if args.steps_file else [])]
     if not texts:
         raise UsageError('give the steps: --step "crack the eggs" --step "whisk", or --steps-file FILE')
-    method = None if settings.method == "auto" else settings.method
-    request = Request(tuple(check_texts(texts)), not settings.unordered, method, settings.absent)
-    videos = find_videos(args.videos, ids=looks_up(settings))
-    return run_over("locate", videos, lambda _: request, find, settings, args.json)
+    method = None if args.method == "auto" else args.method
+    request = Request(tuple(check_texts(texts)), not args.unordered, method, not args.all_present)
+    return run_over(args, find_videos(args.videos, ids=looks_up(args)), lambda _: request, find)
 
 
 def find(model: Any, video: Path, request: Request, cache: bool, progress: VideoProgress | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -12,26 +13,16 @@ from typing import Any
 
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
+from stepformer.cli.log import log
+from stepformer.cli.options import VIDEOS, settings_of
 from stepformer.cli.outputs import Output, all_there, planned, save_options, write_all
-from stepformer.cli.settings import Option, Settings
 from stepformer.errors import StepFormerError, UsageError
 from stepformer.timeline import Timeline
 
-COMMON: tuple[Option, ...] = (
-    Option("model", str, "default", "model name, checkpoint, run folder or hub id", "NAME"),
-    Option("encoder", str, None, "encoder instead of the model's own, e.g. captions:FILE.json", "NAME"),
-    Option("device", str, None, "cpu or cuda (default: the GPU, if there is one)", "NAME"),
-    Option("write", list, [], "write the timeline to FILE, format by suffix; {name} is the video's name", "FILE"),
-    Option("format", list, [], "write NAME.steps.* in this format beside the video, or into --out", "NAME"),
-    Option("out", str, None, "folder for --format and --plot", "FOLDER"),
-    Option("plot", bool, False, "a picture of the timeline and the similarity map, NAME.steps.png"),
-    Option("skip_existing", bool, False, "leave videos whose files are all there already"),
-    Option("keep_going", bool, False, "go on after a video that fails; a table at the end"),
-    Option("jobs", int, 1, "videos worked on at once, each in a process of its own", "N"),
-    Option("reuse", bool, True, "read every video again, keep nothing", flag="--no-cache"),
-    Option("quiet", bool, False, "no progress and no summary"),
-    Option("dry_run", bool, False, "say what would be done, do nothing"),
-)
+OVER_VIDEOS = (
+    *VIDEOS, "write", "format", "out", "plot", "skip_existing", "keep_going", "no_cache", "dry_run",
+)  # fmt: skip
+"""The options of commands that work on videos one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +77,9 @@ def _work(job: Job) -> Done:
     return Done(job.video, timeline, tuple(written), seconds=time.perf_counter() - began)
 
 
-def run_over(
-    command: str,
-    videos: Sequence[Path],
-    request_of: Callable[[Path], Any],
-    find: Finder,
-    settings: Settings,
-    as_json: bool,
-) -> int:
-    """Does ``command`` on every video and returns the exit code."""
-    if settings.jobs < 1:
-        raise UsageError(f"--jobs must be at least 1, got {settings.jobs}")
+def run_over(args: argparse.Namespace, videos: Sequence[Path], request_of: Callable[[Path], Any], find: Finder) -> int:
+    """Does a command on every video and returns the exit code."""
+    settings, as_json = args, args.json
     plans = planned(videos, settings.write, settings.format, settings.out, settings.plot)
     if settings.skip_existing and not any(plans):
         raise UsageError("--skip-existing needs files to look for: give --write or --format")
@@ -110,7 +93,7 @@ def run_over(
         return _tell_plan(jobs, skipped, as_json)
     results = [Done(video, skipped=True) for video in skipped]
     failed: Done | None = None
-    with _shown(command, jobs, settings) as progress:
+    with _shown(args.command, jobs, settings) as progress:
         for done in _all_done(jobs, find, settings, progress):
             results.append(done)
             if done.timeline is not None:
@@ -120,30 +103,30 @@ def run_over(
             if not settings.keep_going:
                 failed = done
                 break
-            _say(f"stepformer: {done.video}: {done.error}")
+            log.error(f"{done.video}: {done.error}")
     if any(done.timeline for done in results):
-        save_options(command, plans, settings.to_dict())
+        save_options(args.command, plans, settings_of(args))
     if failed is not None and len(videos) == 1:
-        print(f"stepformer: {failed.error}", file=sys.stderr)
+        log.error(f"{failed.error}")
         return failed.exit_code
     if failed is not None:
-        print(f"stepformer: {failed.video}: {failed.error}", file=sys.stderr)
+        log.error(f"{failed.video}: {failed.error}")
         left = len(videos) - len(results)
         if left:
-            print(f"stepformer: stopped with {left} to go; --keep-going would do them too", file=sys.stderr)
+            log.error(f"stopped with {left} to go; --keep-going would do them too")
         return 5 if any(done.timeline for done in results) else failed.exit_code
-    if len(videos) > 1 and not settings.quiet:
-        _say(_summary(videos, results))
+    if len(videos) > 1:
+        log.info(_summary(videos, results))
     errors = [done for done in results if done.error is not None]
     if errors:
         return errors[0].exit_code if len(videos) == 1 else 5
     return 0
 
 
-def _all_done(jobs: list[Job], find: Finder, settings: Settings, progress: VideoProgress) -> Iterator[Done]:
+def _all_done(jobs: list[Job], find: Finder, settings: argparse.Namespace, progress: VideoProgress) -> Iterator[Done]:
     if not jobs:
         return
-    start = (settings.model, settings.encoder, settings.device, find, settings.reuse)
+    start = (settings.model, settings.encoder, settings.device, find, not settings.no_cache)
     if settings.jobs == 1:
         _start(*start)  # outside run_many: a model that is not here is the command's failure, not a video's
         _worker["progress"] = progress
@@ -185,9 +168,9 @@ class VideoProgress:
 class _shown:  # noqa: N801 (reads as a function)
     """A progress bar over videos, once their lengths are known."""
 
-    def __init__(self, command: str, jobs: Sequence[Job], settings: Settings) -> None:
+    def __init__(self, command: str, jobs: Sequence[Job], settings: argparse.Namespace) -> None:
         lengths = {} if settings.quiet else {job.video: _length_s(job.video) for job in jobs}
-        self._bar = Progress(command, sum(lengths.values()) or None, "s of video", quiet=settings.quiet or not jobs)
+        self._bar = Progress(command, sum(lengths.values()) or None, "s of video", quiet=not jobs)
         self._lengths = lengths
 
     def __enter__(self) -> VideoProgress:
@@ -221,12 +204,12 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
             print(f"not in the video: {'; '.join(absent)}")
         sys.stdout.flush()
     for note in timeline.meta.get("notes", ()):
-        _say(f"{done.video}: {note}")
+        log.info(f"{done.video}: {note}")
     for file in done.written:
         if not as_json:
             print(f"{file['path']}  {file['format']}", flush=True)
         for note in file["notes"]:
-            _say(f"{file['path']}: {note}")
+            log.info(f"{file['path']}: {note}")
 
 
 def _tell_plan(jobs: Sequence[Job], skipped: Sequence[Path], as_json: bool) -> int:
@@ -268,8 +251,4 @@ def _summary(videos: Sequence[Path], results: Sequence[Done]) -> str:
     return "\n".join(lines)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-__all__ = ["COMMON", "Done", "Job", "run_over"]
+__all__ = ["OVER_VIDEOS", "Done", "Job", "run_over"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import textwrap
 from pathlib import Path
 
 from stepformer.base.progress import clock
-from stepformer.cli import listening
-from stepformer.cli.phrase_options import add_options, options_from
+from stepformer.cli.log import log
+from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, positive
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import Phrase
@@ -22,7 +21,7 @@ shown in brackets."""
 EXAMPLES = [
     "stepformer phrases talk.vtt",
     "stepformer phrases talk.vtt --json > phrases.json",
-    "stepformer phrases caption.json --video dQw4w9WgXcQ",
+    "stepformer phrases caption.json --video-id dQw4w9WgXcQ",
     "stepformer phrases talk.vtt --no-chatter --min-groundability 0.6",
     "stepformer phrases video.mp4                   # its subtitles, or else its speech",
 ]
@@ -32,12 +31,12 @@ _SOUND = (".mp3", ".wav", ".m4a", ".flac", ".ogg", ".opus", ".aac")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("file", type=Path, help="subtitle file, video or sound")
-    parser.add_argument("--format", help="subtitle format, if it is not to be found from the content")
-    parser.add_argument("--video", help="which video of a HowTo100M caption file")
-    listening.add_flags(parser)
-    parser.add_argument("--width", type=int, help="columns of the output (default: the terminal's)")
-    add_options(parser, detail=False)
+    parser.add_argument("file", type=Path, metavar="FILE", help="subtitle file, video or sound")
+    add(parser, "from")
+    parser.add_argument("--video-id", metavar="ID", help="which video of a HowTo100M caption file (default: the first)")
+    add(parser, *LISTENING)
+    parser.add_argument("--width", type=positive, metavar="N", help="columns of the output (default: the terminal's)")
+    add(parser.add_argument_group("phrases"), *PHRASES)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.narration import extract_phrases, narration_of, read_subtitles
     from stepformer.narration.language import is_english
 
-    options = options_from(args)
+    options = phrase_options(args)
     if args.file.suffix.lower() in (*SUFFIXES, *_SOUND):
         if not args.file.is_file():
             raise InputError(f"there is no file {args.file}")
@@ -57,17 +56,17 @@ def run(args: argparse.Namespace) -> int:
                 progress.total = total_s
                 progress.advance(done_s - progress.done)
 
-            narration = narration_of(args.file, listening.listening_from(args), heard)
+            narration = narration_of(args.file, listening_of(args), heard)
         notes, cues = narration.notes, list(narration.cues)
         if not cues and not notes:
             raise InputError(f"{args.file}: nothing is said in it that could be read or heard")
     else:
-        cues = read_subtitles(args.file, format=args.format, video=args.video)
+        cues = read_subtitles(args.file, format=args.from_, video=args.video_id)
         notes = ("this does not look like English, the only language phrases are found in",) * (
             is_english(cues) is False
         )
     for note in notes:
-        print(f"stepformer: {note}", file=sys.stderr)
+        log.warning(note)
     phrases = extract_phrases(cues, options)
     if args.json:
         cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]

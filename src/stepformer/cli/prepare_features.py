@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli import listening
-from stepformer.cli.phrase_options import add_options, options_from
+from stepformer.cli.log import log
+from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options
 from stepformer.errors import UsageError
 
 HELP = """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
@@ -33,38 +32,37 @@ EXAMPLES = [
 ]
 
 
+KINDS = ("videos", "released", "arrays")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("src", type=Path, help="folder of videos, list of videos (one a line), or one video")
     parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
-    parser.add_argument("--encoder", help="a registered encoder, NAME or NAME:VALUE (default: concepts)")
-    parser.add_argument("--from", dest="kind", choices=("videos", "released", "arrays"), default="videos")
+    add(parser, "from", "encoder", **{"from": {"choices": KINDS, "default": "videos"}})
     parser.add_argument("--captions", type=Path, help="HowTo100M caption.json with the text of --from arrays")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-    parser.add_argument("--decoder", choices=("pyav", "torchcodec"), default="pyav", help="default: pyav")
-    parser.add_argument("--hardware", help="decode on a device of this kind, for instance cuda (default: the CPU)")
+    add(parser, "jobs", jobs=os.cpu_count() or 1)
+    parser.add_argument("--decoder", choices=("pyav", "torchcodec"), default="pyav", help="library that decodes")
+    parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
-    listening.add_flags(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_options(parser)
+    add(parser, *LISTENING)
+    add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
 
 def run(args: argparse.Namespace) -> int:
     """Fills the store, lists what failed."""
     from stepformer.data.features import Summary
 
-    if args.jobs < 1:
-        raise UsageError(f"--jobs is {args.jobs}; expected at least 1")
-    if args.captions is not None and args.kind != "arrays":
+    if args.captions is not None and args.from_ != "arrays":
         raise UsageError("--captions goes with --from arrays; subtitles of videos are found beside them")
-    summary: Summary = _videos(args) if args.kind == "videos" else _imported(args)
+    summary: Summary = _videos(args) if args.from_ == "videos" else _imported(args)
     report = {"store": str(args.dst), **summary.to_dict()}
     if args.json:
         print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         print(_text(report))
     for name, error in summary.failed:
-        print(f"failed: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+        log.error(f"failed: {error if name in error else f'{name}: {error}'}")
     return 5 if summary.failed else 0
 
 
@@ -73,11 +71,11 @@ def _videos(args: argparse.Namespace) -> Any:
     from stepformer.base.progress import Progress
     from stepformer.data.features import Settings, Summary, find_sources, prepare_features
 
-    heard = listening.listening_from(args)
+    heard = listening_of(args)
     sources = find_sources(args.src, heard.language)
     jobs = min(args.jobs, len(sources))
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    options = None if args.no_text else options_from(args)
+    options = None if args.no_text else phrase_options(args)
     settings = Settings(
         str(args.dst),
         args.encoder or encoders.DEFAULT,
@@ -89,7 +87,7 @@ def _videos(args: argparse.Namespace) -> Any:
         listening=heard,
     )
     summary = Summary()
-    with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:
+    with Progress("videos", len(sources), "videos") as progress:
         for summary, name in prepare_features(sources, settings, jobs):
             if not progress.done and summary.skipped:
                 progress.advance(summary.skipped)
@@ -107,7 +105,7 @@ def _imported(args: argparse.Namespace) -> Any:
     from stepformer.data.store_writer import StoreWriter
     from stepformer.errors import InputError, StepFormerError
 
-    if args.kind == "released":
+    if args.from_ == "released":
         if args.encoder is not None:
             raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
         tars = find_tars(args.src)
@@ -123,14 +121,14 @@ def _imported(args: argparse.Namespace) -> Any:
             raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
         encoder = encoders.load(args.encoder)
         info = store_info(encoder, args.encoder)
-        captions, options = None if args.no_text else args.captions, options_from(args)
+        captions, options = None if args.no_text else args.captions, phrase_options(args)
 
         def samples(have: Callable[..., bool]) -> Iterator[Any]:
             yield from array_samples(args.src, encoder, captions, options, have)
 
     summary = Summary()
     started = time.monotonic()
-    with Progress("videos", None, "videos", quiet=args.quiet) as progress, StoreWriter(args.dst, info) as writer:
+    with Progress("videos", None, "videos") as progress, StoreWriter(args.dst, info) as writer:
         seen: set[str] = set()
 
         def have(name: str, source: Any) -> bool:

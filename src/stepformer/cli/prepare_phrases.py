@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 
-from stepformer.cli.phrase_options import add_options, options_from
-from stepformer.errors import UsageError
+from stepformer.cli.log import log
+from stepformer.cli.options import PHRASES, add, phrase_options
 
 HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
 (Parquet or JSON lines, one row a phrase). A run that was stopped goes on where it was. A file that cannot be
@@ -17,7 +16,7 @@ read is listed, and the exit code is then 5; the next run tries it again."""
 EXAMPLES = [
     "stepformer prepare phrases subtitles/ phrases.parquet",
     "stepformer prepare phrases caption.json phrases.parquet --jobs 16 --no-chatter",
-    "stepformer prepare phrases subtitles/ phrases.jsonl --no-detail --need-object --drop-repeats --max-words 15",
+    "stepformer prepare phrases subtitles/ phrases.jsonl --no-whole-clause --need-object --drop-repeats --max-words 15",
 ]
 
 
@@ -25,10 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("src", type=Path, help="folder of subtitles, or a HowTo100M caption.json or raw_caption.json")
     parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-    parser.add_argument("--overwrite", action="store_true", help="do it again although DST is there")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    add_options(parser)
+    add(parser, "jobs", "overwrite", jobs=os.cpu_count() or 1)
+    add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,14 +33,12 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.base.progress import Progress
     from stepformer.narration.prepare import Report, prepare
 
-    if args.jobs < 1:
-        raise UsageError(f"--jobs is {args.jobs}; expected at least 1")
-    options = options_from(args)
+    options = phrase_options(args)
     begun = args.dst.with_name(args.dst.name + ".parts")
     if args.dst.exists() and not args.overwrite and not begun.exists():
-        print(f"{args.dst}: is there already; --overwrite does it again", file=sys.stderr)
+        log.warning(f"{args.dst} is there already; --overwrite does it again")
         return 0
-    with Progress("phrases", None, "words", quiet=args.quiet) as progress:
+    with Progress("phrases", None, "words") as progress:
 
         def advance(words: int, report: Report) -> None:
             progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)
@@ -60,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
             + (f", {report.resumed} done before" if report.resumed else "")
         )
     for name, error in report.failed:
-        print(f"failed: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+        log.error(f"failed: {error if name in error else f'{name}: {error}'}")
     return 5 if report.failed else 0

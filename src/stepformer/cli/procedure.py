@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli import listening
 from stepformer.cli.inputs import find_videos, listed
-from stepformer.errors import InputError, PartialError, StepFormerError, UsageError
+from stepformer.cli.log import log
+from stepformer.cli.options import LISTENING, add, listening_of, share
+from stepformer.errors import InputError, PartialError, StepFormerError
 
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
 with how many videos have each, how often one comes before another, and each video's timeline in terms of them. VIDEO
@@ -29,26 +30,16 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("videos", nargs="+", metavar="VIDEO", help="videos, folders, globs, feature stores, or -")
-    parser.add_argument("--steps", type=int, metavar="N", help="how many common steps (default: chosen by itself)")
-    parser.add_argument("--min-share", type=float, default=0.2, help="share of videos that have a common step (0.2)")
-    parser.add_argument("--detail", type=float, help="how finely each video is cut, 0 to 1 (default 0.5)")
-    parser.add_argument("--out", metavar="FOLDER", help="folder for JSON, flow graph and timelines")
+    add(parser, "steps", "detail", "no_labels")
+    parser.add_argument(
+        "--min-share", type=share, default=0.2, metavar="0..1", help="share of videos with a common step"
+    )
     parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
-    parser.add_argument("--title", help="title of the picture")
-    parser.add_argument("--no-labels", action="store_true", help="no names")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model name, checkpoint or folder")
-    parser.add_argument("--encoder", metavar="NAME", help="encoder instead of the model's own")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the clustering (0)")
-    parser.add_argument("--keep-going", action="store_true", help="leave out videos that cannot be read (exit code 5)")
-    parser.add_argument("--dry-run", action="store_true", help="list the videos and stop")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    listening.add_flags(parser)
+    add(parser, "out", "title", "model", "encoder", "device", "threads", "seed", "keep_going", "dry_run", *LISTENING)
 
 
 def run(args: argparse.Namespace) -> int:
     """Finds the procedure, prints it, writes what was asked for."""
-    if args.steps is not None and args.steps < 1:
-        raise UsageError(f"--steps is how many common steps to find, at least 1; got {args.steps}")
     sources = list(find_sources(args.videos))
     if args.dry_run:
         print(json.dumps([name for name, _ in sources]) if args.json else "\n".join(name for name, _ in sources))
@@ -61,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     import stepformer
     from stepformer.app.procedure import ClusterOptions, find_procedure, from_findings
 
-    model = stepformer.load_model(args.model, encoder=args.encoder)
+    model = stepformer.load_model(args.model, encoder=args.encoder, device=args.device)
     findings, failed = _find_all(model, sources, args)
     text = not args.no_labels
     procedure = find_procedure(
@@ -87,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         for path in written.values():
             print(path)
     for name, error in failed.items():
-        print(f"left out: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+        log.warning(f"left out: {error if name in error else f'{name}: {error}'}")
     return PartialError.exit_code if failed else 0
 
 
@@ -110,10 +101,10 @@ def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespa
     from stepformer.narration import narration_of
 
     knobs = Knobs.of(detail=args.detail)
-    how = listening.listening_from(args)
+    how = listening_of(args)
     findings: list[Any] = []
     failed: dict[str, str] = {}
-    with Progress("videos", len(sources), "videos", quiet=args.quiet) as progress:
+    with Progress("videos", len(sources), "videos") as progress:
         for name, source in sources:
             try:
                 if isinstance(source, tuple):

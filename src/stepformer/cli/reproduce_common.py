@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepformer.cli.options import set_fields
+
 if TYPE_CHECKING:
     from stepformer.evaluation.tables import Table
     from stepformer.reproduce.results import Results
@@ -108,7 +110,7 @@ def _execute_real(args: argparse.Namespace, tables: Sequence[str], results: Resu
     for table in tables:
         mine = []
         if args.store:
-            mine = training_runs(table, data, args.store, args.seeds, args.steps, args.batch, overrides_of(args))
+            mine = training_runs(table, data, args.store, args.seeds, args.steps, args.batch, set_fields(args.set))
         # Table 3 compares with what is not fitted, Table 4 with nothing
         beside = [] if table == "table4" else scored if table != "table3" else [r for r in scored if _unfitted(r)]
         results.plan(table, [*beside, *mine])
@@ -210,20 +212,6 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], results: Results, 
     return 5 if ended.failed or ended.left else 0
 
 
-def overrides_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Fields of all configs, from --set."""
-    from stepformer.cli.train import _value
-    from stepformer.errors import UsageError
-
-    overrides: dict[str, Any] = {}
-    for pair in args.set:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
-        overrides[key.strip()] = _value(value.strip())
-    return overrides
-
-
 def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], Machine]:
     """The setup of the runs, facts for the captions, and where to work."""
     import torch
@@ -237,7 +225,7 @@ def prepare(args: argparse.Namespace, out: Path) -> tuple[Any, dict[str, Any], M
     world = divided(load_world(args.world))
     splits = report_splits(world)
     fingerprint = sha256_of(args.world)
-    setup = Setup(fingerprint, world.dim, splits, tuple(args.seeds), args.steps, args.batch, overrides_of(args))
+    setup = Setup(fingerprint, world.dim, splits, tuple(args.seeds), args.steps, args.batch, set_fields(args.set))
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     datasets = {split: dataset_of(world, split) for split in splits}
     counts = ", ".join(f"{len(world.split(s))} videos of {name}" for s, name in datasets.items())

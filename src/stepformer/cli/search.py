@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli import listening
+from stepformer.cli.log import log
+from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.errors import InputError, PartialError, UsageError
 
 HELP = """Searches a folder of processed videos for a step told in words. The folder is a feature store from prepare
@@ -32,13 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
     parser.add_argument("--rebuild", action="store_true", help="with --update: make the whole index anew")
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many places (10)")
-    parser.add_argument("--per-video", type=int, default=3, metavar="N", help="at most so many of one video (3)")
-    parser.add_argument("--exact", action="store_true", help="compare with every vector instead of using the graph")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model that discovers steps for --update")
-    parser.add_argument("--encoder", metavar="NAME", help="encoder for --update, instead of the model's own")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    listening.add_flags(parser)
+    parser.add_argument("--top", type=positive, default=10, metavar="N", help="how many places")
+    parser.add_argument(
+        "--per-video", type=positive, default=3, metavar="N", help="at most so many places of one video"
+    )
+    parser.add_argument("--brute-force", action="store_true", help="compare with every vector, not through the graph")
+    add(parser, "model", "encoder", "device", "threads", *LISTENING)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         began = time.perf_counter()
         vector = encoder.encode_text([args.text])[0]
         encoded = time.perf_counter()
-        hits = index.search_vector(vector, args.top, args.per_video, args.exact)
+        hits = index.search_vector(vector, args.top, args.per_video, args.brute_force)
         result |= {
             "query": args.text, "videos": index.info.videos,
             "text_s": round(encoded - began, 4), "seconds": round(time.perf_counter() - encoded, 4),
@@ -81,20 +80,18 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
     from stepformer.app.search import update_index
     from stepformer.base.progress import Progress
 
-    model = stepformer.load_model(args.model, encoder=args.encoder)
-    with Progress("videos", None, "videos", quiet=args.quiet) as progress:
+    model = stepformer.load_model(args.model, encoder=args.encoder, device=args.device)
+    with Progress("videos", None, "videos") as progress:
 
         def report(done: int, total: int, name: str) -> None:
             progress.total = total
             progress.advance(1, name)
 
-        update = update_index(
-            args.folder, model, rebuild=args.rebuild, listening=listening.listening_from(args), report=report
-        )
+        update = update_index(args.folder, model, rebuild=args.rebuild, listening=listening_of(args), report=report)
     for name, why in update.left_out:
-        print(f"not indexed: {name}: {why}", file=sys.stderr)
+        log.warning(f"not indexed: {name}: {why}")
     for name, error in update.failed:
-        print(f"left out: {error if name in error else f'{name}: {error}'}", file=sys.stderr)
+        log.warning(f"left out: {error if name in error else f'{name}: {error}'}")
     if update.info is None:
         raise InputError(f"none of the {len(update.failed)} videos of {args.folder} could be read")
     told = {
@@ -113,7 +110,7 @@ def _tell_if_stale(folder: str) -> None:
     made = (Path(folder) / FOLDER / "index.json").stat().st_mtime
     lists = [Path(folder) / INDEX_FILE, *Path(folder).glob(f"*/{INDEX_FILE}")]
     if any(path.is_file() and path.stat().st_mtime > made for path in lists):
-        print(f"{folder} has changed since it was indexed; --update brings the index up to date", file=sys.stderr)
+        log.warning(f"{folder} has changed since it was indexed; --update brings the index up to date")
 
 
 def _tell(result: dict[str, Any]) -> None:
@@ -134,4 +131,4 @@ def _tell(result: dict[str, Any]) -> None:
     if not result["hits"]:
         print("nothing was found: the index is empty")
     text_ms, ms = 1000 * result["text_s"], 1000 * result["seconds"]
-    print(f"{result['videos']} videos searched in {ms:.0f} ms, after {text_ms:.0f} ms for the text", file=sys.stderr)
+    log.info(f"{result['videos']} videos searched in {ms:.0f} ms, after {text_ms:.0f} ms for the text")

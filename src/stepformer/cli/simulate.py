@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING
+
+from stepformer.cli.log import log
+from stepformer.cli.options import add, positive, share
 
 if TYPE_CHECKING:
     from stepformer.data.world import World
@@ -27,18 +29,18 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--out", help="world file to write")
-    parser.add_argument("--data", help="folder of public datasets")
-    parser.add_argument("--world", help="an existing world to calibrate on")
-    parser.add_argument("--procedures", type=int, default=6000, help="procedures drawn from the grammar (6000)")
-    parser.add_argument("--wikihow-share", type=float, default=0.3, help="share of wikiHow articles taken (0.3)")
-    parser.add_argument("--seed", type=int, default=0)
+    add(parser, "out", "data", "world", "seed", "device", "threads")
+    parser.add_argument(
+        "--procedures", type=positive, default=6000, metavar="N", help="procedures drawn from the grammar"
+    )
+    parser.add_argument(
+        "--wikihow-share", type=share, default=0.3, metavar="0..1", help="share of wikiHow articles taken"
+    )
     parser.add_argument("--calibrate", action="store_true", help="score ground-truth texts through each encoder")
     parser.add_argument(
         "--fit", metavar="ENCODER", help="search the mixture of a simulated encoder: plain, concepts, joint"
     )
-    parser.add_argument("--tries", type=int, default=40, help="mixtures that --fit tries (40)")
-    parser.add_argument("--device", default=None, help="where to calibrate: cpu or cuda")
+    parser.add_argument("--tries", type=positive, default=40, metavar="N", help="mixtures that --fit tries")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
         encoder = default_sentence_encoder()
         concepts = [*class_names("imagenet1k"), *class_names("kinetics400")]
-        print("embedding texts with the sentence encoder", file=sys.stderr)
+        log.info("embedding texts with the sentence encoder")
         world = build_world(encoder.encode_text, concepts, args.data, args.procedures, args.wikihow_share, args.seed)
         world.save(args.out)
         summary = {"world": args.out, "texts": len(world.texts), **world.meta["videos"]}
@@ -88,6 +90,6 @@ def fit_encoder(args: argparse.Namespace, world: World) -> None:
 
     if args.fit not in ENCODERS:
         raise UsageError(f"no simulated encoder {args.fit!r}; there are {', '.join(ENCODERS)}")
-    encoder, keep, scores = fit(world, args.fit, args.tries, args.device, say=lambda line: print(line, file=sys.stderr))
+    encoder, keep, scores = fit(world, args.fit, args.tries, args.device, say=log.info)
     found = {**{k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(encoder).items()}, "keep": keep}
     print(json.dumps({"encoder": found, "scores": scores}))

