@@ -1,5 +1,8 @@
 """The four losses of the paper, each a pure function of tensors, and the criterion that sums them.
 
+:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; a loss of your own is a function of
+:class:`LossInput` registered there, with its weight under ``[loss] weights``.
+
 Every function takes a padded batch with masks, loops over nothing, and computes in float32 (float64 for float64
 input) whatever the autocast type, so that bf16 training sums exponentials safely.
 
@@ -26,7 +29,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.core.align import drop_dtw_batch, percentile_drop
+from stepformer.base.plugins import Registry
+from stepformer.core.align import drop_dtw_batch, percentile_drop, soft_drop_dtw
 from stepformer.core.model import Slots
 from stepformer.errors import UsageError
 
@@ -82,6 +86,31 @@ def seq_loss(
         per_video = slot_terms.sum(1) / hit_slot.sum(1).clamp(min=1)
         per_video = per_video + phrase_terms.sum(1) / hit_phrase.sum(1).clamp(min=1)
     return per_video.mean()
+
+
+def soft_dtw_loss(
+    slots: Tensor,
+    phrases: Tensor,
+    mask: Tensor,
+    gamma: float = 0.07,
+    keep: float = 0.8,
+    best_per_slot: int | None = None,
+    temperature: float = 1.0,
+) -> Tensor:
+    """Soft Drop-DTW between slots and phrases, one-to-one, both sides droppable: the mean soft cost per phrase.
+
+    The cost of a pair is minus the mean log probability of finding one from the other among the video's own phrases
+    and slots (softmax of cosine / gamma, both ways), so that moving everything together costs. The drop cost is the
+    pair cost that ``keep`` of the video's pairs stay below, as in :func:`match`. ``temperature`` 1 weighs alignments
+    by these probabilities. slots (B, K, D), phrases (B, L, D), mask (B, L).
+    """
+    logits = cosines(slots, phrases) / gamma  # (B, K, L)
+    visible = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min)
+    costs = -0.5 * (visible.log_softmax(2) + logits.log_softmax(1))
+    lengths = mask.sum(1)
+    drop = percentile_drop(-costs.detach(), keep, top_per_row=best_per_slot, lengths=lengths)
+    soft = soft_drop_dtw(costs, drop, 0.0, lengths, "one_to_one", temperature=temperature, check=False)
+    return (soft / lengths.clamp(min=1)).mean()
 
 
 def _nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
@@ -230,7 +259,10 @@ def released_smooth_loss(
 
 @dataclass(frozen=True, slots=True)
 class LossConfig:
-    """Which form of each loss, and how much of it. A weight of 0 switches a loss off."""
+    """Which form of each loss, and how much of it. A weight of 0 switches a loss off.
+
+    ``options`` holds what else a loss takes, by its name: ``{"soft_dtw": {"temperature": 0.5}}``.
+    """
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"seq": 1.0, "glob": 1.0, "div": 0.3, "smooth": 0.02})
     gamma: float = 0.07  # temperature of seq and glob; the paper does not print it
@@ -246,11 +278,11 @@ class LossConfig:
     smooth_with_self: bool = True
     smooth_frames: int = 64  # frames drawn a video
     smooth_window: float = 1 / 32  # M as a share of the video's length, at least one frame
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        unknown = set(self.weights) - set(LOSSES)
-        if unknown:
-            raise UsageError(f"no loss {', '.join(sorted(unknown))}; there are {', '.join(LOSSES)}")
+        for name in (*self.weights, *self.options):
+            _ = LOSSES[name]  # raises where there is none
         if not 0 < self.keep <= 1:
             raise UsageError(f"LossConfig.keep is a share in (0, 1], got {self.keep}")
         if not (self.gamma > 0 and self.smooth_gamma > 0):
@@ -259,7 +291,68 @@ class LossConfig:
             raise UsageError(f"loss weights are numbers of at least 0, got {dict(self.weights)}")
 
 
-LOSSES = ("seq", "glob", "div", "smooth")
+@dataclass(frozen=True, slots=True)
+class LossInput:
+    """What a loss function is given; it returns a scalar tensor.
+
+    ``output.attention`` is there for losses other than the paper's, and for ``div_on = "attention"``. ``log`` takes
+    numbers to write down beside the losses.
+    """
+
+    output: Slots  # slots (B, K, D), frames (B, N, D), attention (B, K, N)
+    phrases: Tensor  # (B, L, D)
+    phrase_mask: Tensor  # (B, L) True where there is a phrase
+    video_mask: Tensor  # (B, N) True where there is a frame
+    config: LossConfig
+    options: Mapping[str, Any]  # of this loss: [loss.options.NAME]
+    log: dict[str, Tensor]
+    generator: torch.Generator | None = None
+
+
+Loss = Callable[[LossInput], Tensor]
+
+
+def _seq(x: LossInput) -> Tensor:
+    c = x.config
+    with torch.no_grad():
+        matched = match(cosines(x.output.slots, x.phrases), x.phrase_mask, c.keep, c.best_per_slot)
+    x.log["matched"] = matched.sum((1, 2)).float().mean()
+    return seq_loss(x.output.slots, x.phrases, x.phrase_mask, matched, c.gamma, c.seq_average)
+
+
+def _glob(x: LossInput) -> Tensor:
+    c = x.config
+    return glob_loss(x.output.slots, x.phrases, x.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
+
+
+def _div(x: LossInput) -> Tensor:
+    if x.config.div_on == "slots":
+        return div_loss(x.output.slots)
+    if x.output.attention is None:
+        raise UsageError("diversity on attention needs the decoder's attention; call it with attention=True")
+    return attention_div_loss(x.output.attention)
+
+
+def _smooth(x: LossInput) -> Tensor:
+    c = x.config
+    if c.smooth == "released":
+        return released_smooth_loss(x.output.frames, x.output.slots, x.video_mask, x.generator)
+    index, valid = sample_frames(x.video_mask, c.smooth_frames, x.generator)
+    window = (x.video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
+    return smooth_loss(
+        x.output.frames, x.output.slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self
+    )
+
+
+def _soft_dtw(x: LossInput) -> Tensor:
+    c = x.config
+    return soft_dtw_loss(x.output.slots, x.phrases, x.phrase_mask, c.gamma, c.keep, c.best_per_slot, **x.options)
+
+
+PAPER_LOSSES = ("seq", "glob", "div", "smooth")
+LOSSES: Registry[Loss] = Registry(
+    "loss", "losses", {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw}
+)
 
 LOSS_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -299,20 +392,14 @@ class Criterion:
     @property
     def needs_attention(self) -> bool:
         """Whether the decoder must return its attention maps."""
-        return self.config.div_on == "attention" and self._weight("div") > 0
+        on_attention = self.config.div_on == "attention" and self.config.weights.get("div", 0.0) > 0
+        return on_attention or any(weight and name not in PAPER_LOSSES for name, weight in self.config.weights.items())
 
     def without(self, *names: str) -> Criterion:
         """The same criterion with these losses switched off."""
         from dataclasses import replace
 
-        unknown = set(names) - set(LOSSES)
-        if unknown:
-            raise UsageError(f"no loss {', '.join(sorted(unknown))}; there are {', '.join(LOSSES)}")
-        weights = {name: (0.0 if name in names else weight) for name, weight in self.config.weights.items()}
-        return Criterion(replace(self.config, weights=weights))
-
-    def _weight(self, name: str) -> float:
-        return float(self.config.weights.get(name, 0.0))
+        return Criterion(replace(self.config, weights={**self.config.weights, **dict.fromkeys(names, 0.0)}))
 
     def __call__(
         self,
@@ -323,46 +410,17 @@ class Criterion:
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Total loss and its parts for one batch: phrases (B, L, D), phrase_mask (B, L), video_mask (B, N)."""
-        c = self.config
-        slots = output.slots
+        c, slots = self.config, output.slots
         parts: dict[str, Tensor] = {}
-        wanted: dict[str, Callable[[], Tensor]] = {
-            "seq": lambda: self._seq(output, phrases, phrase_mask, parts),
-            "glob": lambda: glob_loss(slots, phrases, phrase_mask, c.gamma, c.glob_form, c.glob_both_ways),
-            "div": lambda: self._div(output),
-            "smooth": lambda: self._smooth(output, video_mask, generator),
-        }
         total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
-        for name, compute in wanted.items():
-            weight = self._weight(name)
+        for name, weight in c.weights.items():
             if weight:
-                parts[name] = compute()
-                total = total + weight * parts[name]
+                given = LossInput(
+                    output, phrases, phrase_mask, video_mask, c, c.options.get(name, {}), parts, generator
+                )
+                parts[name] = LOSSES[name](given)
+                total = total + float(weight) * parts[name]
         return total, parts
-
-    def _seq(self, output: Slots, phrases: Tensor, mask: Tensor, parts: dict[str, Tensor]) -> Tensor:
-        c = self.config
-        with torch.no_grad():
-            matched = match(cosines(output.slots, phrases), mask, c.keep, c.best_per_slot)
-        parts["matched"] = matched.sum((1, 2)).float().mean()
-        return seq_loss(output.slots, phrases, mask, matched, c.gamma, c.seq_average)
-
-    def _div(self, output: Slots) -> Tensor:
-        if self.config.div_on == "slots":
-            return div_loss(output.slots)
-        if output.attention is None:
-            raise UsageError("diversity on attention needs the decoder's attention; call it with attention=True")
-        return attention_div_loss(output.attention)
-
-    def _smooth(self, output: Slots, video_mask: Tensor, generator: torch.Generator | None) -> Tensor:
-        c = self.config
-        if c.smooth == "released":
-            return released_smooth_loss(output.frames, output.slots, video_mask, generator)
-        index, valid = sample_frames(video_mask, c.smooth_frames, generator)
-        window = (video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
-        return smooth_loss(
-            output.frames, output.slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self
-        )
 
 
 def loss_preset(name: str, **changes: Any) -> LossConfig:

@@ -10,8 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepformer.core.align import drop_dtw, percentile_drop
 from stepformer.core.losses import (
     LOSSES,
+    PAPER_LOSSES,
     Criterion,
     LossConfig,
     attention_div_loss,
@@ -211,14 +213,14 @@ def test_a_loss_switched_off_by_name_is_not_computed():
     output = Slots(slots, video, None)
     full, parts = Criterion()(output, phrases, mask, video_mask, torch.Generator().manual_seed(0))
     weights = LossConfig().weights
-    assert float(full) == pytest.approx(sum(weights[n] * float(parts[n]) for n in LOSSES))
-    for name in LOSSES:
+    assert float(full) == pytest.approx(sum(weights[n] * float(parts[n]) for n in PAPER_LOSSES))
+    for name in PAPER_LOSSES:
         less, rest = Criterion().without(name)(output, phrases, mask, video_mask, torch.Generator().manual_seed(0))
         assert name not in rest
         assert float(less) == pytest.approx(float(full) - weights[name] * float(parts[name]), abs=1e-9)
-    with pytest.raises(UsageError, match="no loss order"):
+    with pytest.raises(UsageError, match="no loss is named 'order'"):
         Criterion().without("order")
-    with pytest.raises(UsageError, match="no loss speed"):
+    with pytest.raises(UsageError, match="no loss is named 'speed'; there are: seq"):
         LossConfig(weights={"speed": 1.0})
 
 
@@ -226,3 +228,44 @@ def test_attention_diversity_without_attention_says_so():
     slots, phrases, mask, video, video_mask = make(5)
     with pytest.raises(UsageError, match="attention=True"):
         Criterion(loss_preset("released"))(Slots(slots, video, None), phrases, mask, video_mask)
+
+
+def test_a_loss_is_added_by_name(monkeypatch):
+    slots, phrases, mask, video, video_mask = make(5)
+    seen = []
+
+    def brevity(given):
+        seen.append(given)
+        given.log["brief"] = given.output.slots.detach().norm(dim=-1).mean()
+        return given.options["scale"] * given.output.slots.square().mean()
+
+    monkeypatch.setitem(LOSSES, "brevity", brevity)
+    config = LossConfig(weights={"brevity": 2.0}, options={"brevity": {"scale": 3.0}})
+    criterion = Criterion(config)
+    assert criterion.needs_attention  # a loss from outside may look at it
+    total, parts = criterion(Slots(slots, video, torch.ones(1)), phrases, mask, video_mask)
+    assert float(total) == pytest.approx(6.0 * float(slots.square().mean()))
+    assert set(parts) == {"brevity", "brief"}
+    assert torch.equal(seen[0].phrases, phrases) and seen[0].output.attention is not None
+
+
+@given(seed=seeds)
+def test_soft_dtw_is_a_loss_by_name(seed):
+    """Above its hard form by nothing, below it by little at a low temperature; no phrases cost nothing; it trains."""
+    slots, phrases, mask, video, video_mask = make(seed)
+    slots = slots.requires_grad_()
+    config = LossConfig(weights={"soft_dtw": 1.0}, options={"soft_dtw": {"temperature": 1e-4}})
+    total, _ = Criterion(config)(Slots(slots, video, None), phrases, mask, video_mask)
+    total.backward()
+    assert bool(torch.isfinite(slots.grad).all())
+    # the hard form, by its definition
+    logits = (cosines(slots, phrases) / 0.07).detach().masked_fill(~mask[:, None], -1e9)
+    costs = -0.5 * (logits.log_softmax(2) + (cosines(slots, phrases) / 0.07).detach().log_softmax(1))
+    hard = []
+    for cost, length in zip(costs, mask.sum(1).tolist(), strict=True):
+        own = cost[:, :length].numpy()
+        drop = percentile_drop(-own, 0.8)
+        hard.append(drop_dtw(own, drop, 0.0, "one_to_one").cost / max(length, 1))
+    assert float(total.detach()) == pytest.approx(sum(hard) / len(hard), abs=2e-3)
+    nothing, _ = Criterion(config)(Slots(slots, video, None), phrases, torch.zeros_like(mask), video_mask)
+    assert float(nothing.detach()) == pytest.approx(0.0, abs=1e-3)

@@ -280,11 +280,22 @@ def test_gradients_are_clipped(tiny_world, tmp_path):
     assert float(row["grad_norm"]) > 1e-3 and float(clipped) == pytest.approx(1e-3, rel=1e-3)
 
 
+def test_a_loss_can_be_switched_on_by_name(tiny_world, tmp_path):
+    only = {f"loss__weights__{name}": 0.0 for name in ("seq", "glob", "div", "smooth")}
+    config = small(
+        **only, loss__weights__soft_dtw=1.0, loss__options__soft_dtw__temperature=0.5, validation__every=0,
+        optim__lr=3e-3, model__dropout=0.0,
+    )  # fmt: skip
+    trainer = make_trainer(config, tmp_path, "cpu", world=tiny_world, quiet=True)
+    first, *_, last = (float(trainer.train_step(0)["soft_dtw"]) for _ in range(12))
+    assert last < first  # the same batch, again and again
+
+
 def test_a_loss_can_be_switched_off_by_name(tiny_world, tmp_path):
     config = with_loss_off(small(validation__every=0), "glob", "smooth")
     row = make_trainer(config, tmp_path, "cpu", world=tiny_world, quiet=True).train_step(0)
     assert "seq" in row and "div" in row and "glob" not in row and "smooth" not in row
-    with pytest.raises(UsageError, match="no loss speed"):
+    with pytest.raises(UsageError, match="no loss is named 'speed'"):
         with_loss_off(config, "speed")
 
 

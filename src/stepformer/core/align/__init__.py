@@ -1,11 +1,11 @@
 """The Drop-DTW family: ordered alignment of two sequences in which elements of either side may be dropped.
 
 Rows are steps or slots, columns are frames or phrases. ``drop_dtw`` aligns one pair and gives an
-:class:`Alignment`; ``drop_dtw_batch`` aligns a padded batch of torch tensors on the device they are on. The exact
-problem that is solved, what infinite costs mean and how ties are broken is written in
-:mod:`stepformer.core.align.reference`, which is also the slow, obvious implementation; the compiled CPU kernel, the
-batched torch version and the Triton kernel do the same float64 additions and comparisons and so return the very
-same paths.
+:class:`Alignment`; ``drop_dtw_batch`` aligns a padded batch of torch tensors on the device they are on;
+``soft_drop_dtw`` gives such a batch's costs with a gradient. The exact problem that is solved, what infinite costs mean
+and how ties are broken is written in :mod:`stepformer.core.align.reference`, which is also the slow, obvious
+implementation; the compiled CPU kernel, the batched torch version and the Triton kernel do the same float64 additions
+and comparisons and so return the very same paths.
 
 Names are loaded when they are first used: numba, torch and Triton are imported only by what needs them.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch
     from stepformer.core.align.drops import fixed_drop, percentile_drop
     from stepformer.core.align.single import drop_dtw, order_agnostic
+    from stepformer.core.align.soft import soft_drop_dtw
 
 _HOMES = {
     "Alignment": "alignment",
@@ -30,6 +31,7 @@ _HOMES = {
     "percentile_drop": "drops",
     "drop_dtw": "single",
     "order_agnostic": "single",
+    "soft_drop_dtw": "soft",
 }
 
 
@@ -45,5 +47,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Alignment", "columns_of", "drop_dtw", "drop_dtw_batch", "fixed_drop", "order_agnostic", "order_agnostic_batch",
-    "percentile_drop",
+    "percentile_drop", "soft_drop_dtw",
 ]  # fmt: skip

@@ -6,7 +6,9 @@ import importlib.util
 import warnings
 from typing import Any, Literal, overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer.core.align import torch_batch
@@ -21,6 +23,12 @@ _broken: set[str] = set()  # backends that failed to build here; "auto" does not
 
 @overload
 def drop_dtw_batch(
+    costs: NDArray[Any], column_drop: Any, row_drop: Any = None, lengths: Any = None,
+    matching: Matching = "many_to_one", contiguous: bool = True, *, row_lengths: Any = None, return_cost: bool = False,
+    check: bool = True, backend: Backend = "auto",
+) -> Any: ...  # fmt: skip
+@overload
+def drop_dtw_batch(
     costs: Tensor, column_drop: Any, row_drop: Any = None, lengths: Any = None, matching: Matching = "many_to_one",
     contiguous: bool = True, *, row_lengths: Any = None, return_cost: Literal[False] = False, check: bool = True,
     backend: Backend = "auto",
@@ -32,7 +40,7 @@ def drop_dtw_batch(
     backend: Backend = "auto",
 ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def drop_dtw_batch(
-    costs: Tensor,
+    costs: Any,
     column_drop: Any,
     row_drop: Any = None,
     lengths: Any = None,
@@ -43,10 +51,11 @@ def drop_dtw_batch(
     return_cost: bool = False,
     check: bool = True,
     backend: Backend = "auto",
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Any:
     """:func:`drop_dtw` for each item of a batch: (B, K, N) costs to (B, K, N) bool on the same device.
 
-    ``costs``        (B, K, N) tensor of any float type; no gradient flows through an alignment
+    ``costs``        (B, K, N) tensor of any float type, or a NumPy array: then arrays come back. No gradient flows
+                     through an alignment, and a RuntimeWarning says so where one is asked for: soft_drop_dtw has one
     ``column_drop``  a number, (B,), (B, N) or anything that broadcasts to (B, N); None = columns may not be dropped
     ``row_drop``     a number, (B,), (B, K) or anything that broadcasts to (B, K); None = rows may not be dropped
     ``lengths``      (B,) how many columns of each item count; None = all. What lies past them may be anything, NaN too,
@@ -64,16 +73,24 @@ def drop_dtw_batch(
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:
         raise UsageError(f"backend is one of {', '.join(_BACKENDS)}, not {backend!r}")
-    c = _batch(costs)
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (costs, column_drop, row_drop)):
+        warnings.warn(
+            "drop_dtw_batch has no gradient: use soft_drop_dtw for one, or give it detached costs",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    arrays = isinstance(costs, np.ndarray)
+    c = _batch(torch.from_numpy(np.ascontiguousarray(costs)) if arrays else costs)
     B, K, N = c.shape
-    u = _drop(column_drop, (B, N), c, "column_drop")
-    v = _drop(row_drop, (B, K), c, "row_drop")
-    columns = _lengths(lengths, B, N, costs.device, "lengths", check)
-    rows = _lengths(row_lengths, B, K, costs.device, "row_lengths", check)
+    u = drop_costs(column_drop, (B, N), c, "column_drop").detach()
+    v = drop_costs(row_drop, (B, K), c, "row_drop").detach()
+    columns = element_counts(lengths, B, N, c.device, "lengths", check)
+    rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
     if check:
-        _check_nan(c, u, v, columns, rows)
+        check_nan(c, u, v, columns, rows)
     matrix, cost = _dispatch(c, u, v, rows, columns, one_to_one, contiguous, backend)
-    return (matrix, cost) if return_cost else matrix
+    found: Any = (matrix.numpy(), cost.numpy()) if arrays else (matrix, cost)
+    return found if return_cost else found[0]
 
 
 def order_agnostic_batch(
@@ -85,11 +102,11 @@ def order_agnostic_batch(
     """
     c = _batch(costs)
     B, K, N = c.shape
-    u = _drop(column_drop, (B, N), c, "column_drop")
-    columns = _lengths(lengths, B, N, costs.device, "lengths", check)
-    rows = _lengths(row_lengths, B, K, costs.device, "row_lengths", check)
+    u = drop_costs(column_drop, (B, N), c, "column_drop").detach()
+    columns = element_counts(lengths, B, N, costs.device, "lengths", check)
+    rows = element_counts(row_lengths, B, K, costs.device, "row_lengths", check)
     if check:
-        _check_nan(c, u, c.new_zeros(B, K), columns, rows)
+        check_nan(c, u, c.new_zeros(B, K), columns, rows)
     row_counts = torch.arange(K, device=c.device) < rows[:, None]  # (B, K)
     column_counts = torch.arange(N, device=c.device) < columns[:, None]  # (B, N)
     c = c.masked_fill(~row_counts[:, :, None] | c.isnan(), torch.inf)
@@ -122,14 +139,14 @@ def _batch(costs: Tensor) -> Tensor:
     return costs.detach().to(torch_batch.sum_dtype(costs.device))
 
 
-def _drop(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor:
-    """A drop cost as (B, N) or (B, K)."""
+def drop_costs(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor:
+    """A drop cost as (B, N) or (B, K), with its gradient; None is ``inf``."""
     if value is None:
         return like.new_full(shape, torch.inf)
     if isinstance(value, int | float):
         return like.new_full(shape, value)  # filled on the device: copying a number there would wait for it
     try:
-        drop = torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
+        drop = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} must be numbers in a rectangular array: {error}") from error
     if drop.ndim == 1 and drop.shape[0] == shape[0]:
@@ -147,7 +164,7 @@ def _drop(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor
         ) from error
 
 
-def _lengths(value: Any, B: int, limit: int, device: torch.device, name: str, check: bool) -> Tensor:
+def element_counts(value: Any, B: int, limit: int, device: torch.device, name: str, check: bool) -> Tensor:
     """How many elements of each item count, (B,) int64."""
     if value is None:
         return torch.full((B,), limit, dtype=torch.int64, device=device)
@@ -162,7 +179,7 @@ def _lengths(value: Any, B: int, limit: int, device: torch.device, name: str, ch
     return lengths
 
 
-def _check_nan(c: Tensor, u: Tensor, v: Tensor, columns: Tensor, rows: Tensor) -> None:
+def check_nan(c: Tensor, u: Tensor, v: Tensor, columns: Tensor, rows: Tensor) -> None:
     """Raises NonFiniteError with the first position that counts and is NaN. Waits for the device."""
     row_counts = torch.arange(c.shape[1], device=c.device) < rows[:, None]  # (B, K)
     column_counts = torch.arange(c.shape[2], device=c.device) < columns[:, None]  # (B, N)

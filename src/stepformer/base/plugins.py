@@ -1,0 +1,166 @@
+"""Tables that others can add to: encoders, datasets, losses, baselines, exporters, decoders, optimisers.
+
+Outside the package a thing is added in one of two ways. An installed package names it as an entry point::
+
+    [project.entry-points."stepformer.losses"]
+    mine = "my_package.losses:mine"
+
+Or a module is imported, by ``stepformer --plugin my_module`` or ``STEPFORMER_PLUGINS=my_module,other.py``, and calls
+``LOSSES.register("mine", function)`` itself. Neither costs anything until a name is asked for that is not built in, or
+the names are listed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from stepformer.errors import StepFormerError, UsageError
+
+VARIABLE = "STEPFORMER_PLUGINS"
+
+T = TypeVar("T")
+_imported: set[str] = set()
+_importing = threading.RLock()
+
+
+class UnknownNameError(UsageError, KeyError):
+    """A name that is in no registry of its kind; a mapping answers with a KeyError."""
+
+    __str__ = Exception.__str__  # KeyError would print it as a quoted key
+
+
+class Registry(MutableMapping[str, T]):
+    """Name -> thing. A built-in is given as ``"module:attribute"``, imported when it is asked for, or as itself.
+
+    ``kind`` is what messages call a thing; ``group`` the end of its entry-point group, ``stepformer.<group>``.
+    """
+
+    def __init__(self, kind: str, group: str, entries: Mapping[str, T | str]) -> None:
+        self.kind, self.group = kind, group
+        self._entries: dict[str, T | str | EntryPoint] = dict(entries)
+        self._complete = False
+
+    @overload
+    def register(self, name: str, thing: T) -> T: ...
+    @overload
+    def register(self, name: str) -> Callable[[T], T]: ...
+    def register(self, name: str, thing: T | None = None) -> T | Callable[[T], T]:
+        """Adds a thing under a name that is free; without a thing, a decorator that does."""
+        if thing is None:
+            return lambda made: self.register(name, made)
+        if name in self._entries and self._entries[name] is not thing:
+            raise UsageError(f"there is a {self.kind} {name!r} already; give yours another name")
+        self._entries[name] = thing
+        return thing
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            self._complete_names()
+        if name not in self._entries:
+            raise UnknownNameError(f"no {self.kind} is named {name!r}; there are: {', '.join(self._entries)}")
+        entry = self._entries[name]
+        if isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            self._entries[name] = getattr(importlib.import_module(module), attribute)
+        elif isinstance(entry, EntryPoint):
+            try:
+                self._entries[name] = entry.load()
+            except Exception as error:  # whatever a foreign package raises when it is imported
+                raise UsageError(
+                    f"the {self.kind} {name!r} of the installed package {entry.dist.name if entry.dist else '?'} "
+                    f"({entry.value}) cannot be imported: {type(error).__name__}: {error}"
+                ) from error
+        found: Any = self._entries[name]
+        return found  # type: ignore[no-any-return]
+
+    def __setitem__(self, name: str, thing: T) -> None:
+        self._entries[name] = thing
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._entries:
+            self._complete_names()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._complete_names()
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        self._complete_names()
+        return len(self._entries)
+
+    def _complete_names(self) -> None:
+        """Adds what plugins register and what installed packages name."""
+        import_plugins(name for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
+        if self._complete:
+            return
+        self._complete = True
+        for entry in entry_points(group=f"stepformer.{self.group}"):
+            if entry.name in self._entries:
+                warnings.warn(
+                    f"{entry.value} names a {self.kind} {entry.name!r}, which is there already: it is left out",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            else:
+                self._entries[entry.name] = entry
+
+
+def use_plugins(names: Iterable[str]) -> None:
+    """Imports plugin modules now, and lets the processes that this one starts import them too."""
+    names = [name.strip() for name in names]
+    import_plugins(names)
+    given = [name for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*given, *names]))
+
+
+def import_plugins(names: Iterable[str]) -> None:
+    """Imports modules by name, looked for in the working directory too, or by the path of a .py file; each once.
+
+    Raises:
+        UsageError: there is no such module, or it fails when it is imported.
+    """
+    for name in names:
+        name = name.strip()  # noqa: PLW2901
+        with _importing:
+            if name in _imported:
+                continue
+            _imported.add(name)  # first, so that a plugin that lists names while it is imported does not begin again
+            try:
+                _import(name)
+            except StepFormerError:
+                _imported.discard(name)
+                raise
+            except Exception as error:  # whatever foreign code raises
+                _imported.discard(name)
+                raise UsageError(f"the plugin {name} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _import(name: str) -> None:
+    if name.endswith(".py"):
+        path = Path(name)
+        if not path.is_file():
+            raise UsageError(f"there is no plugin file {name}")
+        spec = importlib.util.spec_from_file_location(f"stepformer_plugin_{path.stem}", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # dataclasses and pickling look a class's module up there
+        spec.loader.exec_module(module)
+        return
+    sys.path.append(str(Path.cwd()))
+    try:
+        importlib.import_module(name)
+    finally:
+        sys.path.pop()

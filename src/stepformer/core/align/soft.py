@@ -1,0 +1,121 @@
+"""Soft Drop-DTW: the alignment cost with a gradient.
+
+The hard cost is the minimum over all alignments of :mod:`stepformer.core.align.reference`. The soft cost replaces the
+minimum by ``softmin(x) = -t log sum exp(-x / t)`` over the same alignments, *each counted once*. It lies below the hard
+cost by at most ``t log(number of alignments)`` and goes to it as the temperature t goes to 0. Its gradient with
+respect to a match cost (a drop cost) is the probability that this pair is matched (this element is dropped) when
+alignments are drawn with probability proportional to ``exp(-cost / t)``.
+
+A plain recurrence would count an alignment once for every order in which it drops rows and columns between two
+matches, and so lean towards dropping. Here columns are dropped before rows: an alignment has one path::
+
+    A[i, j] = softmin(E[i, j], A[i, j-1] + u[j])              settled, last a match or a dropped column
+    R[i, j] = softmin(A[i-1, j], R[i-1, j]) + v[i]            settled, last a dropped row
+    E[i, j] = c[i, j] + softmin(A[i-1, j-1], R[i-1, j-1])     one_to_one
+            = c[i, j] + softmin(the same, E[i, j-1])          many_to_one
+            = c[i, j] + softmin(all of these, S[i, j-1])      many_to_one, not contiguous, with
+    S[i, j] = softmin(E[i, j-1], S[i, j-1]) + u[j]            row i in use, column j dropped inside it
+
+Everything runs in log space on one anti-diagonal of the whole batch at a time; torch is all it needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stepformer.core.align.alignment import Matching
+from stepformer.core.align.batch import check_nan, drop_costs, element_counts
+from stepformer.core.align.inputs import check_matching
+from stepformer.core.align.torch_batch import sum_dtype
+from stepformer.errors import NonFiniteError, UsageError
+
+_NEVER = -1e30  # log weight of what is forbidden: adds up without overflow, and has a gradient where -inf has NaN
+
+
+def soft_drop_dtw(
+    costs: Tensor,
+    column_drop: Any,
+    row_drop: Any = None,
+    lengths: Any = None,
+    matching: Matching = "many_to_one",
+    contiguous: bool = True,
+    *,
+    temperature: float = 0.1,
+    row_lengths: Any = None,
+    check: bool = True,
+) -> Tensor:
+    """The soft cost of aligning each item of a batch, with gradients to costs and drop costs: (B, K, N) -> (B,).
+
+    Arguments as in :func:`stepformer.core.align.drop_dtw_batch`; ``row_drop=None`` keeps every row, a number or tensor
+    makes the two-sided form. ``temperature`` is in the units of the costs. What lies past ``lengths`` and
+    ``row_lengths`` may be anything and has gradient 0. An item without any allowed alignment costs ``inf`` and has
+    gradient 0. ``-inf`` is no cost here. With ``check=False`` nothing waits for the device, and NaN forbids as ``inf``
+    does. Sums are made in float64 (float32 on MPS); the result has the type of the costs, at least float32.
+
+    First derivatives only. The matrix of match probabilities is the gradient itself:
+    ``torch.autograd.grad(soft_drop_dtw(costs, ...).sum(), costs)[0]``.
+    """
+    one_to_one = check_matching(matching)
+    if not temperature > 0:
+        raise UsageError(f"temperature is above 0, got {temperature}; drop_dtw_batch gives the hard alignment")
+    if not isinstance(costs, Tensor) or costs.ndim != 3 or not costs.is_floating_point():
+        got = f"{costs.dtype} {tuple(costs.shape)}" if isinstance(costs, Tensor) else type(costs).__name__
+        raise UsageError(f"costs must be a float tensor of three axes, batch, rows and columns; got {got}")
+    c = costs.to(sum_dtype(costs.device))
+    B, K, N = c.shape
+    u = drop_costs(column_drop, (B, N), c, "column_drop")
+    v = drop_costs(row_drop, (B, K), c, "row_drop")
+    columns = element_counts(lengths, B, N, c.device, "lengths", check)
+    rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
+    row_counts = torch.arange(K, device=c.device) < rows[:, None]  # (B, K)
+    column_counts = torch.arange(N, device=c.device) < columns[:, None]  # (B, N)
+    if check:
+        check_nan(c, u, v, columns, rows)
+        if any(bool((x.isneginf() & counts).any()) for x, counts in (
+            (c, row_counts[:, :, None] & column_counts[:, None]), (u, column_counts), (v, row_counts))):  # fmt: skip
+            raise NonFiniteError("a cost is -inf: a soft cost has no other choice to weigh it against")
+    c = _log_weight(c, row_counts[:, :, None] & column_counts[:, None], temperature)
+    u = _log_weight(u, column_counts, temperature)
+    v = _log_weight(v, row_counts, temperature)
+    total = _sum_over_alignments(c, u, v, one_to_one, contiguous)  # (K + N + 1, B, K + 1)
+    log_weight = total[rows + columns, torch.arange(B, device=c.device), rows]  # (B,)
+    cost = torch.where(log_weight > 0.5 * _NEVER, -temperature * log_weight, torch.inf)
+    return cost.to(torch.promote_types(costs.dtype, torch.float32))
+
+
+def _log_weight(cost: Tensor, counts: Tensor, temperature: float) -> Tensor:
+    """-cost / temperature where it counts and is finite; costs that forbid, and padding, get no gradient."""
+    allowed = counts & (cost < torch.inf)  # False for NaN
+    weight: Tensor = torch.where(allowed, -torch.where(allowed, cost, 0.0) / temperature, _NEVER)
+    return weight
+
+
+def _sum_over_alignments(c: Tensor, u: Tensor, v: Tensor, one_to_one: bool, contiguous: bool) -> Tensor:
+    """Log of the summed weights of all ways to settle i rows and j columns: [i + j, b, i], from log weights."""
+    B, K, N = c.shape
+    d = torch.arange(K + N + 1, device=c.device)[:, None]
+    i = torch.arange(K + 1, device=c.device)[None, :]
+    j = (d - i).clamp(0, N + 1)  # (diagonals, K + 1); 0 and N + 1 are the paddings
+    by_pair = F.pad(c, (1, 1), value=_NEVER)[:, i[:, 1:] - 1, j[:, 1:]].permute(1, 0, 2).unbind()  # (B, K) each
+    by_column = F.pad(u, (1, 1), value=_NEVER)[:, j].permute(1, 0, 2).unbind()  # (B, K + 1) each
+    never = c.new_full((B, K + 1), _NEVER)
+    settled = F.pad(c.new_zeros(B, 1), (0, K), value=_NEVER)  # A on the diagonal before
+    total = [settled]  # A or R
+    use = skipped = never  # E and S on the diagonal before
+    for t in range(1, K + N + 1):
+        above, diagonal = total[t - 1][:, :-1], total[t - 2][:, :-1] if t > 1 else never[:, :-1]
+        row_dropped = F.pad(above + v, (1, 0), value=_NEVER)
+        begun, column = diagonal, by_column[t]
+        if not one_to_one:
+            begun = torch.logaddexp(begun, use[:, 1:])
+            if not contiguous:
+                begun = torch.logaddexp(begun, skipped[:, 1:])
+                skipped = torch.logaddexp(use, skipped) + column
+        use = F.pad(begun + by_pair[t], (1, 0), value=_NEVER)
+        settled = torch.logaddexp(use, settled + column)
+        total.append(torch.logaddexp(settled, row_dropped))
+    return torch.stack(total)
