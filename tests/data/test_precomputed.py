@@ -51,9 +51,9 @@ def test_a_name_with_dots_and_a_single_file(tmp_path):
     ("array", "message"),
     [
         (np.zeros(3), r"\(N, D\)"),
-        (np.zeros((0, 4)), r"\(N, D\)"),
+        (np.zeros((0, 4)), "not one vector"),
         (np.array([["a"]]), r"\(N, D\)"),
-        (np.array([[1.0], [np.nan], [np.inf]]), "row 1.*2 such rows"),
+        (np.array([[1.0], [np.nan], [np.inf]]), r"\[1, 0\] is nan; 2 rows"),
     ],
 )
 def test_what_is_no_matrix_of_numbers_is_refused(tmp_path, array, message):

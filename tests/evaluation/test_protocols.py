@@ -25,8 +25,8 @@ from stepformer.evaluation import (
     segment_means,
 )
 from stepformer.evaluation.crosstask_recall import hits
+from stepformer.evaluation.kmeans import keep_nearest
 from stepformer.evaluation.segmental import edit_distance, segment_counts
-from stepformer.evaluation.table1 import keep_nearest
 from stepformer.evaluation.table2 import matched_to_own_steps
 
 # --- Table 1 ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import wave
 import numpy as np
 import pytest
 
+from stepformer.base.cache import cache_folder
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.narration import speech
 
@@ -81,7 +82,7 @@ def test_the_transcript_is_kept_and_made_again_when_the_sound_changes(fake, tmp_
     assert speech.transcribe(talk, model=tmp_path) == [cue] and len(fake) == 1
     assert speech.transcribe(talk, model=tmp_path, cache=False) == [cue] and len(fake) == 2
     assert [path.name for path in tmp_path.glob("talk*")] == ["talk.wav"]  # nothing is written beside the video
-    (kept,) = speech.cache_folder().iterdir()
+    (kept,) = cache_folder("speech").iterdir()
     kept.write_text("{ broken")
     assert speech.transcribe(talk, model=tmp_path) == [cue] and len(fake) == 3
     write_wav(talk, (5, 0.5))

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.arrays import unit
+from stepformer.base.cache import cache_folder
 from stepformer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -57,17 +59,15 @@ class PhraseBank:
     def __post_init__(self) -> None:
         if not self.texts or self.raw.shape[:1] != (len(self.texts),):
             raise InputError(f"a phrase bank needs a vector a phrase, got {len(self.texts)} and {self.raw.shape}")
-        object.__setattr__(self, "vectors", _unit(self.raw - self.raw.mean(0)).astype(np.float32))
+        object.__setattr__(self, "vectors", unit(self.raw - self.raw.mean(0)).astype(np.float32))
 
     def similarity(self, steps: Floats) -> NDArray[np.float64]:
         """Cosines (M, P) of step vectors (M, D) with the phrases."""
-        return np.asarray(_unit(steps) @ self.vectors.T.astype(np.float64))
+        return np.asarray(unit(steps) @ self.vectors.T.astype(np.float64))
 
 
 def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
     """The bank in an encoder's space; ``texts`` replaces the one that ships. Vectors are kept on disk."""
-    from stepformer.base import weights
-
     if texts is None:
         from stepformer.data.grammar import phrase_bank
 
@@ -76,7 +76,7 @@ def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
     if not texts:
         raise UsageError("the phrase bank is empty; give it a phrase a line")
     key = hashlib.sha256("\n".join((encoder.fingerprint, *texts)).encode()).hexdigest()[:24]
-    path = weights.cache_folder().parent / "derived" / f"bank-{key}.safetensors"
+    path = cache_folder("derived") / f"bank-{key}.safetensors"
     raw = _load(path)
     if raw is None:
         raw = encoder.encode_text(texts)
@@ -99,7 +99,7 @@ def guess(steps: Floats, bank: PhraseBank) -> list[Name]:
     first alone names every step of a video by its topic.
     """
     similarity = bank.similarity(steps)
-    x = _unit(steps)
+    x = unit(steps)
     apart = bank.similarity(x - x.mean(0)) if len(x) > 1 else np.zeros_like(similarity)
     worth = similarity + _APART * apart
     taken: list[int] = []
@@ -122,7 +122,7 @@ def spoken(
     useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
     if not useful or not len(spans_s):
         return [None] * len(spans_s)
-    cosine = _unit(steps) @ _centred(vectors)[useful].T  # (M, L)
+    cosine = unit(steps) @ _centred(vectors)[useful].T  # (M, L)
     near = np.array([[_nearness(span, phrases[i]) for i in useful] for span in spans_s])
     worth = np.where(near > 0, cosine + _NEAR * near, -np.inf)
     # a phrase said in the middle of a step names it unless its meaning speaks against it
@@ -164,12 +164,7 @@ def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
 
 def _centred(vectors: Floats) -> NDArray[np.float64]:
     x = np.asarray(vectors, np.float64)
-    return _unit(x - x.mean(0)) if len(x) > 2 else _unit(x)
-
-
-def _unit(x: Floats) -> NDArray[np.float64]:
-    x = np.asarray(x, np.float64)
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
+    return unit(x - x.mean(0)) if len(x) > 2 else unit(x)
 
 
 def _load(path: Path) -> NDArray[np.float32] | None:

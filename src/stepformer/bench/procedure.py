@@ -99,7 +99,7 @@ def score_case(
 ) -> list[dict[str, Any]]:
     """One row a way of clustering: F1 and order, averaged over the tasks with at least three videos."""
     from stepformer.app.procedure import ClusterOptions, choose_count, cluster_steps
-    from stepformer.app.procedure.clustering import unit
+    from stepformer.base.arrays import unit
     from stepformer.evaluation.kmeans import kmeans
     from stepformer.evaluation.metrics import score_task
 

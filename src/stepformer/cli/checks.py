@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from stepformer.base.cache import cache_folder
 from stepformer.errors import StepFormerError
 from stepformer.version import __version__
 
@@ -181,9 +182,7 @@ def _extras() -> Iterator[Check]:
 
 
 def _cache() -> Check:
-    from stepformer.base import weights
-
-    folder = weights.cache_folder().parent
+    folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -196,9 +195,7 @@ def _cache() -> Check:
 
 
 def _disk() -> Check:
-    from stepformer.base import weights
-
-    folder = weights.cache_folder()
+    folder = cache_folder("weights")
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free

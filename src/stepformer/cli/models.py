@@ -9,6 +9,7 @@ from typing import Any
 
 from stepformer.app.discover import loading
 from stepformer.base import weights
+from stepformer.base.cache import cache_folder
 from stepformer.cli.options import Command, add
 from stepformer.errors import InputError, UsageError
 
@@ -29,7 +30,7 @@ def _print_list(args: argparse.Namespace) -> int:
     for row in rows:
         here = "here" if row["path"] else "-"
         print(f"{row['name']:<20} {row['size'] / 1e6:>6.0f} MB  {here:<5} {row['license']:<36} {row['about']}")
-    print(f"\nkept in {weights.cache_folder()}; get one with: stepformer models pull NAME")
+    print(f"\nkept in {cache_folder('weights')}; get one with: stepformer models pull NAME")
     return 0
 
 

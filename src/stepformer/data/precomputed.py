@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.arrays import matrix, unit
 from stepformer.base.files import why_no_array
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
@@ -57,16 +58,9 @@ def _pick(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str], where: str, w
 def _matrix(array: NDArray[Any], where: str) -> Vectors:
     if array.ndim == 3 and array.shape[0] == 1:  # many extractors leave a batch axis of one
         array = array[0]
-    if array.ndim != 2 or not len(array) or array.dtype.kind not in "fiu":
-        raise InputError(f"{where}: features must be numbers (N, D), got {array.dtype} {array.shape}")
-    with np.errstate(over="ignore"):  # what float32 cannot hold is told below
-        out = np.asarray(array, np.float32)
-    bad = ~np.isfinite(out).all(1)
-    if bad.any():
-        raise InputError(
-            f"{where}: row {int(bad.argmax())} has a value that is not finite ({int(bad.sum())} such rows)"
-        )
-    return out
+    if not len(array):
+        raise InputError(f"{where}: there is not one vector")
+    return matrix(array, f"{where}: features")
 
 
 def read_features(path: str | Path) -> Encoded:
@@ -97,7 +91,7 @@ class TextTable:
         if missing:
             raise InputError(f"{self._path} has no vector for {len(missing)} texts, for instance {missing[0]!r}")
         found = self._vectors[[self._rows[text.strip().lower()] for text in texts]].reshape(len(texts), self.dim)
-        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12), np.float32)
+        return unit(found, np.float32)
 
 
 class PrecomputedEncoder:

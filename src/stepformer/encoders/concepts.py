@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer.base import weights
+from stepformer.base.cache import cache_folder
 from stepformer.encoders import efficientnet, i3d, i3d_int8
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
@@ -97,7 +98,7 @@ class ConceptsEncoder:
 
         from stepformer.base.files import replacing
 
-        path = weights.cache_folder().parent / "derived" / f"{kind}-{weights.entry('minilm').fingerprint}.safetensors"
+        path = cache_folder("derived") / f"{kind}-{weights.entry('minilm').fingerprint}.safetensors"
         if path.is_file():
             vectors: Vectors = load_file(path)["vectors"]
         else:

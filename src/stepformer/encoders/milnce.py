@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from stepformer.base.cache import cache_folder
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
@@ -93,9 +94,7 @@ def encoder_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
         if not Path(folder).is_dir():
             raise InputError(f"there is no folder {folder} with the files of encoder {name!r}")
         return Path(folder)
-    from stepformer.base import weights
-
-    return weights.cache_folder() / name
+    return cache_folder("weights") / name
 
 
 def read_dictionary(path: Path) -> list[str]:

@@ -4,7 +4,8 @@ Given weights (R, C), finds min(R, C) pairs, no row or column twice, of greatest
 by one; each finds the cheapest chain of re-assignments to a free column with Dijkstra's algorithm on reduced costs,
 where one step is one vector operation. O(n³) at worst, with whole numbers exact up to 2⁵³.
 
-Ties are broken as SciPy's ``linear_sum_assignment`` breaks them, because the historical MoF depends on it.
+Ties are broken as SciPy's ``linear_sum_assignment`` breaks them, because the historical MoF depends on it. SciPy itself
+is not needed: validation runs inside training, where there may be torch and NumPy alone.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 All restarts are one matrix of centres, so that one product gives all distances; restarts that have settled leave
 the work. Rows are taken in chunks, so memory is bounded by ``_CHUNK_ENTRIES`` numbers whatever the number of points.
+Not SciPy's, which has no restarts, and is not on every machine that trains.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.errors import InputError, NonFiniteError
+from stepformer.errors import InputError, NonFiniteError, UsageError
 
 _CHUNK_ENTRIES = 4_000_000
 
@@ -79,6 +80,24 @@ def kmeans(
     inertia = distances.sum(axis=1, dtype=np.float64)
     best = int(np.argmin(inertia))
     return Clustering(labels[best], centers[best] + mean, float(inertia[best]), iterations)
+
+
+def keep_nearest(
+    labels: npt.NDArray[np.int64], distances: npt.NDArray[Any], keep: float = 0.6
+) -> npt.NDArray[np.int64]:
+    """Labels (n,) with the members of each cluster that lie farthest from its centre turned into background, -1.
+
+    ``distances`` (n,) are to the own centre. A cluster of n members keeps floor(keep · n) of them, at least one.
+    """
+    if not 0 < keep <= 1:
+        raise UsageError(f"keep is a share in (0, 1], got {keep}")
+    order = np.lexsort((distances, labels))  # by cluster, nearest first; ties as they came
+    sizes = np.bincount(labels)
+    rank = np.arange(len(labels)) - (np.cumsum(sizes) - sizes)[labels[order]]
+    kept = np.maximum(1, np.floor(keep * sizes + 1e-9))
+    out = labels.copy()
+    out[order[rank >= kept[labels[order]]]] = -1
+    return out
 
 
 def _chunks(n: int, per_row: int) -> list[slice]:

@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.kmeans import kmeans
+from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.metrics import (
     BACKGROUND,
     MAX_DENSE,
@@ -117,19 +118,6 @@ def segment_means(segments: npt.ArrayLike, features: npt.ArrayLike) -> FloatArra
     return sums / np.maximum(np.bincount(ids[inside], minlength=n), 1)[:, None]
 
 
-def keep_nearest(labels: IntArray, distances: FloatArray, keep: float = 0.6) -> IntArray:
-    """Cluster labels (n,) where the farthest of each cluster are -1; floor(keep · size) stay, at least one."""
-    if not len(labels):
-        return labels.copy()
-    order = np.lexsort((np.arange(len(labels)), distances, labels))  # by cluster, then near to far
-    sizes = np.bincount(labels)
-    starts = np.cumsum(sizes) - sizes
-    rank = np.empty(len(labels), np.int64)
-    rank[order] = np.arange(len(labels)) - starts[labels[order]]
-    allowed = np.maximum(1, np.floor(keep * sizes + 1e-9)).astype(np.int64)
-    return np.where(rank < allowed[labels], labels, BACKGROUND)
-
-
 def cluster_vectors(vectors: npt.ArrayLike, k: int, seed: int = 0, options: Table1Options | None = None) -> IntArray:
     """Cluster of each vector (n, D): K-means into k, then the farthest of each cluster become -1."""
     options = options or Table1Options()
@@ -139,20 +127,14 @@ def cluster_vectors(vectors: npt.ArrayLike, k: int, seed: int = 0, options: Tabl
     if len(points) == 0 or k < 1:
         return np.full(len(points), BACKGROUND, np.int64)
     if options.unit_norm:
-        points = _unit(points)
+        points = unit(points)
     found = kmeans(points, k, seed=seed, restarts=options.restarts)
     centers = found.centers[found.labels]  # (n, D)
     if options.distance == "cosine":
-        distances: FloatArray = 1 - np.einsum("nd,nd->n", _unit(points), _unit(centers))
+        distances: FloatArray = 1 - np.einsum("nd,nd->n", unit(points), unit(centers))
     else:
         distances = ((points - centers) ** 2).sum(axis=1)
     return keep_nearest(found.labels, distances, options.keep)
-
-
-def _unit(rows: FloatArray) -> FloatArray:
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    scaled: FloatArray = rows / np.maximum(norms, np.finfo(rows.dtype if rows.dtype.kind == "f" else np.float64).tiny)
-    return scaled
 
 
 def cluster_segments(
@@ -249,6 +231,6 @@ def summarise(names: Sequence[str], values: npt.NDArray[np.float64], seeds: tupl
 
 __all__ = [
     "DEFAULT_SEEDS", "METRICS", "Table1Options", "Table1Result", "TaskInput",
-    "cluster_segments", "cluster_vectors", "keep_nearest", "score_table1", "score_table1_task",
+    "cluster_segments", "cluster_vectors", "score_table1", "score_table1_task",
     "segment_means", "summarise",
 ]  # fmt: skip

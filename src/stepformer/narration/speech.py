@@ -8,7 +8,6 @@ day of it fits in memory.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import math
 import os
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from stepformer.base import files
+from stepformer.base.cache import kept_file
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
 from stepformer.media import SAMPLE_RATE_HZ, audio_blocks
 from stepformer.media.audio import Samples
@@ -71,20 +71,11 @@ def transcribe(
     return _cues(text, str(kept))
 
 
-def cache_folder() -> Path:
-    """Where transcripts are kept, beside the weights."""
-    from stepformer.base import weights
-
-    return weights.cache_folder().parent / "speech"
-
-
 def _kept_file(video: Path, model: str, language: str) -> Path:
     try:
-        stat = video.stat()
+        return kept_file("speech", video, _VERSION, model, language, suffix=".json")
     except OSError as error:
         raise InputError(f"{video}: cannot be read: {error.strerror or error}") from error
-    key = f"{_VERSION}|{video.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{model}|{language}"
-    return cache_folder() / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
 
 
 def _read_kept(path: Path) -> list[Cue] | None:

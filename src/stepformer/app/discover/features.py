@@ -181,9 +181,9 @@ def _timed(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
 
 def cache_folder() -> Path:
     """Where features are kept, beside the weights."""
-    from stepformer.base import weights
+    from stepformer.base import cache
 
-    return weights.cache_folder().parent / "features"
+    return cache.cache_folder("features")
 
 
 def _kept_file(path: Path, fingerprint: str) -> Path | None:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, cluster_steps, unit
+from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, cluster_steps
 from stepformer.app.procedure.counting import choose_count
 from stepformer.app.procedure.finding import find_procedure
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
+from stepformer.base.arrays import unit
 
 if TYPE_CHECKING:
     from stepformer.app.discover import Finding

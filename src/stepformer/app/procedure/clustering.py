@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import kmeans
 
@@ -74,12 +75,6 @@ class StepClusters:
     def count(self) -> int:
         """C."""
         return len(self.centers)
-
-
-def unit(vectors: npt.ArrayLike) -> FloatArray:
-    """Rows of length 1; a zero row stays zero."""
-    array = np.asarray(vectors, np.float64)
-    return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-9))
 
 
 def prepare(vectors: Sequence[npt.ArrayLike], centre: float) -> FloatArray:

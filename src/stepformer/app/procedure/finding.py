@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from stepformer.app.naming import Name, PhraseBank
-from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, cluster_steps, unit
+from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, cluster_steps
 from stepformer.app.procedure.counting import choose_count
 from stepformer.app.procedure.naming import Encode, name_steps
 from stepformer.app.procedure.ordering import best_order, consistency, precedence, transitions
 from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
+from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
 from stepformer.timeline import Step, Timeline
 

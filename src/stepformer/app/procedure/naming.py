@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.app.naming import Name, PhraseBank
-from stepformer.app.procedure.clustering import FloatArray, unit
+from stepformer.app.procedure.clustering import FloatArray
 from stepformer.app.procedure.records import IntArray, VideoSteps
+from stepformer.base.arrays import unit
 from stepformer.evaluation.hungarian import assign
 
 _NUMBER = re.compile(r" \(\d+\)$")

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base import arrays
 from stepformer.base.files import write_json, write_text
 from stepformer.errors import InputError, NonFiniteError
 
@@ -158,9 +159,8 @@ def load_entries(path: Path) -> npt.NDArray[Any]:
 
 
 def unit(x: npt.ArrayLike) -> Vectors:
-    """Rows of length 1, float32; a zero row stays zero."""
-    array = np.asarray(x, np.float32)
-    return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-9), np.float32)
+    """Rows of length 1 as they are stored, float32."""
+    return arrays.unit(x, np.float32)
 
 
 def new_graph(dim: int) -> Any:

@@ -3,18 +3,18 @@
 >>> from stepformer.base import weights
 >>> folder = weights.pull("minilm")      # downloads once; offline after
 
-``pull`` returns the file or the folder of the weights. Everything lies under :func:`cache_folder`.
+``pull`` returns the file or the folder of the weights. Everything lies under ``cache_folder("weights")``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of, write_json
 from stepformer.base.weights.records import Container, File, Piece, Weights
 from stepformer.errors import MissingError, StepFormerError, UsageError
@@ -23,18 +23,8 @@ _MANIFEST = "manifest.json"
 
 __all__ = [
     "Container", "File", "Piece", "Weights",
-    "cache_folder", "entry", "find", "folder_of", "names", "pull", "verify",
+    "entry", "find", "folder_of", "names", "pull", "verify",
 ]  # fmt: skip
-
-
-def cache_folder() -> Path:
-    """Where weights are kept: ``$STEPFORMER_CACHE/weights``, or the platform's cache folder."""
-    override = os.environ.get("STEPFORMER_CACHE")
-    if override:
-        return Path(override).expanduser() / "weights"
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("stepformer", appauthor=False)) / "weights"
 
 
 def names() -> list[str]:
@@ -56,7 +46,7 @@ def entry(name: str) -> Weights:
 
 def folder_of(weights: str | Weights) -> Path:
     """The folder these weights lie in once pulled."""
-    return cache_folder() / (weights if isinstance(weights, str) else weights.name)
+    return cache_folder("weights") / (weights if isinstance(weights, str) else weights.name)
 
 
 def _manifest(weights: Weights) -> dict[str, Any] | None:
@@ -86,7 +76,7 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
 
         from stepformer.base.weights.install import install
 
-        folder = cache_folder()
+        folder = cache_folder("weights")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / f".{weights.name}.lock"):

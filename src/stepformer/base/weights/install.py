@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of
-from stepformer.base.weights import cache_folder
+from stepformer.base.weights import folder_of
 from stepformer.base.weights.archive import unpack
 from stepformer.base.weights.http import DiskFullError, disk_full, download, need_space
 from stepformer.base.weights.index import find_file
@@ -36,7 +37,7 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
     if not source:
         raise MissingError(
             f"{weights.name} is not here and could not be fetched: {'; '.join(troubles)}. With a network, run: "
-            f"stepformer models pull {weights.name}; or copy the folder {cache_folder() / weights.name} from a "
+            f"stepformer models pull {weights.name}; or copy the folder {folder_of(weights)} from a "
             "machine that has it"
         )
     for path, sha256 in weights.expect:
@@ -88,6 +89,6 @@ def _from_containers(weights: Weights, folder: Path, quiet: bool) -> tuple[dict[
 
 
 def _waiting_room() -> Path:
-    room = cache_folder() / ".downloads"
+    room = cache_folder("weights") / ".downloads"
     room.mkdir(parents=True, exist_ok=True)
     return room

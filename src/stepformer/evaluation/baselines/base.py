@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.errors import InputError, NonFiniteError, UsageError
+from stepformer.base.arrays import matrix
+from stepformer.errors import InputError, UsageError
 
 BACKGROUND = -1
 
@@ -55,16 +56,16 @@ class FeatureVideo:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise InputError(f"video {self.video}: rate_hz must be positive, got {self.rate_hz}")
-        features = _matrix(self.features, self.video, "features")
+        features = matrix(self.features, f"video {self.video}: features")
         if len(features) == 0:
             raise InputError(f"video {self.video}: it has no features")
         object.__setattr__(self, "features", features)
         for name in ("phrase_vectors", "step_vectors"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _matrix(value, self.video, name))
+                object.__setattr__(self, name, matrix(value, f"video {self.video}: {name}"))
         if self.phrase_times_s is not None:
-            times = _matrix(self.phrase_times_s, self.video, "phrase_times_s")
+            times = matrix(self.phrase_times_s, f"video {self.video}: phrase_times_s")
             if self.phrase_vectors is None or times.shape != (len(self.phrase_vectors), 2):
                 raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row a phrase vector")
             object.__setattr__(self, "phrase_times_s", times)
@@ -83,16 +84,6 @@ class FeatureVideo:
     def relative_time(self) -> FloatArray:
         """(N,) n / N of each frame, in [0, 1)."""
         return (np.arange(len(self.features)) / len(self.features)).astype(np.float32)
-
-
-def _matrix(value: Any, video: str, name: str) -> FloatArray:
-    array = np.ascontiguousarray(value, np.float32)
-    if array.ndim != 2:
-        raise InputError(f"video {video}: {name} must be a matrix, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise NonFiniteError(f"video {video}: {name}[{row}, {column}] is {array[row, column]}")
-    return array
 
 
 @runtime_checkable
@@ -193,24 +184,3 @@ def check_setting(method: Baseline, setting: Setting, videos: Sequence[FeatureVi
     widths = {video.features.shape[1] for video in videos}
     if len(widths) > 1:
         raise InputError(f"{method.name} needs features of one width, got {sorted(widths)}")
-
-
-def keep_nearest(labels: IntArray, distances: npt.NDArray[Any], keep: float) -> IntArray:
-    """Labels with all but the ``keep`` share nearest to each cluster's centre turned into background.
-
-    labels, distances: (n,), the cluster of each point and its distance to that cluster's centre. A cluster of n members
-    keeps floor(keep · n) of them, at least one.
-    """
-    if not 0 < keep <= 1:
-        raise UsageError(f"keep is a share in (0, 1], got {keep}")
-    if keep == 1 or labels.size == 0:
-        return labels.copy()
-    order = np.lexsort((distances, labels))  # by cluster, nearest first
-    ordered = labels[order]
-    starts = np.searchsorted(ordered, ordered, side="left")  # where the cluster of each entry begins
-    sizes = np.searchsorted(ordered, ordered, side="right") - starts
-    kept = np.maximum(1, np.floor(keep * sizes + 1e-9)).astype(np.int64)
-    far = np.arange(len(labels)) - starts >= kept
-    out = labels.copy()
-    out[order[far]] = BACKGROUND
-    return out

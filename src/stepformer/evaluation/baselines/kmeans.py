@@ -11,16 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from stepformer.base.arrays import unit
 from stepformer.evaluation.baselines.base import (
     FeatureVideo,
     IntArray,
     Setting,
     by_task,
     check_setting,
-    keep_nearest,
     steps_of,
 )
-from stepformer.evaluation.kmeans import kmeans
+from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,6 @@ class FittedFrameKMeans:
         """Clusters of the frames of each task."""
         features = [unit(v.features) if self.options.normalize else v.features for v in videos]
         return cluster_by_task(videos, features, self.n_steps, self.options.keep, self.seed, self.options.restarts)
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows at length 1; a row of zeros stays zero."""
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    scaled: np.ndarray = vectors / np.maximum(length, 1e-8)
-    return scaled
 
 
 def cluster_by_task(

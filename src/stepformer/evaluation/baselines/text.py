@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from stepformer.base.arrays import unit
 from stepformer.core.align import drop_dtw, percentile_drop
 from stepformer.errors import InputError
 from stepformer.evaluation.baselines.base import BACKGROUND, FeatureVideo, FloatArray, IntArray, Setting, check_setting
-from stepformer.evaluation.baselines.kmeans import unit
 
 
 @dataclass(frozen=True, slots=True)
