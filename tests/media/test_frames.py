@@ -159,6 +159,15 @@ def test_far_seconds_are_sought_and_right(long_clip, name):
     assert reader.end_s == pytest.approx(600, abs=0.3)
 
 
+@pytest.mark.parametrize("name", ["long.mp4", "long.mkv", "long.ts"])
+def test_a_later_start_is_sought_and_gives_the_same(long_clip, name):
+    wants = video.FrameSpec(size=(32, 64), frames=4, fps=2.0)
+    first, later = video.VideoReader(long_clip(name)), video.VideoReader(long_clip(name))
+    whole = np.concatenate(list(first.clips(wants, 1.0)))
+    assert np.array_equal(np.concatenate(list(later.clips(wants, 1.0, start=480))), whole[480:])
+    assert later.end_s == first.end_s and later.stats["decoded"] < first.stats["decoded"] / 3
+
+
 def test_a_file_with_one_key_frame_is_read_once(long_clip):
     path = long_clip("one-key.mp4", options={"x264-params": "keyint=infinite:scenecut=0"})
     reader = video.VideoReader(path)
@@ -191,6 +200,19 @@ def test_clips_for_video_encoders(clip):
             for second, picture in zip(wants.times_s(index, 1.0), pictures, strict=True):
                 expected = on_screen(times_s, min(max(second, 0.0), times_s[-1]))
                 assert read_time_s(picture) == pytest.approx(expected, abs=0.0011)
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_clips_from_a_later_start_are_the_same_clips(clip, name):
+    path, _ = clip(name)
+    for wants, rate_hz in ((video.FrameSpec(size=(32, 64), frames=8, fps=5.0), 1.0), (video.FrameSpec((32, 64)), 4.0)):
+        first = video.VideoReader(path)
+        whole = np.concatenate(list(first.clips(wants, rate_hz, batch=4)))
+        for start in (0, 1, len(whole) // 2, len(whole) - 1):
+            later = video.VideoReader(path)
+            later.longest_gap_s = first.longest_gap_s
+            assert np.array_equal(np.concatenate(list(later.clips(wants, rate_hz, 4, start=start))), whole[start:])
+            assert later.end_s == first.end_s
 
 
 def test_frames_for_image_encoders_and_odd_rates(clip):

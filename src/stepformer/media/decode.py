@@ -96,6 +96,7 @@ class FrameDecoder:
         seek_gap_s: float = SEEK_GAP_S,
         threads: int = 0,
         hardware: str | None = None,
+        longest_gap_s: float = 0.0,
     ) -> None:
         self._av = import_av()
         self._path, self._problems = path, problems
@@ -104,6 +105,7 @@ class FrameDecoder:
         self._sparse, self._seek_gap_s = sparse, seek_gap_s
         self._threads, self._hardware = threads, hardware
         self.read = self.decoded = self.seeks = 0
+        self.longest_gap_s = longest_gap_s  # between pictures so far, of which those read before may be part
         self.end_s = 0.0
         self.last_frame: Any = None
         self.pixel_aspect = 1.0
@@ -120,7 +122,6 @@ class FrameDecoder:
         self._skippable = self._context.name in _SKIPPABLE and self._hardware is None
         self._held: Any = None  # the frame on screen so far
         self._held_s = self._last_end_s = float("-inf")
-        self._longest_gap_s = 0.0
         self._broken_at: float | None = None
         self._untimed = 0
         self._to_the_end = True
@@ -141,6 +142,7 @@ class FrameDecoder:
                         return
                     except _UntrustedError:
                         # times or key frame marks are missing or lie: read from the start and decode everything
+                        self.longest_gap_s = 0.0
                         self._open(stack)
                 yield from self._run_plain(targets)
             finally:
@@ -272,7 +274,7 @@ class FrameDecoder:
         if time_s < self._held_s - TOLERANCE_S:
             return
         if self._held is not None:
-            self._longest_gap_s = max(self._longest_gap_s, min(time_s - self._held_s, 10.0))
+            self.longest_gap_s = max(self.longest_gap_s, min(time_s - self._held_s, 10.0))
         while (target := targets.first()) is not None and target + TOLERANCE_S < time_s:
             shown, shown_s = (self._held, self._held_s) if self._held is not None else (frame, time_s)
             yield targets.take(), shown_s, shown
@@ -325,10 +327,10 @@ class FrameDecoder:
     def _judge_end(self) -> None:
         """The packets are over: is that the end, a still picture under longer sound, or a file cut short?"""
         name, claimed = self._path, self._duration_s
-        short = claimed is not None and claimed - self._last_end_s > max(2.0, 3 * self._longest_gap_s)
+        short = claimed is not None and claimed - self._last_end_s > max(2.0, 3 * self.longest_gap_s)
         if not short and self._broken_at is None:
             if claimed is not None:
-                self.end_s = max(self.end_s, min(claimed, self.end_s + max(2.0, 3 * self._longest_gap_s)))
+                self.end_s = max(self.end_s, min(claimed, self.end_s + max(2.0, 3 * self.longest_gap_s)))
             return
         if short and self._broken_at is None and self._sound_goes_on():
             self.end_s = claimed or self.end_s

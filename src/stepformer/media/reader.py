@@ -59,6 +59,7 @@ class VideoReader:
         self.info: VideoInfo = probe(path)
         self._problems = Problems(self.path)
         self.end_s: float | None = None
+        self.longest_gap_s = 0.0  # between pictures so far; a reading that starts later goes on from it
         self._last: Picture | None = None  # the very last picture, for what is wanted after it
         self.stats: dict[str, int] = {}
 
@@ -93,22 +94,30 @@ class VideoReader:
             raise UsageError(f"rate_hz must be positive, got {rate_hz}")
         return self.frames_at(((i + offset) / rate_hz for i in itertools.count()), **options)
 
-    def clips(self, wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8) -> Iterator[npt.NDArray[np.uint8]]:
+    def clips(
+        self, wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8, start: int = 0
+    ) -> Iterator[npt.NDArray[np.uint8]]:
         """What an encoder ``wants``, in order: batches (n, H, W, 3), or (n, T, H, W, 3) when it wants T > 1 frames.
 
         Clip ``i`` stands for the seconds ``[i, i + 1) / rate_hz``; there is one for every such interval whose middle
-        lies in the video, and at least one. Pictures before the start or after the end are the first or last.
+        lies in the video, and at least one. Pictures before the start or after the end are the first or last. ``start``
+        leaves out so many clips: what comes is the same as without it, from there on.
         """
-        clips = self._clips(wants, rate_hz)
+        clips = self._clips(wants, rate_hz, start)
         while chunk := list(itertools.islice(clips, batch)):
             stacked = np.stack(chunk)  # (n, T, H, W, 3)
             yield stacked[:, 0] if wants.frames == 1 else stacked
 
-    def _clips(self, wants: FrameSpec, rate_hz: float) -> Iterator[npt.NDArray[np.uint8]]:
-        pictures = self._pictures(_merged_times(wants, rate_hz), Painter(wants.size, wants.resize), sparse=True)
+    def _clips(self, wants: FrameSpec, rate_hz: float, start: int) -> Iterator[npt.NDArray[np.uint8]]:
+        pictures = self._pictures(
+            _merged_times(wants, rate_hz, start),
+            Painter(wants.size, wants.resize),
+            sparse=True,
+            gap_s=self.longest_gap_s if start else 0.0,
+        )
         window: dict[float, Picture] = {}
         last: Picture | None = None
-        given = 0
+        given = start
         for time_s, _, picture in pictures:
             window[time_s] = last = picture
             while (clip := _clip_times(wants, rate_hz, given))[-1] <= time_s:
@@ -125,7 +134,7 @@ class VideoReader:
             given += 1
 
     def _pictures(
-        self, times_s: Iterable[float], painter: Painter, sparse: bool
+        self, times_s: Iterable[float], painter: Painter, sparse: bool, gap_s: float = 0.0
     ) -> Iterator[tuple[float, float, Picture]]:
         self.end_s, self._last = None, None
         if self._backend == "torchcodec":
@@ -138,13 +147,15 @@ class VideoReader:
         from stepformer.media.decode import FrameDecoder
 
         decoder = FrameDecoder(
-            self.path, self.info, self._problems, sparse=sparse, threads=self._threads, hardware=self._hardware
-        )
+            self.path, self.info, self._problems, sparse=sparse, threads=self._threads, hardware=self._hardware,
+            longest_gap_s=gap_s,
+        )  # fmt: skip
         before: tuple[float, Picture] | None = None
         for time_s, shown_s, frame in decoder.frames(times_s):
             # a still picture shown for many seconds is painted once
             if before is None or before[0] != shown_s:
                 before = (shown_s, painter(frame, decoder.pixel_aspect))
+            self.longest_gap_s = decoder.longest_gap_s
             yield time_s, shown_s, before[1]
         self.end_s = decoder.end_s
         if decoder.last_frame is not None:
@@ -197,10 +208,10 @@ def _clip_times(wants: FrameSpec, rate_hz: float, index: int) -> list[float]:
     return [max(0.0, round(t, 6)) for t in wants.times_s(index, rate_hz)]
 
 
-def _merged_times(wants: FrameSpec, rate_hz: float) -> Iterator[float]:
-    """The seconds of all clips, each once, rising, without end."""
+def _merged_times(wants: FrameSpec, rate_hz: float, start: int = 0) -> Iterator[float]:
+    """The seconds of all clips from ``start`` on, each once, rising, without end."""
     pending: set[float] = set()
-    for index in itertools.count():
+    for index in itertools.count(start):
         pending.update(_clip_times(wants, rate_hz, index))
         next_first = _clip_times(wants, rate_hz, index + 1)[0]
         ready = sorted(t for t in pending if t < next_first)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,6 +224,64 @@ def test_a_damaged_cache_is_made_again(tmp_path):
     for kept in (tmp_path / "cache" / "features").iterdir():
         kept.write_bytes(b"nonsense")
     assert model.discover(video, labels="none").to_json() == first.to_json()
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C at a moment of our choice."""
+
+
+@pytest.mark.parametrize("batches", [1, 5, 15])
+def test_a_stopped_run_goes_on_where_it_was_and_gives_the_same(tmp_path, batches):
+    video = write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE, WHITE, RED])  # 20 s, four looks a second
+    whole = tiny_model().read(video, cache=False)
+    model = tiny_model()
+    encode, given = model.encoder.encode_video, []
+
+    def stops(frames):
+        if len(given) == batches:
+            raise Stopped
+        given.append(frames)
+        return encode(frames)
+
+    model.encoder.encode_video = stops
+    with pytest.raises(Stopped):
+        model.read(video)
+    seen = []
+    again = tiny_model()
+    features = again.read(video, lambda done, total: seen.append(done))
+    assert again.encoder.videos_encoded == len(whole) // 4 - batches and seen[0] == pytest.approx(batches + 1)
+    assert np.array_equal(features.vectors, whole.vectors) and np.array_equal(features.structure, whole.structure)
+    assert (features.duration_s, features.rate_hz, features.problems) == (whole.duration_s, whole.rate_hz, ())
+    assert not list((tmp_path / "cache" / "features").glob("*.partial"))
+
+
+def test_chunks_are_kept_while_a_video_is_read_for_a_run_that_is_killed(tmp_path, monkeypatch):
+    from stepformer.app.discover import features
+
+    monkeypatch.setattr(features, "_CHUNK_S", -1.0)
+    monkeypatch.setattr(features, "_keep", lambda *_: None)
+    monkeypatch.setattr(features.shutil, "rmtree", lambda *_, **__: None)
+    video = write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE])
+    first = tiny_model().read(video)
+    (folder,) = (tmp_path / "cache" / "features").glob("*.partial")
+    chunks = sorted(folder.iterdir())
+    assert len(chunks) == 12
+    chunks[7].write_bytes(b"nonsense")  # from there on it is read again
+    again = tiny_model()
+    assert np.array_equal(again.read(video).vectors, first.vectors) and again.encoder.videos_encoded == 12 - 7
+
+
+def test_a_renamed_copy_is_known_and_a_changed_file_is_not(tmp_path):
+    video = write_video(tmp_path / "v.mp4", [RED, GREEN])
+    model = tiny_model()
+    first = model.read(video)
+    (tmp_path / "elsewhere").mkdir()
+    copy = Path(shutil.copyfile(video, tmp_path / "elsewhere" / "copy.mp4"))
+    before = model.encoder.videos_encoded
+    assert np.array_equal(model.read(copy).vectors, first.vectors) and model.read(copy).video == str(copy)
+    assert model.encoder.videos_encoded == before
+    write_video(copy, [GREEN, RED])
+    assert not np.array_equal(model.read(copy).vectors, first.vectors)
 
 
 def test_one_second_and_all_black(tmp_path):

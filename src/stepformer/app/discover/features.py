@@ -1,7 +1,8 @@
 """What the model sees of one video: vectors, structure, rate and duration, read once and kept.
 
 Reading a video and encoding it is all but a hundredth of the work, so what came out is kept in the cache folder under a
-name made of the file (path, size, time of change) and the encoder's fingerprint: a second look is instant.
+name made of the file's content and the encoder's fingerprint: a second look is instant, at a renamed copy too, and a
+run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.files import content_hash
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
@@ -29,7 +33,8 @@ Report = Callable[[float, float], None]
 CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
 _BATCH = 4  # clips decoded ahead of the encoder
-_VERSION = "2"
+_VERSION = "3"
+_CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
 ENOUGH = 64
 """A video too short for this many vectors at the encoder's rate, two a slot, is looked at up to four times as often."""
 _OFTENEST = 4
@@ -118,9 +123,10 @@ def read_video(
         if report is not None:
             report(found.duration_s, found.duration_s)
         return found
-    features = _encode(path, encoder, report, str(video))
+    features = _encode(path, encoder, report, str(video), partial=None if kept is None else _Partial(kept))
     if kept is not None:
         _keep(kept, features)
+        shutil.rmtree(_Partial(kept).folder, ignore_errors=True)
     return features
 
 
@@ -129,24 +135,34 @@ def looks_hz(duration_s: float, rate_hz: float) -> float:
     return rate_hz * min(_OFTENEST, max(1, math.ceil(ENOUGH / max(duration_s * rate_hz, 1e-3))))
 
 
-def _encode(path: Path, encoder: Any, report: Report | None, name: str, rate_hz: float | None = None) -> Features:
+def _encode(
+    path: Path, encoder: Any, report: Report | None, name: str, rate_hz: float | None = None,
+    partial: _Partial | None = None,
+) -> Features:  # fmt: skip
     from stepformer.media import VideoReader, VideoWarning
 
     reader = VideoReader(path)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     spent = {"decode": 0.0, "encode": 0.0}
-    parts: list[Encoded] = []
-    done = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
-        for batch in _timed(reader.clips(encoder.wants, rate, _BATCH), spent):
-            began = time.perf_counter()
-            parts.append(encoder.encode_video(batch))
-            spent["encode"] += time.perf_counter() - began
-            done += len(batch)
-            if report is not None:
-                report(min(done / rate, total_s), total_s)
+    parts, reader.longest_gap_s = ([], 0.0) if partial is None else partial.load()
+    done = sum(len(part.vectors) for part in parts)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
+            for batch in _timed(reader.clips(encoder.wants, rate, _BATCH, start=done), spent):
+                began = time.perf_counter()
+                parts.append(encoder.encode_video(batch))
+                spent["encode"] += time.perf_counter() - began
+                done += len(batch)
+                if report is not None:
+                    report(min(done / rate, total_s), total_s)
+                if partial is not None:
+                    partial.add(parts[-1], reader)
+    except BaseException:  # Ctrl-C, a time limit: what was read so far is there for the next run
+        if partial is not None:
+            partial.write(reader)
+        raise
     began = time.perf_counter()
     whole = Encoded.join(parts)
     finish = getattr(encoder, "finish", None)
@@ -188,25 +204,91 @@ def cache_folder() -> Path:
 
 def _kept_file(path: Path, fingerprint: str) -> Path | None:
     try:
-        stat = path.stat()
+        content = content_hash(path, cache_folder().parent / "content")
     except OSError:
         return None
-    key = f"{_VERSION}|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{fingerprint}"
-    return cache_folder() / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.safetensors"
+    key = f"{_VERSION}|{content}|{fingerprint}"
+    return cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
 
 
-def _load(kept: Path, name: str) -> Features | None:
+class _Partial:
+    """What has been encoded of a video that is not finished, in chunks, so that a stopped run goes on where it was.
+
+    Chunks hold whole batches, so that the batches that follow, and with them every number, are those of a run that was
+    never stopped. A video with damage is read from the start: what is said of damage counts all of it.
+    """
+
+    def __init__(self, kept: Path) -> None:
+        self.folder = kept.with_suffix(".partial")
+        self._new: list[Encoded] = []
+        self._done = 0
+        self._written = time.monotonic()
+
+    def load(self) -> tuple[list[Encoded], float]:
+        """The batches there are, and the longest gap between pictures in them (seconds)."""
+        parts: list[Encoded] = []
+        gap_s = 0.0
+        for path in sorted(self.folder.glob("*.safetensors")):
+            found = _arrays(path)
+            if found is None or int(path.stem) != self._done:
+                break  # a chunk is damaged or missing: on from there
+            arrays, info = found
+            parts.append(Encoded(arrays["vectors"], arrays.get("structure")))
+            self._done += len(arrays["vectors"])
+            gap_s = info["longest_gap_s"]
+        return parts, gap_s
+
+    def add(self, part: Encoded, reader: Any) -> None:
+        """One more batch; written with others before it once in a while."""
+        self._new.append(part)
+        if time.monotonic() - self._written > _CHUNK_S:
+            self.write(reader)
+
+    def write(self, reader: Any) -> None:
+        """The batches since the last chunk as a chunk."""
+        self._written = time.monotonic()
+        if not self._new or reader.problems:
+            return
+        whole = Encoded.join(self._new)
+        arrays = {"vectors": whole.vectors} | ({} if whole.structure is None else {"structure": whole.structure})
+        with suppress(OSError):
+            _save(self.folder / f"{self._done:08d}.safetensors", arrays, {"longest_gap_s": reader.longest_gap_s})
+            self._done += len(whole.vectors)
+            self._new = []
+
+
+def _arrays(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Arrays and facts of a file; None where it is not there or damaged."""
     import json
 
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(kept, framework="np") as file:
+        with safe_open(path, framework="np") as file:
             info = json.loads((file.metadata() or {})["stepformer"])
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-        os.utime(kept)
+            return {key: file.get_tensor(key) for key in file.keys()}, info  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError, KeyError, ValueError):
-        return None  # not there, or damaged: it is made again
+        return None
+
+
+def _save(path: Path, arrays: dict[str, Any], info: dict[str, Any]) -> None:
+    import json
+
+    from safetensors.numpy import save_file
+
+    from stepformer.base.files import replacing
+
+    with replacing(path) as temporary:
+        save_file(arrays, temporary, {"stepformer": json.dumps(info)})
+
+
+def _load(kept: Path, name: str) -> Features | None:
+    found = _arrays(kept)
+    if found is None:
+        return None
+    arrays, info = found
+    with suppress(OSError):
+        os.utime(kept)
     return Features(
         arrays["vectors"], info["rate_hz"], arrays.get("structure"), info["duration_s"], name,
         tuple(info["problems"]),
@@ -214,26 +296,17 @@ def _load(kept: Path, name: str) -> Features | None:
 
 
 def _keep(kept: Path, features: Features) -> None:
-    import json
-
-    from safetensors.numpy import save_file
-
-    from stepformer.base.files import replacing
-
     arrays = {"vectors": features.vectors}
     if features.structure is not None:
         arrays["structure"] = features.structure.astype(np.float16)  # for distances alone
     info = {"rate_hz": features.rate_hz, "duration_s": features.duration_s, "problems": list(features.problems)}
-    try:
-        with replacing(kept) as temporary:
-            save_file(arrays, temporary, {"stepformer": json.dumps(info)})
+    with suppress(OSError):  # a full or read-only disk costs the second look its speed, nothing else
+        _save(kept, arrays, info)
         _prune(kept.parent)
-    except OSError:
-        return  # a full or read-only disk costs the second look its speed, nothing else
 
 
 def _prune(folder: Path) -> None:
-    files = sorted(((p.stat().st_mtime, p.stat().st_size, p) for p in folder.glob("*.safetensors")), reverse=True)
+    files = sorted(((p.stat().st_mtime, p.stat().st_size, p) for p in folder.rglob("*.safetensors")), reverse=True)
     total = 0
     for _, size, path in files:
         total += size
