@@ -12,7 +12,7 @@ import torch
 
 from stepformer import cli
 from stepformer.data.store import FeatureStore
-from stepformer.data.store_import import array_samples, find_tars, released_sample, released_samples
+from stepformer.data.store_import import Captioned, array_samples, find_tars, released_sample, released_samples
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
 
@@ -258,8 +258,9 @@ def test_arrays_with_captions(tmp_path, monkeypatch):
     assert found["b"].features.shape == (5, 6)
     assert "not its features" in str(found["c"])
     assert isinstance(found["d"], InputError)
+    (tmp_path / "nothing").mkdir()
     with pytest.raises(InputError, match="no feature file"):
-        list(array_samples(tmp_path, Doubler()))
+        list(array_samples(tmp_path / "nothing", Doubler()))
     with pytest.raises(InputError, match="not a folder"):
         list(array_samples(tmp_path / "caption.json", Doubler()))
 
@@ -270,6 +271,94 @@ def test_arrays_with_captions(tmp_path, monkeypatch):
     assert again["a"] is None and again["b"] is None
     without = dict(array_samples(arrays, Doubler(), have=lambda n, s: sources.get(n) == s))
     assert without["a"] is not None and without["b"] is None
+
+
+@pytest.fixture
+def spoken(monkeypatch):
+    """Every cue is a phrase, so that no parser is needed."""
+    import stepformer.narration as narration
+
+    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: list(cues))
+
+
+def written(path, rows=4, width=6):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, np.ones((rows, width), np.float32))
+
+
+def test_names_agree_up_to_the_endings_of_videos_and_in_any_folder(tmp_path, spoken):
+    for name in ("a.mp4.npy", "deep/er/b.WEBM.npy", "105222_c.npy", "x/d.npy", "y/d.npy", ".hidden.npy"):
+        written(tmp_path / "f" / name)
+    said = {"start": [0.0], "end": [1.0], "text": ["stir it"]}
+    (tmp_path / "caption.json").write_text(json.dumps({"a": said, "b.mp4": said, "c": said, "d": said, "z": said}))
+    count = Captioned()
+    found = dict(array_samples(tmp_path / "f", Doubler(), tmp_path / "caption.json", count=count))
+    assert sorted(found) == ["105222_c", "a", "b", "x/d", "y/d"]
+    assert all([p.text for p in video.phrases] == ["stir it"] for video in found.values())
+    assert (count.files, count.captioned, count.matched, count.phrases) == (5, 5, 5, 5)
+    assert count.sentences() == []
+
+
+def test_captions_in_a_folder_one_file_per_video(tmp_path, spoken):
+    """CSV as pandas writes it, with an index and quoted text; other formats beside it."""
+    for name in "abcd":
+        written(tmp_path / "f" / f"{name}.npy")
+    folder = tmp_path / "captions" / "part1"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text(
+        ',end,start,text\n0,2.5,1.0,"peel, then cut it"\n1,,3.0,stir it\n2,9,,unsaid\n3,9,8,\n'
+    )
+    (folder / "b.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nfold it\n")
+    (folder / "c.csv").write_text("start,end,text\n")
+    count = Captioned()
+    found = dict(array_samples(tmp_path / "f", Doubler(), tmp_path / "captions", count=count))
+    assert [(p.start_s, p.end_s, p.text) for p in found["a"].phrases] == [
+        (1.0, 2.5, "peel, then cut it"), (3.0, 3.0, "stir it"),
+    ]  # fmt: skip
+    assert [p.text for p in found["b"].phrases] == ["fold it"]
+    assert found["c"].phrases == () and found["d"].phrases == ()
+    assert [sentence.partition(",")[0] for sentence in count.sentences()] == [
+        "1 of 4 feature files have no captions", "1 subtitle files cannot be read",
+    ]  # fmt: skip
+
+
+def test_captions_that_go_with_no_features_are_an_error_with_counts(tmp_path, capsys):
+    written(tmp_path / "f" / "video_a.npy")
+    (tmp_path / "caption.json").write_text(json.dumps({"b": {"start": [0], "end": [1], "text": ["stir it"]}, "c": {}}))
+    (tmp_path / "empty").mkdir()
+    np.savez(tmp_path / "texts.npz", text=np.array(["stir it"]), emb=np.ones((1, 6)))
+    command = ["prepare", "features", str(tmp_path / "f"), str(tmp_path / "s"), "--from", "arrays",
+               "--encoder", f"precomputed:{tmp_path / 'f'}?text={tmp_path / 'texts.npz'}"]  # fmt: skip
+    assert cli.main([*command, "--captions", str(tmp_path / "caption.json")]) == 3
+    said = capsys.readouterr().err
+    assert "captions of 2 videos, for instance 'b', and none of the 1 feature files, for instance 'video_a'" in said
+    assert cli.main([*command, "--captions", str(tmp_path / "empty")]) == 3
+    assert "captions of 0 videos" in capsys.readouterr().err
+    # an encoder without a text side: said once, before anything is done
+    command[-1] = f"precomputed:{tmp_path / 'f'}"
+    assert cli.main([*command, "--captions", str(tmp_path / "caption.json")]) == 2
+    assert capsys.readouterr().err.count("have no text side") == 1
+
+
+def test_vectors_for_some_phrases_only_are_one_line(tmp_path, spoken, capsys):
+    said = {}
+    for name in "abc":
+        written(tmp_path / "f" / f"{name}.npy")
+        said[name] = {"start": [0, 1, 2], "end": [1, 2, 3], "text": ["Stir it", f"cut {name}", "fold it"]}
+    (tmp_path / "caption.json").write_text(json.dumps(said))
+    np.savez(tmp_path / "texts.npz", text=np.array(["stir it", "fold it", "cut a"]), emb=np.eye(3, 6))
+    command = ["prepare", "features", str(tmp_path / "f"), str(tmp_path / "s"), "--from", "arrays", "--encoder",
+               f"precomputed:{tmp_path / 'f'}?text={tmp_path / 'texts.npz'}",
+               "--captions", str(tmp_path / "caption.json")]  # fmt: skip
+    assert cli.main([*command, "--json"]) == 0
+    out, err = capsys.readouterr()
+    note = "2 of 9 phrases have no vector and are left out, for instance 'cut b'"
+    assert json.loads(out)["notes"] == [note] and json.loads(out)["phrases"] == 7
+    assert err.count("no vector") == 1
+    store = FeatureStore(tmp_path / "s")
+    assert [p.text for p in store["a"].phrases] == ["Stir it", "cut a", "fold it"]
+    assert [p.text for p in store["b"].phrases] == ["Stir it", "fold it"]
+    assert store["b"].phrase_vectors.shape == (2, 6)
 
 
 def test_a_bad_sample_does_not_stop_the_tar(tmp_path, capsys):

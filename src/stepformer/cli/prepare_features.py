@@ -21,8 +21,9 @@ that cannot be read is listed, and the exit code is then 5; the next run tries i
 of one encoder; another one's are refused.
 
 --from released reads the released StepFormer's tars (through a reader that runs none of their code); --from arrays
-reads a folder of .npy, .npz or safetensors files, one a video, as features of the encoder named, with phrases
-from a HowTo100M caption file (--captions)."""
+reads a folder of .npy, .npz or safetensors files, one per video, as features of the encoder named, with phrases from
+--captions: a HowTo100M caption file, or a folder of subtitle files (CSV too), one per video. Names agree up to the
+endings of video files: abc.mp4.npy goes with abc.csv."""
 EXAMPLES = [
     "stepformer prepare features videos/ store/",
     "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",
@@ -40,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", type=Path, help="folder of videos, list of videos (one a line), or one video")
     parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
     add(parser, "from", "encoder", **{"from": {"choices": KINDS, "default": "videos"}})
-    parser.add_argument("--captions", type=Path, help="HowTo100M caption.json with the text of --from arrays")
+    parser.add_argument(
+        "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
+    )
     add(parser, "jobs", jobs=os.cpu_count() or 1)
     parser.add_argument("--decoder", choices=("pyav", "torchcodec"), default="pyav", help="library that decodes")
     parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
@@ -61,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         print(_text(report))
+    for note in summary.notes:
+        log.warning(note)
     for name, error in summary.failed:
         log.error(f"failed: {error if name in error else f'{name}: {error}'}")
     return 5 if summary.failed else 0
@@ -101,7 +106,7 @@ def _imported(args: argparse.Namespace) -> Any:
 
     from stepformer.base.progress import Progress
     from stepformer.data.features import Done, Summary, store_info
-    from stepformer.data.store_import import RELEASED, array_samples, find_tars, released_samples
+    from stepformer.data.store_import import RELEASED, Captioned, array_samples, find_tars, released_samples
     from stepformer.data.store_writer import StoreWriter
     from stepformer.errors import InputError, StepFormerError
 
@@ -124,8 +129,9 @@ def _imported(args: argparse.Namespace) -> Any:
         captions, options = None if args.no_text else args.captions, phrase_options(args)
 
         def samples(have: Callable[..., bool]) -> Iterator[Any]:
-            yield from array_samples(args.src, encoder, captions, options, have)
+            yield from array_samples(args.src, encoder, captions, options, have, count)
 
+    count = Captioned()
     summary = Summary()
     started = time.monotonic()
     with Progress("videos", None, "videos") as progress, StoreWriter(args.dst, info) as writer:
@@ -155,6 +161,8 @@ def _imported(args: argparse.Namespace) -> Any:
             seen.add(name)
             progress.advance(1)
     summary.wall_s = time.monotonic() - started
+    if args.captions is not None and not args.no_text and summary.done:
+        summary.notes += count.sentences()
     return summary
 
 

@@ -74,6 +74,7 @@ class Summary:
     done: list[Done] = field(default_factory=list)
     skipped: int = 0  # finished by an earlier run
     failed: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # on the run as a whole
     wall_s: float = 0.0
 
     @property
@@ -96,6 +97,7 @@ class Summary:
             **spent,
             "problems": [{"video": one.name, "problem": text} for one in self.done for text in one.problems],
             "failed": [{"video": name, "error": error} for name, error in self.failed],
+            "notes": list(self.notes),
         }
 
 

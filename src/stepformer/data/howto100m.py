@@ -168,7 +168,8 @@ def read_video_list(path: Path, report: Callable[[Problem], None]) -> dict[str, 
     return tasks
 
 
-def _caption_file(folder: Path) -> Path | None:
+def caption_file(folder: Path) -> Path | None:
+    """The caption file of a HowTo100M folder."""
     for name in CAPTION_FILES:
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
@@ -191,7 +192,7 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
         raise InputError(f"{root} does not exist; give the HowTo100M folder or a caption file")
     folder = root if root.is_dir() else root.parent
     listing = folder / "HowTo100M_v1.csv"
-    captions = _caption_file(root) if root.is_dir() else (None if root.suffix == ".csv" else root)
+    captions = caption_file(root) if root.is_dir() else (None if root.suffix == ".csv" else root)
     problems: list[Problem] = []
     task_of: dict[str, str] = {}
     if listing.is_file():

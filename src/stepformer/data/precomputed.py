@@ -1,6 +1,7 @@
 """Features you already have: .npy, .npz, safetensors or a feature store; any dimension, any rate.
 
-A folder holds one file a video (``VIDEO.npy`` ...), each (N, D), row i for the seconds [i / rate, (i + 1) / rate).
+A folder, with folders in it, holds one file per video (``VIDEO.npy``, ``VIDEO.mp4.npy``), each (N, D), row i for the
+seconds [i / rate, (i + 1) / rate).
 The text side is yours to say: the name of an encoder whose space the features are in ("sentence", "univl:FOLDER"),
 or an .npz of texts and their vectors made by the text tower that goes with them.
 """
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix, unit
 from stepformer.base.files import why_no_array
+from stepformer.data.records import find_features, video_id
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
 
@@ -85,6 +87,10 @@ class TextTable:
         self._path = path
         self.dim = self._vectors.shape[1]
 
+    def knows(self, texts: Sequence[str]) -> list[bool]:
+        """Which texts are in the table."""
+        return [text.strip().lower() in self._rows for text in texts]
+
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """The vectors (L, D) of texts that are in the table, of unit length."""
         missing = [text for text in texts if text.strip().lower() not in self._rows]
@@ -113,6 +119,7 @@ class PrecomputedEncoder:
         if not self._source.exists():
             raise InputError(f"there are no features at {self._source}")
         self._store = _open_store(self._source)
+        self._files: dict[str, Path] | None = None  # found once, when a video is not where its name says
         if self._store is not None:
             info = self._store.info
             if rate_hz is not None and rate_hz != info.rate_hz:
@@ -154,6 +161,16 @@ class PrecomputedEncoder:
         vectors: Vectors = self._text.encode_text(texts)
         return vectors
 
+    @property
+    def has_text(self) -> bool:
+        """Whether a text side was named."""
+        return self._text is not None
+
+    def knows(self, texts: Sequence[str]) -> list[bool]:
+        """Which texts the text side has vectors of: a table those in it, an encoder all."""
+        knows = getattr(self._text, "knows", None)
+        return [True] * len(texts) if knows is None else knows(texts)
+
     def features(self, video: str | Path) -> Encoded:
         """The features of one video, found by its name."""
         video = Path(video)
@@ -172,19 +189,23 @@ class PrecomputedEncoder:
     def _file_of(self, video: Path) -> Path:
         if self._source.is_file():
             return self._source
-        # a video's own name may hold dots, so both the stem and the whole name are tried
+        # a video's own name may hold dots, so both the stem and the whole name are tried, before folders are searched
         for stem in dict.fromkeys((video.stem, video.name)):
             for suffix in SUFFIXES:
                 path = self._source / (stem + suffix)
                 if path.is_file():
                     return path
+        if self._files is None:
+            self._files = find_features(self._source, SUFFIXES)
+        for name in (str(video), video_id(video.name), video.stem):
+            if name in self._files:
+                return self._files[name]
         raise InputError(f"{self._source} has no features of {video.stem}: no {video.stem}{{{','.join(SUFFIXES)}}}")
 
 
 def _first_file(folder: Path) -> Path:
-    for path in sorted(folder.iterdir()):
-        if path.suffix in SUFFIXES:
-            return path
+    for path in find_features(folder, SUFFIXES).values():
+        return path
     raise InputError(f"{folder} holds no features: no file ends in {', '.join(SUFFIXES)}")
 
 

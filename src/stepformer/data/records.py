@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,7 @@ import numpy as np
 
 from stepformer.base.files import why_no_array
 from stepformer.errors import InputError
+from stepformer.media.finding import SUFFIXES
 
 if TYPE_CHECKING:
     from stepformer.narration import Cue
@@ -196,9 +198,32 @@ def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> I
         report(Problem("unparsable", f"{where}:{number + 1}", f"not CSV: {error}; not read from here"))
 
 
-def find_features(folder: Path) -> dict[str, Path]:
-    """``.npy`` files under a folder by their stem, at any depth."""
-    return {path.stem: path for path in sorted(Path(folder).rglob("*.npy"))}
+def video_id(name: str) -> str:
+    """A video's name without the endings of video files: extractors leave ``abc.mp4`` of ``abc.mp4.npy``."""
+    while (stem := Path(name)).suffix.lower() in SUFFIXES:
+        name = name[: -len(stem.suffix)]
+    return name
+
+
+def find_features(folder: Path, suffixes: Sequence[str] = (".npy",)) -> dict[str, Path]:
+    """Feature files under a folder, at any depth, by the id of their video.
+
+    Where two files are of one id, both go by their path under the folder.
+    """
+    root = Path(folder)
+    files = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.suffix.lower() in suffixes and not path.name.startswith(".") and path.is_file()
+    ]
+    count = Counter(video_id(path.stem) for path in files)
+    found: dict[str, Path] = {}
+    for path in files:
+        name, inside = video_id(path.stem), path.relative_to(root)
+        if count[name] > 1:
+            name = video_id(inside.with_suffix("").as_posix())
+        found[name if name not in found else inside.as_posix()] = path
+    return found
 
 
 def with_features(dataset: Dataset, folder: Path | str, rate_hz: float = 1.0) -> Dataset:

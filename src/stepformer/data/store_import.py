@@ -11,13 +11,16 @@ import math
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stepformer.data.records import find_features, video_id
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
 from stepformer.errors import InputError, StepFormerError
+from stepformer.narration import Cue
 
 RELEASED = StoreInfo("univl", "univl-released", 768, 1.0, 0, {"source": "the released StepFormer's tars"})
 """What the tars hold: UniVL's vectors, one a second. Their fingerprint is their own: how they were made is unknown."""
@@ -100,40 +103,129 @@ def _phrase(words: str, start_s: float, end: Any) -> StoredPhrase:
     return StoredPhrase(words, start_s, max(start_s, end_s))
 
 
+@dataclass(slots=True)
+class Captioned:
+    """What became of the captions of a folder of arrays: counts that grow while its samples are read."""
+
+    files: int = 0  # feature files
+    captioned: int = 0  # videos in the captions
+    matched: int = 0  # feature files that have captions
+    unreadable: list[str] = field(default_factory=list)  # why, one per subtitle file that cannot be read
+    read: int = 0  # captions that were read for phrases; less than matched where some were done before
+    phrases: int = 0
+    without_vector: int = 0  # phrases of which the text side has no vector: left out
+    example: str = ""  # one of them
+
+    def sentences(self) -> list[str]:
+        """What is worth a warning."""
+        said = []
+        if self.matched < self.files:
+            said.append(f"{self.files - self.matched} of {self.files} feature files have no captions, and no phrases")
+        if self.without_vector:
+            said.append(
+                f"{self.without_vector} of {self.phrases} phrases have no vector and are left out, "
+                f"for instance {self.example!r}"
+            )
+        if self.unreadable:
+            said.append(f"{len(self.unreadable)} subtitle files cannot be read, for instance {self.unreadable[0]}")
+        if self.read and not self.phrases:
+            said.append(f"no phrase was found in the captions of {self.read} videos: there is nothing to train on")
+        return said
+
+
 def array_samples(
     folder: Path,
     encoder: Any,
     captions: Path | None = None,
     phrase_options: Any = None,
     have: Callable[[str, Mapping[str, Any]], bool] = lambda name, source: False,
+    count: Captioned | None = None,
 ) -> Iterator[Sample | tuple[str, None]]:
-    """Feature files of a folder (.npy, .npz, safetensors), one a video, with phrases from a HowTo100M caption file.
+    """Feature files of a folder and its folders (.npy, .npz, safetensors), one per video, with phrases from captions.
 
     ``encoder`` says whose features they are: rows of its ``dim`` are taken as they are; S3D's 1024-d ones go through
-    UniVL's transformer when it is UniVL. Its text side embeds the phrases. ``have(name, source)`` says which are done
-    already, made from the same file and captions: those come as None, and cost nothing.
+    UniVL's transformer when it is UniVL. Its text side embeds the phrases. ``captions`` is a HowTo100M caption file, or
+    a folder of subtitle files, one per video: any format, CSV too. ``have(name, source)`` says which are done already,
+    made from the same file and captions: those come as None, and cost nothing. ``count`` is filled on the way.
+
+    Raises:
+        InputError: there are no feature files, or captions that go with none of them.
+        UsageError: captions were given and the encoder has no text side.
     """
     from stepformer.data.precomputed import SUFFIXES
 
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder of feature files")
-    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    files = find_features(folder, SUFFIXES)
     if not files:
         raise InputError(f"{folder} holds no feature file ({', '.join(SUFFIXES)})")
-    said = _captions(captions, {path.stem for path in files}) if captions is not None else {}
-    for path in files:
-        cues = said.get(path.stem, [])
+    count = Captioned() if count is None else count
+    count.files = len(files)
+    said: dict[str, list[Cue]] = {}
+    if captions is not None:
+        if not getattr(encoder, "has_text", True):
+            encoder.encode_text(["a phrase"])  # raises, with the encoder's own words
+        said = _captions(captions, files, count)
+    for name, path in files.items():
+        cues = said.get(name, [])
         source = _source(path, cues)
-        if have(path.stem, source):
-            yield path.stem, None
+        if have(name, source):
+            yield name, None
             continue
         try:
-            yield path.stem, _array_sample(path, encoder, cues, phrase_options, source)
+            yield name, _array_sample(name, path, encoder, cues, phrase_options, source, count)
         except StepFormerError as error:
-            yield path.stem, error
+            yield name, error
 
 
-def _source(path: Path, cues: list[Any]) -> dict[str, Any]:
+def _captions(captions: Path, files: Mapping[str, Path], count: Captioned) -> dict[str, list[Cue]]:
+    """Cues by the name of the feature file, from a caption file that may be larger than memory, or a folder."""
+    wanted: dict[str, list[str]] = {}
+    for name, path in files.items():
+        own = video_id(path.stem)
+        # CrossTask's features are called <task>_<video>; the captions know the video alone
+        task, _, video = own.partition("_")
+        for key in dict.fromkeys((name, own, video if task.isdecimal() and video else own)):
+            wanted.setdefault(key, []).append(name)
+    found: dict[str, list[Cue]] = {}
+    other = ""
+    for video, read in _caption_entries(captions):
+        count.captioned += 1
+        other = other or video
+        names = wanted.get(video_id(video))
+        if names:
+            try:
+                cues = read()
+            except StepFormerError as error:
+                count.unreadable.append(str(error))
+                cues = []
+            for name in names:
+                found.setdefault(name, cues)
+    count.matched = len(found)
+    if not found:
+        raise InputError(
+            f"{captions} has captions of {count.captioned} videos{f', for instance {other!r},' if other else ''} and "
+            f"none of the {len(files)} feature files, for instance {next(iter(files))!r}: the names must be the same"
+        )
+    return found
+
+
+def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cue]]]]:
+    """(video, how to read its cues) of a HowTo100M caption file, or of a folder of subtitle files."""
+    from stepformer.data.howto100m import caption_file, parse_cues, stream_captions
+    from stepformer.narration.readers import SUFFIXES, read_subtitles
+
+    one = caption_file(captions) if captions.is_dir() else captions
+    if one is not None:
+        for video, entry in stream_captions(one):
+            yield video, lambda video=video, entry=entry: list(parse_cues(video, entry, lambda problem: None))  # type: ignore[misc]
+        return
+    for path in sorted(captions.rglob("*")):
+        if path.suffix.lower() in SUFFIXES and path.is_file():
+            yield path.stem, lambda path=path: read_subtitles(path)  # type: ignore[misc]
+
+
+def _source(path: Path, cues: list[Cue]) -> dict[str, Any]:
     """What a sample is made from: another file, or other captions, make another sample."""
     stat = path.stat()
     source: dict[str, Any] = {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
@@ -144,7 +236,7 @@ def _source(path: Path, cues: list[Any]) -> dict[str, Any]:
 
 
 def _array_sample(
-    path: Path, encoder: Any, cues: list[Any], phrase_options: Any, source: dict[str, Any]
+    name: str, path: Path, encoder: Any, cues: list[Cue], phrase_options: Any, source: dict[str, Any], count: Captioned
 ) -> StoredVideo:
     from stepformer.data.precomputed import read_features
 
@@ -161,23 +253,20 @@ def _array_sample(
         from stepformer.narration import PhraseOptions, extract_phrases
 
         phrases = list(extract_phrases(cues, phrase_options or PhraseOptions.training()))
+        count.read += 1
+        count.phrases += len(phrases)
+        if (knows := getattr(encoder, "knows", None)) is not None:
+            known = knows([phrase.text for phrase in phrases])
+            missing = [phrase.text for phrase, there in zip(phrases, known, strict=True) if not there]
+            count.without_vector += len(missing)
+            count.example = count.example or next(iter(missing), "")
+            phrases = [phrase for phrase, there in zip(phrases, known, strict=True) if there]
     return StoredVideo(
-        path.stem, encoded.vectors, encoder.rate_hz, len(encoded.vectors) / encoder.rate_hz,
+        name, encoded.vectors, encoder.rate_hz, len(encoded.vectors) / encoder.rate_hz,
         encoded.structure if getattr(encoder, "structure_dim", 0) else None, tuple(phrases),
         encoder.encode_text([phrase.text for phrase in phrases]) if phrases else None,
         {"source": source},
     )  # fmt: skip
-
-
-def _captions(path: Path, wanted: set[str]) -> dict[str, list[Any]]:
-    """Cues of the wanted videos from a caption file that may be larger than memory."""
-    from stepformer.data.howto100m import parse_cues, stream_captions
-
-    found = {}
-    for video, entry in stream_captions(path):
-        if video in wanted:
-            found[video] = list(parse_cues(video, entry, lambda problem: None))
-    return found
 
 
 def _array(value: Any) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -11,7 +11,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.narration.clean import clean_cue
 from stepformer.narration.cues import Cue, clip_overlaps, in_order
 from stepformer.narration.decode import decode
-from stepformer.narration.readers import fields, howto100m, json3, plain, segments, srt, ttml, webvtt
+from stepformer.narration.readers import columns, fields, howto100m, json3, plain, segments, srt, ttml, webvtt
 from stepformer.narration.rolling import unroll
 
 # each: (text, name of the file for messages) -> cues as the file has them
@@ -22,6 +22,7 @@ FORMATS: dict[str, Callable[[str, str], list[Cue]]] = {
     "ttml": ttml.parse,
     "howto100m": howto100m.parse,
     "whisperx": segments.parse,
+    "csv": columns.parse,
     "text": plain.parse,
 }
 
@@ -40,6 +41,7 @@ SUFFIXES = (
     ".sbv",
     ".lrc",
     ".tsv",
+    ".csv",
 )
 
 
@@ -50,8 +52,8 @@ _JSON = re.compile(r"\{\s*[\"}]|\[\s*(?:[{\[\"\]\-0-9]|null|true|false)|[{\[]\s*
 def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
     """Cues of one video, ordered by time, without markup, each word once.
 
-    Reads WebVTT, SRT, YouTube json3 and srv, TTML, HowTo100M captions, Whisper and WhisperX JSON, and plain
-    text with times. ``format`` is a name of ``FORMATS``, or None to find it from the content. ``video`` names
+    Reads WebVTT, SRT, YouTube json3 and srv, TTML, HowTo100M captions, Whisper and WhisperX JSON, CSV, and
+    plain text with times. ``format`` is a name of ``FORMATS``, or None to find it from the content. ``video`` names
     the video where the file has several (HowTo100M).
 
     Raises:
@@ -106,7 +108,8 @@ def sniff(text: str, name: str) -> str:
         return "vtt" if Path(name).suffix.lower() == ".vtt" else "srt"
     if Path(name).suffix.lower() == ".vtt":
         return "vtt"
-    return "text"
+    # Whisper's own table of three columns counts in milliseconds, which the reader of timed text knows
+    return "csv" if Path(name).suffix.lower() == ".csv" and columns.is_table(text) else "text"
 
 
 def _sniff_json(text: str, name: str) -> str:
