@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/stepformer demo
 
 test: setup
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
@@ -28,8 +28,8 @@ test-all: setup
 	$(BIN)/pytest -m 'slow or not slow' --cov --cov-report=term:skip-covered
 
 lint: setup
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 
 types: setup
 	$(BIN)/mypy

@@ -25,6 +25,18 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
+@pytest.fixture(scope="session")
+def parser():
+    """The spaCy pipeline, or a skip that says why there is none."""
+    from stepformer.errors import MissingError
+    from stepformer.narration.parse import load_parser
+
+    try:
+        return load_parser()
+    except MissingError as error:
+        pytest.skip(f"no spaCy pipeline here: {error}")
+
+
 def bag_of_words(texts, width: int = 64) -> np.ndarray:
     """A stand-in for the sentence encoder: sums of one random vector a word, unit length, the same everywhere."""
     out = np.zeros((len(texts), width), np.float32)

@@ -45,7 +45,7 @@ def test_what_only_shows_when_files_are_held_together(tmp_path):
 
 
 def test_video_files_are_measured(tmp_path):
-    from stepformer.media.timecode import write_clip
+    from benchmarks.timecode import write_clip
 
     write_clip(tmp_path / "ok.mp4", [i / 5 for i in range(20)], rate_hz=5)
     (tmp_path / "broken.mp4").write_bytes(b"nothing")

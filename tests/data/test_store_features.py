@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.timecode import read_time_s, write_clip
 from stepformer import cli, encoders
 from stepformer.data import features
 from stepformer.data.features import Settings, find_sources, prepare_features
@@ -18,7 +19,6 @@ from stepformer.data.store import FeatureStore
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
 from stepformer.media.picture import FrameSpec
-from stepformer.media.timecode import read_time_s, write_clip
 from stepformer.narration import Narration
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.timecode import write_clip
 from stepformer import media as video
 from stepformer.errors import InputError, UsageError
-from stepformer.media.timecode import write_clip
 
 TIMES = [i / 10 for i in range(60)]
 

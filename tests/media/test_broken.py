@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.timecode import read_time_s, write_clip
 from stepformer import media as video
 from stepformer.errors import InputError
 from stepformer.media.picture import FrameSpec
-from stepformer.media.timecode import read_time_s, write_clip
 
 TIMES = [i / 25 for i in range(25 * 20)]
 

@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
+from benchmarks.timecode import read_time_s, write_clip
 from stepformer import Step, Timeline
 from stepformer import media as video
 from stepformer.errors import InputError, UsageError
-from stepformer.media.timecode import read_time_s, write_clip
 
 TIMES = [i / 25 for i in range(25 * 8)]
 STEPS = Timeline(

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.timecode import draw_time, read_time_s, write_clip
 from stepformer import media as video
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.media.decode import TOLERANCE_S
 from stepformer.media.picture import FrameSpec
-from stepformer.media.timecode import draw_time, read_time_s, write_clip
 
 STEADY = [i / 25 for i in range(25 * 6)]
 # a phone that drops frames, then a slide show: gaps from 20 ms to 2.5 s

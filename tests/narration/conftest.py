@@ -1,4 +1,4 @@
-"""What the narration tests share: the parser, or a skip that says why there is none."""
+"""What the narration tests share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.errors import MissingError
-
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
-
-
-@pytest.fixture(scope="session")
-def parser():
-    from stepformer.narration.parse import load_parser
-
-    try:
-        return load_parser()
-    except MissingError as error:
-        pytest.skip(f"no spaCy pipeline here: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from stepformer.cli.log import log, messages
@@ -42,17 +43,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models pull": ("stepformer.cli.models:PULL", "download weights by name, verified, once"),
     "models info": ("stepformer.cli.models:INFO", "source, hashes, licence and training data of weights"),
     "models verify": ("stepformer.cli.models:VERIFY", "hash the pulled weights again"),
-    "bench encoders": ("stepformer.bench.encoders", "how good encoders' vectors are for steps, on marked clips"),
     "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
-    "bench encode": ("stepformer.bench.encode", "decoding and encoding against real time, and where time goes"),
-    "bench narration": ("stepformer.bench.narration", "words a second, against the bare parser; memory"),
-    "bench phrases": ("stepformer.bench.phrases", "phrases against the gold set and against human steps"),
     "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
-    "bench real": ("stepformer.bench.real", "discovery and localisation on real videos against controls"),
-    "bench line": ("stepformer.bench.line", "the automatic drop line against the paper's and the released code's"),
-    "bench procedure": ("stepformer.bench.procedure", "common steps of simulated tasks against controls"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
-    "bench simulated": ("stepformer.bench.simulated", "a checkpoint on simulated videos, beside controls"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
     "reproduce table1": ("stepformer.cli.reproduce_table1", "step discovery against published methods"),
@@ -75,6 +68,19 @@ GROUPS = {
 }
 
 _DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times, from the video alone."
+
+
+def _studies() -> dict[str, tuple[str, str]]:
+    """The commands of ``benchmarks/``, which lies beside ``src/`` in a checkout and is not in the wheel."""
+    source = Path(__file__).parents[2]
+    if source.name != "src" or not (source.parent / "benchmarks" / "__init__.py").is_file():
+        return {}
+    sys.path.append(str(source.parent))
+    studies: dict[str, str] = importlib.import_module("benchmarks").STUDIES
+    return {f"bench {word}": (f"benchmarks.{word}", text) for word, text in studies.items()}
+
+
+COMMANDS |= _studies()
 
 
 def command_module(name: str) -> Any:
@@ -137,7 +143,9 @@ def _group(argv: Sequence[str]) -> int:
     near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
     where = f"{argv[0]} --help" if group else "--help"
     meant = f"did you mean {near[0]}? " if near else ""
-    log.error("no command %r; %sstepformer %s lists them", given, meant, where)
+    studies = argv[0] != "bench" or any(path.startswith("benchmarks.") for path, _ in COMMANDS.values())
+    elsewhere = "" if studies else "; studies run in a checkout of the repository, not from a wheel"
+    log.error("no command %r; %sstepformer %s lists them%s", given, meant, where, elsewhere)
     return 2
 
 

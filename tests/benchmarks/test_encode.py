@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from benchmarks.encode import decode_rows, encode_rows
+from benchmarks.timecode import write_clip
 from stepformer import cli
-from stepformer.bench.encode import decode_rows, encode_rows
-from stepformer.media.timecode import write_clip
 
 
 def test_decode_rows(tmp_path):

@@ -38,7 +38,7 @@ class RealVideo:
 
 def own_clips(model: Any) -> list[RealVideo]:
     """The clips that come with the product, read as the product reads them."""
-    from stepformer.bench.encoders import _own, read_labels
+    from benchmarks.encoders import _own, read_labels
 
     labels, folder = _own()
     out = []

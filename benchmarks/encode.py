@@ -167,8 +167,8 @@ def _best(call: Callable[[], tuple[Any, list[float]]], repeats: int) -> tuple[fl
 
 
 def _default_videos(scratch: Path) -> Iterator[Path]:
+    from benchmarks.timecode import write_clip
     from stepformer.base import weights
-    from stepformer.media.timecode import write_clip
 
     demo = weights.find("demo-video")
     if demo is not None:

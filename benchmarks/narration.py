@@ -52,7 +52,7 @@ def _videos(args: argparse.Namespace, words: int, seed: int = 0) -> list[list[st
     if args.text is not None:
         said = args.text.read_text(encoding="utf-8", errors="replace").split()
     else:
-        from stepformer.narration.gold import load_gold
+        from benchmarks.gold import load_gold
 
         utterances = [" ".join(u.sentences) for split in ("dev", "test") for u in load_gold(split)]
         shuffle = random.Random(seed)

@@ -1,7 +1,7 @@
 """``stepformer bench encoders``: how good encoders' vectors are for steps, on freely licensed clips marked by us.
 
 The clips are the two CC BY hand-washing videos (``stepformer models pull demo-video``); the marks are
-``step_labels.csv`` beside this file, made by looking at the pictures five times a second. Any folder of clips with
+``data/step_labels.csv``, made by looking at the pictures five times a second. Any folder of clips with
 a CSV of the same columns can be measured too.
 """
 
@@ -12,15 +12,14 @@ import csv
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import quality
 from stepformer.base.progress import Progress
-from stepformer.encoders import quality
 from stepformer.errors import InputError
 
 HELP = """Measures how well vectors tell a video's steps apart, name them and show where they change, on clips whose
@@ -99,7 +98,7 @@ def _own() -> tuple[Path, Path]:
     """The labels that come with the product, and the folder of their clips."""
     from stepformer.base import weights
 
-    labels = resources.files("stepformer.bench").joinpath("step_labels.csv")
+    labels = Path(__file__).parent / "data" / "step_labels.csv"
     return Path(str(labels)), weights.pull("demo-video").parent
 
 
@@ -224,8 +223,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
+    from benchmarks.encoder_speed import encoder_speed
     from stepformer import encoders
-    from stepformer.bench.encoder_speed import encoder_speed
     from stepformer.errors import UsageError
 
     if (args.clips is None) != (args.labels is None):
@@ -234,7 +233,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--phases must be at least 1")
     labels, folder = (args.labels, args.clips) if args.labels else _own()
     clips = read_labels(labels, folder)
-    others = resources.files("stepformer.bench").joinpath("other_steps.txt").read_text(encoding="utf-8").splitlines()
+    others = (Path(__file__).parent / "data" / "other_steps.txt").read_text(encoding="utf-8").splitlines()
     names = args.encoder or ["concepts", "concepts:full"]
     rows = measure(names, clips, others, args.phases, quiet=args.json)
     speeds = [encoder_speed(encoders.load(name), threads=args.threads) for name in names]

@@ -15,7 +15,7 @@ from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import PhraseOptions
 
 if TYPE_CHECKING:
-    from stepformer.narration.spoken import Spoken
+    from benchmarks.spoken import Spoken
 
 HELP = """Without --youcook2 and --procel: precision, recall and F1 on the gold set in the package, with each stage
 switched off in turn. "Exact" asks for the same verb and the same content words; "loose" for the same verb and half of
@@ -71,7 +71,7 @@ def gold_rows(parser: str | None) -> dict[str, tuple[PhraseOptions, bool]]:
 
 
 def _gold(args: argparse.Namespace) -> int:
-    from stepformer.narration.gold import load_gold
+    from benchmarks.gold import load_gold
 
     gold = load_gold(args.split)
     rows: list[dict[str, Any]] = []
@@ -141,7 +141,7 @@ def _text(utterance: Any, marks: bool) -> str:
 
 
 def _scores(gold: Sequence[Any], found: Sequence[Sequence[str]]) -> dict[str, dict[str, float]]:
-    from stepformer.narration.gold import Score, match
+    from benchmarks.gold import Score, match
 
     out = {}
     for kind in ("exact", "loose"):
@@ -152,7 +152,7 @@ def _scores(gold: Sequence[Any], found: Sequence[Sequence[str]]) -> dict[str, di
 
 
 def _show_errors(gold: Sequence[Any], found: Sequence[Sequence[str]]) -> None:
-    from stepformer.narration.gold import match
+    from benchmarks.gold import match
 
     for utterance, phrases in zip(gold, found, strict=True):
         if match(phrases, utterance.phrases) < max(len(phrases), len(utterance.phrases)):
@@ -163,7 +163,7 @@ def _show_errors(gold: Sequence[Any], found: Sequence[Sequence[str]]) -> None:
 
 
 def _real(args: argparse.Namespace) -> int:
-    from stepformer.narration.spoken import load_procel, load_youcook2
+    from benchmarks.spoken import load_procel, load_youcook2
 
     datasets = {}
     if args.youcook2:
@@ -186,9 +186,9 @@ def _real(args: argparse.Namespace) -> int:
 
 def _measured(name: str, videos: Sequence[Spoken], args: argparse.Namespace) -> dict[str, Any]:
     """Rows of one dataset: every stage by itself, and the phrases less the others on the same steps."""
+    from benchmarks import speech_score, speech_stages
+    from benchmarks.speech_score import within_steps
     from stepformer.encoders.sentence import default_sentence_encoder
-    from stepformer.narration import speech_score, speech_stages
-    from stepformer.narration.speech_score import within_steps
 
     options = PhraseOptions(parser=args.parser)
     stages: list[dict[str, list[speech_score.Piece]]] = []

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.quality import boundary_f1
+from benchmarks.real import _cuts, _equal, overlap, simulated
+from benchmarks.real_data import RealVideo
 from stepformer.app.discover.cutting import WEIGHTS, Weights, cut
 from stepformer.app.discover.features import Features
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.progress import Progress
-from stepformer.bench.real import _cuts, _equal, overlap, simulated
-from stepformer.bench.real_data import RealVideo
-from stepformer.encoders.quality import boundary_f1
 from stepformer.errors import UsageError
 
 HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all

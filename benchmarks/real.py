@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.quality import boundary_f1
+from benchmarks.real_data import RealVideo, load
 from stepformer.app.discover.cutting import cut, unit
 from stepformer.app.discover.knobs import Knobs
 from stepformer.app.discover.locating import locate_vectors
 from stepformer.app.discover.segmental import Piece
 from stepformer.base.progress import Progress
-from stepformer.bench.real_data import RealVideo, load
 from stepformer.core.inference import pooled_slots
-from stepformer.encoders.quality import boundary_f1
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import score_video
 

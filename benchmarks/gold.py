@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 from stepformer.errors import InputError
 from stepformer.narration.lexicon import word_set
@@ -48,7 +48,7 @@ class Score:
 
 def load_gold(split: str = "test") -> list[Utterance]:
     """The utterances of the "dev" or "test" split."""
-    text = (files("stepformer.narration") / "data" / f"gold_{split}.txt").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "data" / f"gold_{split}.txt").read_text(encoding="utf-8")
     utterances: list[Utterance] = []
     said = ""
     phrases: list[str] = []

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.spoken import Spoken
 from stepformer.narration.lexicon import word_set
-from stepformer.narration.spoken import Spoken
 
 Embed = Callable[[Sequence[str]], Any]  # texts -> (L, D) unit vectors
 Piece = tuple[float, float, str]  # start_s, end_s, text

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchmarks.speech_score import Piece
+from benchmarks.spoken import Spoken
 from stepformer.narration.phrases import Phrase, PhraseOptions
 from stepformer.narration.pipeline import phrases_of, sentences_of, trees_of
-from stepformer.narration.speech_score import Piece
-from stepformer.narration.spoken import Spoken
 
 CUES = "cues as they are"
 SENTENCES = "sentences, default punctuation"

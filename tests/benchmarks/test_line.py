@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.line import MEASURES, Seen, _markdown, lines, measure, parts, with_less_background
+from benchmarks.real_data import RealVideo
 from stepformer.app.discover.features import Features
-from stepformer.bench.line import MEASURES, Seen, _markdown, lines, measure, parts, with_less_background
-from stepformer.bench.real_data import RealVideo
 
 
 def planted():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.encoders import quality
+from benchmarks import quality
 from stepformer.errors import InputError
 
 
@@ -120,7 +120,7 @@ def test_edges_nearer_than_the_rate_shows_are_one():
 
 
 def test_the_bench_reads_its_labels_and_measures(tmp_path):
-    from stepformer.bench import encoders as bench
+    from benchmarks import encoders as bench
 
     (tmp_path / "a.mp4").write_bytes(b"")
     (tmp_path / "l.csv").write_text("clip,start_s,end_s,label\na.mp4,2,4,second\na.mp4,0,2,first\n")

@@ -1,0 +1,15 @@
+"""Studies that measure the product: ``stepformer bench NAME`` in a checkout of the repository. Not in the wheel."""
+
+from __future__ import annotations
+
+# word after `stepformer bench` -> one line of help; the module of that name has the command
+STUDIES = {
+    "encode": "decoding and encoding against real time, and where time goes",
+    "encoders": "how good encoders' vectors are for steps, on marked clips",
+    "line": "the automatic drop line against the paper's and the released code's",
+    "narration": "words a second, against the bare parser; memory",
+    "phrases": "phrases against the gold set and against human steps",
+    "procedure": "common steps of simulated tasks against controls",
+    "real": "discovery and localisation on real videos against controls",
+    "simulated": "a checkpoint on simulated videos, beside controls",
+}
