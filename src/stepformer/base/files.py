@@ -65,27 +65,6 @@ def why_no_array(error: Exception) -> str:
     return "it is no NumPy array, or one of pickled objects, which are never read" if objects else text
 
 
-def content_hash(path: Path, notes: Path) -> str:
-    """The SHA-256 of a file's content; ``notes`` is a folder that remembers it by path, size and time of change.
-
-    A copy under another name has the same hash; a file that was looked at before is not read again.
-
-    Raises:
-        OSError: the file is not there or cannot be read.
-    """
-    stat = path.stat()
-    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
-    note = notes / hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    with suppress(OSError, UnicodeDecodeError):
-        known = note.read_text("ascii")
-        if len(known) == 64:
-            return known
-    digest = sha256_of(path)
-    with suppress(OSError):
-        write_text(note, digest)
-    return digest
-
-
 def sha256_of(source: str | os.PathLike[str] | BinaryIO) -> str:
     """The SHA-256 of a file or an open binary stream, as hex."""
     digest = hashlib.sha256()

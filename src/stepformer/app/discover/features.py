@@ -7,7 +7,6 @@ run that was stopped goes on where it was.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shutil
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.base.files import content_hash
+from stepformer.base.cache import kept_file
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
@@ -118,7 +117,9 @@ def read_video(
     if encoder.wants is None:
         encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=str(video))
-    kept = _kept_file(path, encoder.fingerprint) if cache else None
+    kept: Path | None = None
+    with suppress(OSError):  # what is wrong with the file is said when it is opened
+        kept = kept_file("features", path, _VERSION, encoder.fingerprint, suffix=".safetensors") if cache else None
     if kept is not None and (found := _load(kept, str(video))) is not None:
         if report is not None:
             report(found.duration_s, found.duration_s)
@@ -193,22 +194,6 @@ def _timed(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path:
-    """Where features are kept, beside the weights."""
-    from stepformer.base import cache
-
-    return cache.cache_folder("features")
-
-
-def _kept_file(path: Path, fingerprint: str) -> Path | None:
-    try:
-        content = content_hash(path, cache_folder().parent / "content")
-    except OSError:
-        return None
-    key = f"{_VERSION}|{content}|{fingerprint}"
-    return cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
 
 
 class _Partial:
