@@ -18,7 +18,7 @@ from PIL import Image
 from stepformer import Step, Timeline
 from stepformer.errors import InputError
 from stepformer.show import export
-from stepformer.show.export.clips import _slug
+from stepformer.show.export.video import _slug
 from stepformer.show.writing import spans, step_names
 
 RATE, GOP = 25, 50

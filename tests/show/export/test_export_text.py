@@ -17,7 +17,7 @@ from lxml import etree
 from stepformer import Step, Timeline
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show import export
-from stepformer.show.export.jsonfile import schema
+from stepformer.show.export.annotation import schema
 from stepformer.show.writing import (
     Span,
     lanes,

@@ -4,7 +4,7 @@
     stepformer.show.export.write(timeline, "chapters.txt", format="youtube")
     timeline = stepformer.show.export.read("chapters.vtt")                # where a format can be read back
 
-A new format is one module with ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
+A new format is a function ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
 -> notes`` (anything else), and one line in :data:`FORMATS`. Files are written beside and renamed into place.
 """
 
@@ -48,33 +48,38 @@ class Written:
 
 
 _TABLE = (
-    Format("json", (".json",), "the timeline itself, with a published schema", "jsonfile:render", "jsonfile:parse"),
-    Format("csv", (".csv",), "a row a step, for spreadsheets", "table:render_csv", "table:parse_csv"),
-    Format("tsv", (".tsv", ".tab"), "a row a step, tab-separated", "table:render_tsv", "table:parse_tsv"),
-    Format("vtt", (".vtt",), "WebVTT chapters, for web players", "vtt:render", "vtt:parse"),
-    Format("srt", (".srt",), "SubRip subtitles", "srt:render", "srt:parse"),
-    Format("youtube", (".txt",), "chapter list for a YouTube description", "youtube:render", "youtube:parse"),
-    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg", "ffmetadata:render", "ffmetadata:parse"),
-    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters", "podlove:render", "podlove:parse"),
+    Format("json", (".json",), "the timeline itself, with a published schema",
+           "annotation:render_json", "annotation:parse_json"),
+    Format("csv", (".csv",), "a row a step, for spreadsheets", "annotation:render_csv", "annotation:parse_csv"),
+    Format("tsv", (".tsv", ".tab"), "a row a step, tab-separated", "annotation:render_tsv", "annotation:parse_tsv"),
+    Format("vtt", (".vtt",), "WebVTT chapters, for web players", "chapters:render_vtt", "chapters:parse_vtt"),
+    Format("srt", (".srt",), "SubRip subtitles", "chapters:render_srt", "chapters:parse_srt"),
+    Format("youtube", (".txt",), "chapter list for a YouTube description",
+           "chapters:render_youtube", "chapters:parse_youtube"),
+    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg",
+           "chapters:render_ffmetadata", "chapters:parse_ffmetadata"),
+    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters",
+           "chapters:render_podlove", "chapters:parse_podlove"),
     Format(
         "matroska", (".chapters.xml", ".mkv.xml"), "Matroska chapters, for mkvmerge",
-        "matroska:render", "matroska:parse",
+        "chapters:render_matroska", "chapters:parse_matroska",
     ),
-    Format("elan", (".eaf",), "ELAN annotation tier", "elan:render"),
-    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", "otio:render"),
-    Format("edl", (".edl",), "CMX 3600 edit decision list", "edl:render"),
-    Format("labelstudio", (".labelstudio.json",), "Label Studio task with predictions", "labelstudio:render"),
-    Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", "fiftyone:render"),
-    Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", "crosstask:render"),
-    Format("coin", (".coin.json",), "COIN annotation JSON", "coin:render"),
+    Format("elan", (".eaf",), "ELAN annotation tier", "annotation:render_elan"),
+    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", "editing:render_otio"),
+    Format("edl", (".edl",), "CMX 3600 edit decision list", "editing:render_edl"),
+    Format("labelstudio", (".labelstudio.json",), "Label Studio task with predictions",
+           "annotation:render_labelstudio"),
+    Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", "annotation:render_fiftyone"),
+    Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", "annotation:render_crosstask"),
+    Format("coin", (".coin.json",), "COIN annotation JSON", "annotation:render_coin"),
     Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html:render"),
-    Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "pictures:save_plot",
+    Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "video:save_plot",
            kind="file"),
     Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: a thumbnail a step",
-           "sheet:save", kind="file", needs_video=True),
+           "video:save_sheet", kind="file", needs_video=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
-           "media:save", "media:load", kind="file", needs_video=True),
-    Format("clips", (), "a folder with a clip a step", "clips:save", kind="folder", needs_video=True),
+           "video:save_media", "video:load_media", kind="file", needs_video=True),
+    Format("clips", (), "a folder with a clip a step", "video:save_clips", kind="folder", needs_video=True),
 )  # fmt: skip
 
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}

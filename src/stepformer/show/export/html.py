@@ -122,7 +122,7 @@ def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[s
     if found is None or not len(timeline):
         return nothing, []
     from stepformer.errors import StepFormerError
-    from stepformer.show.export.sheet import step_pictures
+    from stepformer.show.export.video import step_pictures
 
     try:
         pictures = step_pictures(found, timeline, 208)

@@ -1,8 +1,4 @@
-"""OpenTimelineIO (.otio): a clip a step, at its own place in time, for editing programs. Whole frames.
-
-Overlapping steps go to further tracks. What lies past the end of the video is cut or left out; a step of no length
-is a frame long. Score, slot and meta of a step are in its clip's metadata.
-"""
+"""For editing programs: OpenTimelineIO and CMX 3600 edit decision lists."""
 
 from __future__ import annotations
 
@@ -10,13 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+from stepformer.errors import StepFormerError
 from stepformer.show.export.options import Options, Rendered, frame_rate, media_file
-from stepformer.show.writing import lanes, spans, stamp, step_name, within_video
+from stepformer.show.writing import flat, lanes, one_line, spans, stamp, step_name, within_video
 from stepformer.timeline import Step, Timeline
 
 
-def render(timeline: Timeline, options: Options) -> Rendered:
-    """The OTIO JSON text."""
+def render_otio(timeline: Timeline, options: Options) -> Rendered:
+    """OpenTimelineIO (.otio): a clip a step, at its own place in time, for editing programs. Whole frames.
+
+    Overlapping steps go to further tracks. What lies past the end of the video is cut or left out; a step of no length
+    is a frame long. Score, slot and meta of a step are in its clip's metadata.
+    """
     stamped = json.loads(stamp(timeline))
     rate, rate_notes = frame_rate(timeline, options)
     timeline, notes = within_video(timeline)
@@ -69,3 +70,36 @@ def _range(start: int, duration: int, rate: float) -> dict[str, Any]:
         "start_time": {"OTIO_SCHEMA": "RationalTime.1", "value": start, "rate": rate},
         "duration": {"OTIO_SCHEMA": "RationalTime.1", "value": duration, "rate": rate},
     }
+
+
+_REEL = "AX"  # what editing programs call a source that is a file and not a tape
+
+
+def render_edl(timeline: Timeline, options: Options) -> Rendered:
+    """CMX 3600 edit decision list (.edl): an event a step, at its own place in time. Whole frames, non-drop timecode.
+
+    One video track, so a step is cut where the next begins and one that is then empty is left out, as is what lies past
+    the end of the video; the notes say so. A step of no length is a frame long. Timecode counts at the nominal rate (30
+    for 29.97). The format ends at 24 hours and has no escape: names are one line behind ``FROM CLIP NAME``.
+    """
+    stamped = stamp(timeline)
+    rate, rate_notes = frame_rate(timeline, options)
+    timeline, notes = within_video(timeline)
+    nominal = max(1, round(rate))
+    title = one_line(options.title or Path(timeline.video).stem) or "steps"
+    lines = [f"TITLE: {title}", "FCM: NON-DROP FRAME", ""]
+    events, cut = flat(spans(timeline, rate))
+    for event, (i, span) in enumerate(events, 1):
+        start, end = (_timecode(at, nominal) for at in (span.start, span.end))
+        lines.append(f"{event:03d}  {_REEL:<8} V     C        {start} {end} {start} {end}")
+        lines.append(f"* FROM CLIP NAME: {step_name(timeline[i], i)}")
+    if events:  # a comment belongs to an event; strict readers stumble over one without
+        lines.append(f"* {stamped}")
+    return Rendered("\n".join(lines) + "\n", (*rate_notes, *notes, *cut))
+
+
+def _timecode(frame: int, nominal: int) -> str:
+    seconds, rest = divmod(frame, nominal)
+    if seconds >= 24 * 3600:
+        raise StepFormerError("an EDL ends at 24 hours and a step is later than that; write .otio instead")
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}:{rest:02d}"

@@ -1,0 +1,297 @@
+"""Tables and annotation files: JSON, CSV, ELAN, Label Studio, FiftyOne, CrossTask, COIN."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import mimetypes
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import Any
+from xml.etree import ElementTree
+
+from stepformer.errors import InputError
+from stepformer.show.export.options import Options, Rendered, frame_rate, media_file
+from stepformer.show.writing import (
+    document,
+    is_guess,
+    lanes,
+    one_line,
+    spans,
+    stamp,
+    step_name,
+    step_names,
+    step_numbers,
+    timeline_of,
+    xml_text,
+)
+from stepformer.timeline import Step, Timeline
+from stepformer.version import __version__
+
+SCHEMA_PATH = Path(__file__).with_name("timeline.schema.json")
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON schema (draft 2020-12) of a timeline."""
+    value: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    return value
+
+
+def render_json(timeline: Timeline, options: Options) -> Rendered:
+    """JSON: the timeline itself, as ``Timeline.to_json`` has it; its schema is ``timeline.schema.json`` beside this
+    file.
+
+    The one format that keeps everything, exactly, whatever the steps are.
+    """
+    return Rendered(timeline.to_json() + "\n")
+
+
+def parse_json(text: str, source: str) -> Timeline:
+    """The timeline, equal to the one written."""
+    return Timeline.from_json(text)
+
+
+COLUMNS = ("video", "duration_s", "step", "start_s", "end_s", "label", "guess", "score", "slot")
+
+
+def render_csv(timeline: Timeline, options: Options) -> Rendered:
+    """CSV and TSV: one row a step, with the video's name and length in every row, so that files can be joined.
+
+    Times have full precision and a field is empty where there is no value. CSV keeps a name as it is, quoted where it
+    must be; in TSV a name is one line, so that line tools can read it. Names are not changed to please spreadsheets:
+    one that begins with ``=`` is a formula to them unless the column is imported as text. An empty timeline is a
+    header.
+    """
+    return Rendered(_render(timeline, "excel", lines=False))
+
+
+def render_tsv(timeline: Timeline, options: Options) -> Rendered:
+    """Tab-separated rows under a header; names on one line."""
+    return Rendered(_render(timeline, "excel-tab", lines=True))
+
+
+def parse_csv(text: str, source: str) -> Timeline:
+    """A timeline of rows with at least ``start_s`` and ``end_s`` (or ``start`` and ``end``) under a header."""
+    return _parse(text, source, "excel")
+
+
+def parse_tsv(text: str, source: str) -> Timeline:
+    """As :func:`parse_csv`, of tab-separated rows."""
+    return _parse(text, source, "excel-tab")
+
+
+def _render(timeline: Timeline, dialect: str, lines: bool) -> str:
+    out = io.StringIO(newline="")
+    # CSV ends lines as RFC 4180 says; with a bare "\n" Python 3.11 leaves a "\r" inside a label unquoted, which reads
+    # as two rows. TSV has labels on one line and tools that split at "\n".
+    writer = csv.writer(out, dialect, lineterminator="\n" if lines else "\r\n")
+    writer.writerow(COLUMNS)
+    tidy = one_line if lines else str
+    for i, step in enumerate(timeline):
+        writer.writerow([
+            tidy(timeline.video), repr(timeline.duration_s), i + 1, repr(step.start_s), repr(step.end_s),
+            tidy(step.label or ""), "true" if is_guess(step) else "",
+            "" if step.score is None else repr(step.score), "" if step.slot is None else step.slot,
+        ])  # fmt: skip
+    return out.getvalue()
+
+
+def _parse(text: str, source: str, dialect: str) -> Timeline:
+    # splitlines would cut at U+2028 and the like inside names; newline="" leaves line ends to the csv module
+    rows = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), dialect=dialect)
+    video: str | None = None
+    duration_s: float | None = None
+    steps = []
+    try:
+        for row in rows:
+            try:
+                steps.append(_step(row))
+                video = video if video is not None else row.get("video")
+                if row.get("duration_s"):
+                    duration_s = float(row["duration_s"])
+            except (KeyError, TypeError, ValueError) as error:
+                missing = f"no column {error}" if isinstance(error, KeyError) else str(error)
+                raise InputError(
+                    f"{source}, line {rows.line_num}: {missing}; a step needs start_s and end_s in seconds"
+                ) from None
+    except csv.Error as error:
+        raise InputError(f"{source}, line {rows.line_num}: {error}") from None
+    found = timeline_of(steps, video or source, None)
+    return found if duration_s is None else Timeline(found.video, duration_s, found.steps)
+
+
+def _step(row: Mapping[str, str]) -> Step:
+    start = row["start_s"] if "start_s" in row else row["start"]
+    end = row["end_s"] if "end_s" in row else row["end"]
+    return Step(
+        float(start),
+        float(end),
+        row.get("label") or None,
+        float(row["score"]) if row.get("score") else None,
+        int(row["slot"]) if row.get("slot") else None,
+        {"guess": True} if row.get("guess") == "true" else {},
+    )
+
+
+TIER = "steps"
+_XSI = "http://www.w3.org/2001/XMLSchema-instance"
+
+
+def render_elan(timeline: Timeline, options: Options) -> Rendered:
+    """ELAN (.eaf, format 3.0): the steps as an annotation tier to look at and correct by hand. Milliseconds.
+
+    A tier's annotations may not overlap, so overlapping steps go to further tiers ("steps 2", ...). Steps past the end
+    stay. A step of no length is a millisecond long. Scores, slots and guesses are not annotations and are left to JSON.
+    """
+    ElementTree.register_namespace("xsi", _XSI)
+    root = ElementTree.Element("ANNOTATION_DOCUMENT", {
+        "AUTHOR": "stepformer", "DATE": datetime.now(UTC).isoformat(timespec="seconds"),
+        "FORMAT": "3.0", "VERSION": "3.0",
+        f"{{{_XSI}}}noNamespaceSchemaLocation": "http://www.mpi.nl/tools/elan/EAFv3.0.xsd",
+    })  # fmt: skip
+    header = ElementTree.SubElement(root, "HEADER", {"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
+    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", _media(timeline, options))
+    used = ElementTree.SubElement(header, "PROPERTY", {"NAME": "lastUsedAnnotationId"})
+    used.text = str(len(timeline))
+
+    all_spans = spans(timeline, 1000)
+    all_lanes = lanes(all_spans)
+    order = ElementTree.SubElement(root, "TIME_ORDER")
+    # ELAN wants its slots in order of time; each annotation has two slots of its own, so moving one moves no other
+    marks = [(span.start, f"{i}a") for i, span in enumerate(all_spans)]
+    marks += [(span.end, f"{i}b") for i, span in enumerate(all_spans)]
+    slots: dict[str, str] = {}
+    for at, key in sorted(marks):
+        slots[key] = f"ts{len(slots) + 1}"
+        ElementTree.SubElement(order, "TIME_SLOT", {"TIME_SLOT_ID": slots[key], "TIME_VALUE": str(at)})
+
+    for lane in range(max(all_lanes, default=0) + 1):
+        name = TIER if lane == 0 else f"{TIER} {lane + 1}"
+        tier = ElementTree.SubElement(root, "TIER", {"LINGUISTIC_TYPE_REF": "step", "TIER_ID": name})
+        for i, step in enumerate(timeline):
+            if all_lanes[i] != lane:
+                continue
+            annotation = ElementTree.SubElement(tier, "ANNOTATION")
+            alignable = ElementTree.SubElement(annotation, "ALIGNABLE_ANNOTATION", {
+                "ANNOTATION_ID": f"a{i + 1}", "TIME_SLOT_REF1": slots[f"{i}a"], "TIME_SLOT_REF2": slots[f"{i}b"],
+            })  # fmt: skip
+            ElementTree.SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(step_name(step, i))
+    ElementTree.SubElement(root, "LINGUISTIC_TYPE", {
+        "GRAPHIC_REFERENCES": "false", "LINGUISTIC_TYPE_ID": "step", "TIME_ALIGNABLE": "true",
+    })  # fmt: skip
+    return Rendered(document(root, stamp(timeline)))
+
+
+def _media(timeline: Timeline, options: Options) -> dict[str, str]:
+    name = options.video or timeline.video
+    found = media_file(timeline, options)
+    return {
+        "MEDIA_URL": xml_text(found.resolve().as_uri() if found else name),
+        "MIME_TYPE": mimetypes.guess_type(Path(name).name)[0] or "video/*",
+    }
+
+
+def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
+    """Label Studio: a task with the steps as a prediction on the video's timeline, to correct by hand. Whole frames.
+
+    Frames are counted from 1 and both ends are inclusive, as Label Studio's ``TimelineLabels`` has them. Its labelling
+    configuration must know the names and the frame rate: :func:`labeling_config` writes one for a timeline, and the
+    file's notes hold it. Overlaps and steps past the end stay.
+    """
+    rate, notes = frame_rate(timeline, options)
+    result: list[dict[str, Any]] = []
+    for i, (step, span) in enumerate(zip(timeline, spans(timeline, rate), strict=True)):
+        region: dict[str, Any] = {
+            "id": f"step{i + 1}",
+            "from_name": "steps",
+            "to_name": "video",
+            "type": "timelinelabels",
+            "origin": "prediction",
+            "value": {
+                "ranges": [{"start": span.start + 1, "end": span.end}],
+                "timelinelabels": [step_name(step, i)],
+            },
+        }
+        if step.score is not None:
+            region["score"] = step.score
+        result.append(region)
+    task = {
+        "data": {"video": options.video or timeline.video},
+        "meta": json.loads(stamp(timeline)),
+        "predictions": [{"model_version": f"stepformer {__version__}", "result": result}],
+    }
+    config = f"labelling configuration for these names: {labeling_config(timeline, rate)}"
+    return Rendered(json.dumps([task], indent=2, ensure_ascii=False) + "\n", (*notes, config))
+
+
+def labeling_config(timeline: Timeline, rate: float) -> str:
+    """The labelling configuration (XML on one line) in which the timeline's names exist."""
+    view = ElementTree.Element("View")
+    ElementTree.SubElement(view, "Video", {"name": "video", "value": "$video", "frameRate": f"{rate:g}"})
+    labels = ElementTree.SubElement(view, "TimelineLabels", {"name": "steps", "toName": "video"})
+    for name in dict.fromkeys(step_names(timeline)):
+        ElementTree.SubElement(labels, "Label", {"value": xml_text(name)})
+    return ElementTree.tostring(view, encoding="unicode")
+
+
+def render_fiftyone(timeline: Timeline, options: Options) -> Rendered:
+    """FiftyOne: the ``labels.json`` of a ``FiftyOneTemporalDetectionDataset``. Seconds, as ``timestamps``.
+
+    The key is the stem of the video's file, which FiftyOne finds in the folder ``data`` beside the file. Names are
+    given as strings (no ``classes``). Overlaps, zero lengths and steps past the end stay.
+    """
+    detections: list[dict[str, Any]] = []
+    for i, step in enumerate(timeline):
+        detection: dict[str, Any] = {"label": step_name(step, i), "timestamps": [step.start_s, step.end_s]}
+        if step.score is not None:
+            detection["confidence"] = step.score
+        attributes: dict[str, Any] = {"guess": True} if is_guess(step) else {}
+        if step.slot is not None:
+            attributes["slot"] = step.slot
+        if attributes:
+            detection["attributes"] = attributes
+        detections.append(detection)
+    key = PurePath(options.video or timeline.video).stem or "video"
+    return Rendered(json.dumps({"labels": {key: detections or None}}, indent=2, ensure_ascii=False) + "\n")
+
+
+def render_crosstask(timeline: Timeline, options: Options) -> Rendered:
+    """CrossTask annotation rows: ``step,start,end`` without a header, as ``annotations/<task>_<video>.csv`` holds them.
+
+    ``step`` is the 1-based place of the step in its task's list. Give that list as ``task_steps``; names that are not
+    in it are numbered behind it, and without it steps are numbered as they first appear; the notes say which number is
+    which name. Milliseconds; overlaps, zero lengths and steps past the end stay.
+    """
+    numbers = step_numbers(timeline, options.task_steps)
+    rows = [f"{n},{step.start_s:.3f},{step.end_s:.3f}\n" for n, step in zip(numbers, timeline, strict=True)]
+    names = {n: step_name(step, i) for i, (n, step) in enumerate(zip(numbers, timeline, strict=True))}
+    added = {n: name for n, name in sorted(names.items()) if n > len(options.task_steps)}
+    notes = [f"step {n} is {name!r}" for n, name in added.items()]
+    return Rendered("".join(rows), tuple(notes))
+
+
+def render_coin(timeline: Timeline, options: Options) -> Rendered:
+    """COIN annotation JSON: ``{"database": {video: {..., "annotation": [{id, segment, label}]}}}``. Seconds.
+
+    Ids follow ``task_steps`` as CrossTask's numbers do. ``class`` is the ``task`` option, ``subset`` is "testing", and
+    the video is named by the stem of its file. Overlaps, zero lengths and steps past the end stay.
+    """
+    numbers = step_numbers(timeline, options.task_steps)
+    key = PurePath(timeline.video).stem or "video"
+    entry: dict[str, Any] = {
+        "video_url": options.video or timeline.video,
+        "duration": timeline.duration_s,
+        "recipe_type": 0,
+        "class": options.task or "",
+        "subset": "testing",
+        "start": timeline[0].start_s if len(timeline) else 0.0,
+        "end": max((step.end_s for step in timeline), default=timeline.duration_s),
+        "annotation": [
+            {"id": str(n), "segment": [step.start_s, step.end_s], "label": step_name(step, i)}
+            for i, (n, step) in enumerate(zip(numbers, timeline, strict=True))
+        ],
+    }
+    value = {"database": {key: entry}, "stepformer": json.loads(stamp(timeline))}
+    return Rendered(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,331 @@
+"""Chapters and subtitles: WebVTT, SubRip, YouTube, ffmetadata, Podlove and Matroska, written and read back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from xml.etree import ElementTree
+
+from stepformer.errors import InputError, StepFormerError
+from stepformer.show.export.options import Options, Rendered
+from stepformer.show.writing import (
+    clock_ms,
+    clock_s,
+    comment_stamp,
+    document,
+    one_line,
+    parse_clock,
+    parse_xml,
+    spans,
+    stamp,
+    step_name,
+    timeline_of,
+    unstamp,
+    within_video,
+    xml_text,
+)
+from stepformer.timeline import Step, Timeline
+
+_TAG = re.compile(r"<[^>]*>")
+_ENTITIES = {
+    "&lt;": "<", "&gt;": ">", "&nbsp;": "\N{NO-BREAK SPACE}", "&lrm;": "\u200e", "&rlm;": "\u200f", "&amp;": "&",
+}  # fmt: skip
+_ENTITY = re.compile("|".join(_ENTITIES))
+
+
+def render_vtt(timeline: Timeline, options: Options) -> Rendered:
+    """WebVTT chapters: a cue a step, for ``<track kind="chapters">`` and players that read it. Milliseconds.
+
+    Overlapping steps stay overlapping cues, steps past the end stay; a step of no length is a millisecond long. The
+    first comment of the file holds its provenance, so reading it back gives the video and its length too.
+    """
+    blocks = ["WEBVTT", f"NOTE {stamp(timeline)}"]
+    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
+        name = step_name(step, i).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        blocks.append(f"{i + 1}\n{clock_ms(span.start)} --> {clock_ms(span.end)}\n{name}")
+    return Rendered("\n\n".join(blocks) + "\n")
+
+
+def parse_vtt(text: str, source: str) -> Timeline:
+    """A step a cue; styles, regions and comments are passed over."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not re.match(r"WEBVTT(?:[ \t]|$)", lines[0]):
+        raise InputError(f"{source} is not WebVTT: its first line is not WEBVTT")
+    blocks: list[list[str]] = [[]]
+    for line in lines[1:]:
+        if line:
+            blocks[-1].append(line)
+        else:
+            blocks.append([])
+    stamped = None
+    steps = []
+    for block in blocks:
+        at = next((i for i, line in enumerate(block[:2]) if "-->" in line), None)
+        if at is None:
+            if block and block[0].startswith("NOTE "):
+                stamped = stamped or unstamp(block[0][5:])
+            continue
+        start, _, rest = block[at].partition("-->")
+        name = _ENTITY.sub(lambda m: _ENTITIES[m.group()], _TAG.sub("", " ".join(block[at + 1 :])))
+        steps.append(Step(parse_clock(start), parse_clock(rest.split()[0] if rest.split() else ""), name or None))
+    return timeline_of(steps, source, stamped)
+
+
+def render_srt(timeline: Timeline, options: Options) -> Rendered:
+    """SubRip subtitles (.srt): a subtitle a step. Milliseconds.
+
+    The format has neither comments nor an escape: ``-->`` in a name, which would look like a time line, is written as
+    an arrow. Overlaps and steps past the end stay; a step of no length is a millisecond long.
+    """
+    blocks = []
+    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
+        name = step_name(step, i).replace("-->", "\N{RIGHTWARDS ARROW}")
+        blocks.append(f"{i + 1}\n{clock_ms(span.start, ',')} --> {clock_ms(span.end, ',')}\n{name}\n")
+    return Rendered("\n".join(blocks))
+
+
+def parse_srt(text: str, source: str) -> Timeline:
+    """A step a subtitle."""
+    steps = []
+    for block in re.split(r"\n[ \t]*\n", text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")):
+        lines = block.strip("\n").split("\n")
+        at = next((i for i, line in enumerate(lines[:2]) if "-->" in line), None)
+        if at is None:
+            if block.strip():
+                raise InputError(f"{source} is not SubRip: no times in {lines[0][:60]!r}")
+            continue
+        start, _, end = lines[at].partition("-->")
+        name = " ".join(lines[at + 1 :])
+        steps.append(Step(parse_clock(start), parse_clock(end.split()[0] if end.split() else ""), name or None))
+    return timeline_of(steps, source, None)
+
+
+MIN_CHAPTERS = 3
+MIN_LENGTH_S = 10
+MAX_NAME = 100  # characters of a joined name; a player cuts longer ones
+MAX_DESCRIPTION = 5000  # characters of a whole description
+
+_LINE = re.compile(r"^\W*((?:\d+:)?\d{1,2}:\d\d)\b[\s\-\u2013\u2014:.)\]]*(.*)$")
+
+
+@dataclass(slots=True)
+class _Chapter:
+    """A chapter while it is being made: whole seconds, and the names that were joined in it."""
+
+    start_s: int
+    end_s: int
+    names: list[str]
+
+    @property
+    def length_s(self) -> int:
+        return self.end_s - self.start_s
+
+    @property
+    def name(self) -> str:
+        return " / ".join(dict.fromkeys(self.names))
+
+
+def render_youtube(timeline: Timeline, options: Options) -> Rendered:
+    """YouTube chapters: lines to paste into a video's description, by the rules without which YouTube shows none.
+
+    The first chapter is at 0:00, there are at least three, each is ten seconds long or more, and they ascend. So a
+    short chapter is joined with its shorter neighbour (both names are kept while they fit), a beginning or an end
+    without a step becomes a chapter if it is long enough, and everything that was joined or moved is told in the notes.
+    A timeline that cannot give three chapters is an error. Whole seconds; gaps belong to the step before them; what
+    overlaps is cut by the next start. Descriptions may not hold ``<`` and ``>``: they become ‹ and ›.
+    """
+    timeline, notes = within_video(timeline)
+    told = list(notes)
+    chapters = _tiles(timeline, told)
+    _join_short(chapters, told)
+    if len(chapters) < MIN_CHAPTERS:
+        raise StepFormerError(
+            f"YouTube shows chapters only where there are at least {MIN_CHAPTERS} of {MIN_LENGTH_S} seconds or more; "
+            f"the {len(timeline)} steps of {timeline.video} give {len(chapters)}. "
+            "Find more steps, or use another format (vtt, ffmetadata)"
+        )
+    lines = [f"{clock_s(c.start_s)} {c.name.replace('<', '‹').replace('>', '›')}" for c in chapters]
+    text = "\n".join(lines) + "\n"
+    if len(text) > MAX_DESCRIPTION:
+        told.append(f"the list has {len(text)} characters; a YouTube description holds {MAX_DESCRIPTION}")
+    return Rendered(text, tuple(told))
+
+
+def parse_youtube(text: str, source: str) -> Timeline:
+    """Chapters of any description: each ends where the next begins, the last where it begins (its end is unknown)."""
+    marks = [(parse_clock(m.group(1)), m.group(2)) for m in map(_LINE.match, text.splitlines()) if m]
+    ends = [start for start, _ in marks[1:]] + [start for start, _ in marks[-1:]]
+    steps = [Step(s, max(s, e), one_line(name) or None) for (s, name), e in zip(marks, ends, strict=True)]
+    return timeline_of(steps, source, None)
+
+
+def _tiles(timeline: Timeline, told: list[str]) -> list[_Chapter]:
+    """Chapters from 0:00 to the end without gaps."""
+    if not len(timeline):
+        return []
+    end_s = int(timeline.duration_s or max(step.end_s for step in timeline))
+    chapters = [_Chapter(int(step.start_s), 0, [step_name(step, i)]) for i, step in enumerate(timeline)]
+    first, last = chapters[0], timeline[len(timeline) - 1]
+    if first.start_s >= MIN_LENGTH_S:
+        chapters.insert(0, _Chapter(0, 0, ["Intro"]))
+    elif first.start_s:
+        told.append(f"{first.name!r} moved from {clock_s(first.start_s)} to 0:00, where the first chapter must be")
+        first.start_s = 0
+    if end_s - int(last.end_s) >= MIN_LENGTH_S and int(last.end_s) - int(last.start_s) >= MIN_LENGTH_S:
+        chapters.append(_Chapter(int(last.end_s), 0, ["Outro"]))
+    for i, chapter in enumerate(chapters):
+        chapter.end_s = max(chapters[i + 1].start_s if i + 1 < len(chapters) else end_s, chapter.start_s)
+    return chapters
+
+
+def _join_short(chapters: list[_Chapter], told: list[str]) -> None:
+    """Joins the shortest chapter with its shorter neighbour until none is too short or only one is left."""
+    while len(chapters) > 1:
+        at = min(range(len(chapters)), key=lambda i: chapters[i].length_s)
+        short = chapters[at]
+        if short.length_s >= MIN_LENGTH_S:
+            return
+        sides = [i for i in (at - 1, at + 1) if 0 <= i < len(chapters)]
+        other = min(sides, key=lambda i: chapters[i].length_s)
+        first, second = chapters[min(at, other)], chapters[max(at, other)]
+        told.append(
+            f"{short.name!r} ({short.length_s} s at {clock_s(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
+            f"joined with {chapters[other].name!r}"
+        )
+        joined = _Chapter(first.start_s, second.end_s, first.names + second.names)
+        if len(joined.name) > MAX_NAME:
+            joined.names = max((first, second), key=lambda c: c.length_s).names
+        chapters[min(at, other) : max(at, other) + 1] = [joined]
+    if chapters and chapters[0].length_s < MIN_LENGTH_S:
+        chapters.clear()
+
+
+_SPECIAL = re.compile(r"([=;#\\\n])")
+_HEADER = ";FFMETADATA1"
+
+
+def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
+    """ffmetadata: chapters as ffmpeg reads them (``ffmpeg -i in.mp4 -i chapters.ffmeta -map_chapters 1 -c copy
+    out.mp4``).
+
+    Milliseconds. What lies past the end of the video is cut or left out, told in the notes; a step of no length is a
+    millisecond long. A comment holds the provenance.
+    """
+    stamped = stamp(timeline)
+    timeline, notes = within_video(timeline)
+    parts = [f"{_HEADER}\n;{stamped}\n"]
+    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
+        title = _SPECIAL.sub(r"\\\1", step_name(step, i))
+        parts.append(f"[CHAPTER]\nTIMEBASE=1/1000\nSTART={span.start}\nEND={span.end}\ntitle={title}\n")
+    return Rendered("".join(parts), notes)
+
+
+def parse_ffmetadata(text: str, source: str) -> Timeline:
+    """A step a chapter."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if not text.startswith(_HEADER):
+        raise InputError(f"{source} is not ffmetadata: its first line is not {_HEADER}")
+    # a backslash before a line end continues the value, so lines end only at bare ones
+    lines = re.findall(r"(?:\\.|[^\\\n])+", text, re.DOTALL)
+    stamped = next((found for line in lines if line.startswith(";") and (found := unstamp(line[1:]))), None)
+    chapters: list[dict[str, str]] = []
+    inside = False
+    for line in lines:
+        if line.startswith("["):
+            inside = line.strip().upper() == "[CHAPTER]"
+            if inside:
+                chapters.append({})
+        elif inside and not line.startswith((";", "#")):
+            match = re.match(r"((?:\\.|[^\\=])*)=(.*)", line, re.DOTALL)
+            if match:
+                key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
+                chapters[-1][key.lower()] = value
+    return timeline_of([_step(chapter, source) for chapter in chapters], source, stamped)
+
+
+def _step(chapter: dict[str, str], source: str) -> Step:
+    try:
+        base = Fraction(chapter.get("timebase", "1/1000000000"))
+        start, end = (float(int(chapter[key]) * base) for key in ("start", "end"))
+    except (KeyError, ValueError, ZeroDivisionError):
+        raise InputError(f"{source}: a chapter without valid TIMEBASE, START and END: {chapter}") from None
+    return Step(start, end, chapter.get("title") or None)
+
+
+NAMESPACE = "http://podlove.org/simple-chapters"
+
+
+def render_podlove(timeline: Timeline, options: Options) -> Rendered:
+    """Podlove Simple Chapters (XML, version 1.2): starts and names. Milliseconds.
+
+    The format has no ends: read back, a chapter ends where the next begins. What starts past the end is left out.
+    """
+    stamped = stamp(timeline)
+    timeline, notes = within_video(timeline)
+    ElementTree.register_namespace("psc", NAMESPACE)
+    root = ElementTree.Element(f"{{{NAMESPACE}}}chapters", {"version": "1.2"})
+    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
+        attributes = {"start": clock_ms(span.start), "title": xml_text(step_name(step, i))}
+        ElementTree.SubElement(root, f"{{{NAMESPACE}}}chapter", attributes)
+    return Rendered(document(root, stamped), notes)
+
+
+def parse_podlove(text: str, source: str) -> Timeline:
+    """A step a chapter, ending where the next begins; the last ends with the video."""
+    root = parse_xml(text, source)
+    if root.tag != f"{{{NAMESPACE}}}chapters":
+        raise InputError(f"{source} is not Podlove Simple Chapters: its root is {root.tag}")
+    marks = sorted(
+        (parse_clock(chapter.get("start", "")), chapter.get("title"))
+        for chapter in root.iter(f"{{{NAMESPACE}}}chapter")
+    )
+    stamped = comment_stamp(text)
+    last = float(stamped["duration_s"]) if stamped else 0.0
+    ends = [start for start, _ in marks[1:]] + [max(last, start) for start, _ in marks[-1:]]
+    steps = [Step(start, end, title or None) for (start, title), end in zip(marks, ends, strict=True)]
+    return timeline_of(steps, source, stamped)
+
+
+_DOCTYPE = '<!DOCTYPE Chapters SYSTEM "matroskachapters.dtd">\n'
+
+
+def render_matroska(timeline: Timeline, options: Options) -> Rendered:
+    """Matroska chapters XML, as mkvmerge (``--chapters``) and mkvpropedit read it.
+
+    Written in milliseconds. What lies past the end of the video is cut or left out, told in the notes; a step of no
+    length is a millisecond long.
+    """
+    stamped = stamp(timeline)
+    timeline, notes = within_video(timeline)
+    root = ElementTree.Element("Chapters")
+    if not len(timeline):
+        # an edition must hold a chapter, so a file without steps has no edition either
+        return Rendered(document(root, stamped, _DOCTYPE), notes)
+    edition = ElementTree.SubElement(root, "EditionEntry")
+    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
+        atom = ElementTree.SubElement(edition, "ChapterAtom")
+        _text(atom, "ChapterUID", str(i + 1))
+        _text(atom, "ChapterTimeStart", clock_ms(span.start) + "000000")
+        _text(atom, "ChapterTimeEnd", clock_ms(span.end) + "000000")
+        display = ElementTree.SubElement(atom, "ChapterDisplay")
+        _text(display, "ChapterString", xml_text(step_name(step, i)))
+        _text(display, "ChapterLanguage", "und")
+    return Rendered(document(root, stamped, _DOCTYPE), notes)
+
+
+def parse_matroska(text: str, source: str) -> Timeline:
+    """A step a chapter atom, nested ones too; one without an end ends where it begins."""
+    root = parse_xml(text, source)
+    if root.tag != "Chapters":
+        raise InputError(f"{source} is not Matroska chapters: its root is {root.tag}")
+    steps = []
+    for atom in root.iter("ChapterAtom"):
+        start = parse_clock(atom.findtext("ChapterTimeStart") or "")
+        end = parse_clock(atom.findtext("ChapterTimeEnd") or atom.findtext("ChapterTimeStart") or "")
+        steps.append(Step(start, max(start, end), atom.findtext("ChapterDisplay/ChapterString") or None))
+    return timeline_of(steps, source, comment_stamp(text))
+
+
+def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
+    ElementTree.SubElement(parent, tag).text = text
