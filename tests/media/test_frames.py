@@ -232,7 +232,7 @@ def test_a_very_short_video_has_one_clip(tmp_path):
     assert read_time_s(frames[0, -1]) == 0.04
 
 
-def test_crop_and_fit(tmp_path):
+def test_crop_fit_and_whole(tmp_path):
     """White in the middle third, black outside: a centre crop to a square keeps the white, a fit squeezes all in."""
     import av
 
@@ -247,7 +247,10 @@ def test_crop_and_fit(tmp_path):
         out.mux(stream.encode(None))
     crop = video.frames_at(path, [0.5], size=(64, 64)).pictures[0]
     fit = video.frames_at(path, [0.5], size=(64, 64), resize="fit").pictures[0]
+    whole = video.frames_at(path, [0.5], size=(224, 224), resize="whole").pictures[0]
     own = video.frames_at(path, [0.5]).pictures[0]
+    assert whole.shape == (80, 224, 3)  # a third of 224, to the nearest multiple of 16
+    assert whole[:, :66].max() < 60 and whole[:, 84:140].min() > 200
     assert crop[:, 4:-4].min() > 200
     assert fit[:, :18].max() < 60
     assert fit[:, 26:38].min() > 200

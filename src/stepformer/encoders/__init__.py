@@ -19,6 +19,7 @@ from stepformer.media.picture import FrameSpec
 # name -> (module, class, one line). Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
 ENCODERS: dict[str, tuple[str, str, str]] = {
     "concepts": ("stepformer.encoders.concepts", "ConceptsEncoder", "offline default: action and object classes"),
+    "clip": ("stepformer.encoders.clip", "ClipEncoder", "CLIP ViT-B/16 offline, or clip:openai with the real texts"),
     "univl": ("stepformer.encoders.univl", "UniVLEncoder", "the paper's; needs its published checkpoints"),
     "milnce": ("stepformer.encoders.milnce", "MilNceEncoder", "S3D and words, HowTo100M; needs its checkpoint"),
     "openclip": ("stepformer.encoders.openclip", "OpenClipEncoder", "any OpenCLIP or SigLIP model, by name"),

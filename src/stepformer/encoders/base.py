@@ -91,6 +91,8 @@ def same_encoder(first: str, second: str, where: str) -> None:
 def check_frames(frames: Any, wants: FrameSpec, name: str) -> Frames:
     """The frames if they are what ``wants`` asks for, else an error that says what came."""
     height, width = wants.size
+    if wants.resize == "whole" and isinstance(frames, np.ndarray) and frames.ndim >= 4:
+        height, width = (min(got, most) for got, most in zip(frames.shape[-3:-1], wants.size, strict=True))
     tail: tuple[int, ...] = (height, width, 3) if wants.frames == 1 else (wants.frames, height, width, 3)
     if not isinstance(frames, np.ndarray) or frames.dtype != np.uint8 or frames.shape[1:] != tail:
         got = f"{frames.dtype} {frames.shape}" if isinstance(frames, np.ndarray) else type(frames).__name__

@@ -11,14 +11,16 @@ import numpy.typing as npt
 from stepformer.errors import InputError
 
 Picture = npt.NDArray[np.uint8]
-Resize = Literal["crop", "fit"]
+Resize = Literal["crop", "fit", "whole"]
+_SIDES_OF = 16  # pixels: what vision transformers cut pictures into
 
 
 class Painter:
     """Makes pictures of one size. ``size`` is (height, width) or None for the video's own.
 
-    "crop" scales the short side to the target and cuts the centre out; "fit" scales both sides. Keeps one scaler,
-    because setting one up costs more than using it.
+    "crop" scales the short side to the target and cuts the centre out; "fit" scales both sides; "whole" scales the
+    picture into the target with its aspect kept, both sides multiples of 16. Keeps one scaler, because setting one up
+    costs more than using it.
     """
 
     def __init__(self, size: tuple[int, int] | None = None, resize: Resize = "crop") -> None:
@@ -32,9 +34,9 @@ class Painter:
         """One PyAV frame as uint8 (H, W, 3)."""
         turned, flips = _orientation(frame)
         width, height = max(1, round(frame.width * pixel_aspect)), frame.height  # as stored, with square pixels
-        if self._size is None:
+        if self._size is None or self._resize == "whole":
             # a stream may change its size half-way; a batch may not
-            self._native = self._native or ((width, height) if turned else (height, width))
+            self._native = self._native or _inside(self._size, *((width, height) if turned else (height, width)))
             want_h, want_w = self._native
             resize: Resize = "fit"
         else:
@@ -60,6 +62,17 @@ class Painter:
         return np.ascontiguousarray(picture)
 
 
+def _inside(size: tuple[int, int] | None, height: int, width: int) -> tuple[int, int]:
+    """The height and width that a picture gets in a box ``size``, its aspect kept; its own where there is no box."""
+    if size is None:
+        return height, width
+    scale = min(size[0] / height, size[1] / width)
+    return tuple(  # type: ignore[return-value]
+        min(most, max(_SIDES_OF, round(side * scale / _SIDES_OF) * _SIDES_OF))
+        for side, most in ((height, size[0]), (width, size[1]))
+    )
+
+
 def _orientation(frame: Any) -> tuple[bool, tuple[bool, bool]]:
     """What the display matrix asks for: (swap rows and columns first, (then flip up-down, then left-right))."""
     try:
@@ -80,7 +93,8 @@ class FrameSpec:
     A vector's clip is ``frames`` RGB pictures, ``fps`` of them a second, spread evenly around the middle of the
     vector's own second(s); with ``frames=1`` it is the picture in the middle. Pictures arrive as uint8 RGB of
     ``size`` = (height, width). ``resize`` says how a picture gets there: "crop" scales the short side to the
-    target and cuts the centre out; "fit" scales both sides, whatever the aspect becomes.
+    target and cuts the centre out; "fit" scales both sides, whatever the aspect becomes; "whole" keeps the aspect and
+    gives the largest picture inside ``size`` whose sides are multiples of 16.
     """
 
     size: tuple[int, int]

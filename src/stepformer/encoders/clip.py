@@ -1,0 +1,167 @@
+"""CLIP ViT-B/16 offline: its own image tower, and a text tower that was learned to go with it.
+
+Only the image tower can be had from a package registry. The text side is the sentence encoder's vector through a small
+network that ships with this package: a linear map and a two-layer perceptron into CLIP's space, learned from pictures
+with captions and from texts whose true CLIP vectors are published (``docs/sight.md`` has the sources, the licences and
+the command). ``clip:openai`` takes both towers as OpenAI published them, through open_clip, from the model hub. Either
+way pictures go through the same code and land in the same space, so that one StepFormer serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stepformer.base import weights
+from stepformer.base.files import sha256_of
+from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.clip_vit import PATCH, ClipViT, from_open_clip
+from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
+from stepformer.errors import MissingError, UsageError
+
+_VERSION = "1"  # of the arithmetic below: part of the fingerprint
+_BATCH_PICTURES = 4  # more gains nothing on a CPU
+STILL = 2.0
+"""Pictures that differ by less from the last one looked at, of 255 and in the mean over blocks, share its vectors."""
+_OPENAI = "ViT-B-16-quickgelu/openai"  # open_clip's name for the published towers
+
+
+class TextTower(nn.Module):
+    """Sentence vectors (L, 384) to unit vectors (L, 512) in the space of CLIP ViT-B/16."""
+
+    def __init__(self, size_in: int = 384, hidden: int = 1536, size_out: int = 512) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size_in, size_out)
+        self.widen = nn.Linear(size_in, hidden)
+        self.narrow = nn.Linear(hidden, size_out)
+        nn.init.zeros_(self.narrow.weight)  # training starts at the linear map
+        nn.init.zeros_(self.narrow.bias)
+
+    def forward(self, sentences: Tensor) -> Tensor:
+        """(L, 384) -> (L, 512)."""
+        mapped = self.linear(sentences) + self.narrow(nn.functional.gelu(self.widen(sentences)))
+        return nn.functional.normalize(mapped, dim=-1)
+
+    @classmethod
+    def of(cls, state: Mapping[str, Tensor]) -> TextTower:
+        """The tower of a state dict, in any precision."""
+        hidden, size_in = state["widen.weight"].shape
+        tower = cls(size_in, hidden, len(state["linear.bias"]))
+        tower.load_state_dict({key: value.float() for key, value in state.items()})
+        return tower.eval()
+
+
+class ClipText:
+    """Texts to (L, 512) unit vectors through the learned tower; ``path`` is another tower's file."""
+
+    name = "clip-text"
+    license = "the tower: CC BY-NC-SA 4.0, after its sources; the sentence encoder: Apache-2.0"
+    dim = 512
+
+    def __init__(self, path: str | Path | None = None, *, sentences: SentenceEncoder | None = None) -> None:
+        from safetensors.torch import load_file
+
+        file = Path(path) if path else Path(str(resources.files("stepformer.encoders"))) / "clip_text.safetensors"
+        if not file.is_file():
+            raise MissingError(f"there is no text tower {file}; train one with: python benchmarks/train_tower.py")
+        self._tower = TextTower.of(load_file(file))
+        self._sentences = sentences or default_sentence_encoder()
+        self.fingerprint = f"clip-text:{sha256_of(file)[:12]}"
+
+    @torch.inference_mode()
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to (L, 512) unit vectors."""
+        return np.asarray(self._tower(torch.from_numpy(self._sentences.encode_text(texts))).numpy(), np.float32)
+
+
+class ClipEncoder:
+    """Pictures to (N, 512) unit vectors and (N, 768) structure vectors, ``rate_hz`` per second; texts to (L, 512).
+
+    ``towers`` is "" (ours) or "openai". A picture is looked at whole, scaled into 224 by 224 with its aspect kept; one
+    that differs by less than ``still`` from the last that was looked at is not looked at again. ``text`` and ``look``
+    are towers to use instead.
+    """
+
+    license = "MIT (CLIP); the text tower: CC BY-NC-SA 4.0, after its sources"
+    dim = 512
+    structure_dim = 768
+    wants = FrameSpec((224, 224), resize="whole")
+
+    def __init__(
+        self, towers: str = "", *, rate_hz: float = 1.0, still: float = STILL, device: str = "cpu", quiet: bool = False,
+        text: Any = None, look: Any = None,
+    ) -> None:  # fmt: skip
+        if towers not in ("", "openai"):
+            raise UsageError(f"encoder clip has towers of its own, or clip:openai; got clip:{towers}")
+        if not rate_hz > 0:
+            raise UsageError(f"rate_hz is vectors per second, got {rate_hz}")
+        self.name = "clip:openai" if towers else "clip"
+        self.rate_hz, self._still = float(rate_hz), still
+        if towers:
+            from stepformer.encoders.openclip import OpenClipEncoder
+
+            text = text or OpenClipEncoder(_OPENAI, device=device)
+            look = look or ClipViT(from_open_clip(text.state()), device=device, integers=False)
+        self._text = text or ClipText()
+        self._look = look or ClipViT(_image_tower(quiet), device=device)
+        # pictures of either are in one space; texts differ by more than rounding, so features are kept apart by them
+        self.fingerprint = f"clip-vit-b16-{_VERSION}:{still:g}:{self._text.fingerprint}"
+        self._reference: Any = None  # the last picture that was looked at, small
+        self._last = np.zeros((1, self.dim), np.float32), np.zeros((1, self.structure_dim), np.float32)  # its vectors
+
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to (L, 512) unit vectors."""
+        vectors: Vectors = self._text.encode_text(texts)
+        return vectors
+
+    def encode_video(self, frames: Frames) -> Encoded:
+        """Pictures (N, H, W, 3) to vectors (N, 512) and structure (N, 768), both of unit length."""
+        frames = check_frames(frames, self.wants, self.name)
+        rows, source = self._changed(frames)
+        vectors, structure = [self._last[0]], [self._last[1]]
+        for start in range(0, len(rows), _BATCH_PICTURES):
+            seen, patches = self._look(frames[rows[start : start + _BATCH_PICTURES]])
+            vectors.append(seen.float().cpu().numpy())
+            structure.append(nn.functional.normalize(patches.mean(1), dim=-1).float().cpu().numpy())
+        encoded = Encoded(np.concatenate(vectors)[source], np.concatenate(structure)[source])
+        if len(frames):
+            self._last = encoded.vectors[-1:], encoded.structure[-1:]  # type: ignore[index]
+        return encoded
+
+    def _changed(self, frames: Frames) -> tuple[list[int], list[int]]:
+        """The pictures to look at, and for every picture which of those it shares its vectors with.
+
+        Counted from 1 in the second list: 0 is the picture that was looked at last in the call before. Nothing is lost
+        when that was another video: its pictures differ, or are the same.
+        """
+        rows: list[int] = []
+        source: list[int] = []
+        for i, small in enumerate(_small(frames)):
+            if (
+                self._reference is None
+                or self._reference.shape != small.shape
+                or (np.abs(small - self._reference).mean() >= self._still)
+            ):
+                self._reference = small
+                rows.append(i)
+            source.append(len(rows))
+        return rows, source
+
+
+def _image_tower(quiet: bool) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return dict(load_file(weights.pull("clip-vit-b16-image", quiet=quiet)))
+
+
+def _small(frames: Frames) -> Any:
+    """The green channel in blocks of 16 by 16 pixels: (N, H / 16, W / 16) float32."""
+    count, height, width = frames.shape[:3]
+    blocks = frames[..., 1].reshape(count, height // PATCH, PATCH, width // PATCH, PATCH)
+    return blocks.mean(axis=(2, 4), dtype=np.float32)

@@ -1,0 +1,222 @@
+"""CLIP's image tower against plain torch, what is looked at again, and the text tower against the true vectors."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from stepformer.base.weights.convert import clip_from_onnx
+from stepformer.encoders import clip, clip_vit
+from stepformer.errors import InputError, UsageError
+
+
+def tiny_state(seed=0, width=128, layers=2, side=2, dim=24):
+    """A small tower with weights of the size that training gives, under the hub's names."""
+    made = torch.Generator().manual_seed(seed)
+
+    def random(*shape, scale=0.2):
+        return scale * torch.randn(*shape, generator=made)
+
+    state = {
+        "vision_model.embeddings.class_embedding": random(width),
+        "vision_model.embeddings.patch_embedding.weight": random(width, 3, 16, 16, scale=0.05),
+        "vision_model.embeddings.position_embedding.weight": random(1 + side * side, width),
+        "visual_projection.weight": random(dim, width),
+    }
+    norms = ["vision_model.pre_layrnorm", "vision_model.post_layernorm"]
+    for i in range(layers):
+        layer = f"vision_model.encoder.layers.{i}."
+        norms += [f"{layer}layer_norm1", f"{layer}layer_norm2"]
+        shapes = {f"self_attn.{part}_proj": (width, width) for part in ("q", "k", "v", "out")}
+        shapes |= {"mlp.fc1": (4 * width, width), "mlp.fc2": (width, 4 * width)}
+        for name, shape in shapes.items():
+            state[f"{layer}{name}.weight"] = random(*shape, scale=shape[1] ** -0.5)
+            state[f"{layer}{name}.bias"] = random(shape[0])
+    for name in norms:
+        state[f"{name}.weight"], state[f"{name}.bias"] = 1 + random(width), random(width)
+    return state
+
+
+def plain(state, pictures):
+    """The same network in the words of torch's own modules."""
+    width = len(state["vision_model.embeddings.class_embedding"])
+
+    def norm(x, name):
+        return nn.functional.layer_norm(x, (width,), state[f"{name}.weight"], state[f"{name}.bias"])
+
+    mean, deviation = (torch.tensor(v).view(1, 3, 1, 1) for v in (clip_vit._MEAN, clip_vit._DEVIATION))
+    pixels = (torch.from_numpy(pictures).permute(0, 3, 1, 2) / 255 - mean) / deviation
+    x = nn.functional.conv2d(pixels, state["vision_model.embeddings.patch_embedding.weight"], stride=16)
+    x = x.flatten(2).transpose(1, 2)
+    x = torch.cat([state["vision_model.embeddings.class_embedding"].expand(len(x), 1, -1), x], 1)
+    x = norm(x + state["vision_model.embeddings.position_embedding.weight"], "vision_model.pre_layrnorm")
+    for i in range(sum(name.endswith("fc1.weight") for name in state)):
+        layer = f"vision_model.encoder.layers.{i}."
+        attend = nn.MultiheadAttention(width, width // 64, batch_first=True)
+        parts = [f"{layer}self_attn.{part}_proj" for part in "qkv"]
+        attend.load_state_dict(
+            {
+                "in_proj_weight": torch.cat([state[f"{part}.weight"] for part in parts]),
+                "in_proj_bias": torch.cat([state[f"{part}.bias"] for part in parts]),
+                "out_proj.weight": state[f"{layer}self_attn.out_proj.weight"],
+                "out_proj.bias": state[f"{layer}self_attn.out_proj.bias"],
+            }
+        )
+        y = norm(x, f"{layer}layer_norm1")
+        x = x + attend(y, y, y)[0]
+        y = norm(x, f"{layer}layer_norm2") @ state[f"{layer}mlp.fc1.weight"].T + state[f"{layer}mlp.fc1.bias"]
+        x = x + (y * torch.sigmoid(1.702 * y)) @ state[f"{layer}mlp.fc2.weight"].T + state[f"{layer}mlp.fc2.bias"]
+    vectors = norm(x[:, 0], "vision_model.post_layernorm") @ state["visual_projection.weight"].T
+    return nn.functional.normalize(vectors, dim=-1), x[:, 1:]
+
+
+def pictures(count, height=32, width=32, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
+
+
+@torch.no_grad()
+def test_the_tower_is_plain_torch():
+    state, seen = tiny_state(), pictures(3)
+    vectors, patches = clip_vit.ClipViT(state, integers=False)(seen)
+    expected, expected_patches = plain(state, seen)
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(patches, expected_patches, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.skipif(not clip_vit.integers_available(), reason="this processor has no integer kernels")
+def test_integers_are_close_and_do_not_overflow():
+    # weights at their limit and inputs of one sign: where 8-bit weights overflow without VNNI
+    worst = torch.full((16, 768), 0.3)
+    linear = clip_vit._Integers(worst, torch.zeros(16))
+    x = torch.rand(5, 768) + 3.0
+    torch.testing.assert_close(linear(x), x @ worst.T, rtol=2e-3, atol=0.1)
+    state, seen = tiny_state(), pictures(6)
+    exact, _ = clip_vit.ClipViT(state, integers=False)(seen)
+    rounded, _ = clip_vit.ClipViT(state)(seen)
+    assert (exact * rounded).sum(-1).min() > 0.995
+    alone, _ = clip_vit.ClipViT(state)(seen[2:3])
+    torch.testing.assert_close(alone, rounded[2:3], atol=1e-5, rtol=1e-4)  # whatever else is in the batch
+
+
+def test_other_shapes_keep_the_place_of_things():
+    tower = clip_vit.ClipViT(tiny_state(side=4), integers=False)
+    assert tower(pictures(2, 32, 64))[1].shape == (2, 8, 128)
+    wide, narrow = tower._place(2, 8), tower._place(4, 4)
+    assert wide.shape == (17, 128) and torch.equal(narrow, tower._positions)
+    with pytest.raises(InputError, match="multiples of 16"):
+        tower(pictures(1, 30, 32))
+
+
+def test_missing_weights_are_named():
+    state = tiny_state()
+    del state["vision_model.encoder.layers.1.mlp.fc2.weight"]
+    with pytest.raises(InputError, match=r"lack vision_model.encoder.layers.1.mlp.fc2.weight"):
+        clip_vit.ClipViT(state)
+
+
+# -- out of an ONNX graph -----------------------------------------------------------------------------------------
+
+
+def field(number, value):
+    """A protocol buffer field: bytes, text or a number."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def tensor(name, array, listed=False):
+    kind = {"float32": 1, "int8": 3}[array.dtype.name]
+    shape = b"".join(field(1, n) for n in array.shape)
+    values = field((4 if kind == 1 else 5) if listed else 9, array.tobytes())
+    return field(5, shape + field(2, kind) + field(8, name) + values)
+
+
+def graph_of(weight, scale, zero):
+    node = b"".join(field(1, name) for name in ("x", "onnx::7_quantized", "x_zero", "onnx::7_zero_point"))
+    node += field(2, "y") + field(3, "/vision_model/encoder/layers.0/mlp/fc1/MatMul_quant") + field(4, "MatMulInteger")
+    body = field(1, field(1, "a") + field(3, "/add") + field(4, "Add")) + field(1, node)
+    body += tensor("vision_model.pre_layrnorm.bias", np.arange(3, dtype=np.float32))
+    body += tensor("onnx::7_quantized", weight) + tensor("onnx::7_scale", scale, listed=True)
+    return field(1, 8) + field(7, body + tensor("onnx::7_zero_point", zero, listed=True))
+
+
+def test_weights_come_out_of_an_onnx_graph(tmp_path):
+    from safetensors.numpy import load_file
+
+    weight = np.array([[1, -2], [3, 127], [-128, 0]], np.int8)  # (in, out)
+    scale = np.array([0.5, 0.25], np.float32)
+    (tmp_path / "graph.onnx").write_bytes(graph_of(weight, scale, np.zeros(2, np.int8)))
+    clip_from_onnx(tmp_path / "graph.onnx", tmp_path / "out.safetensors")
+    found = load_file(tmp_path / "out.safetensors")
+    name = "vision_model.encoder.layers.0.mlp.fc1"
+    assert set(found) == {"vision_model.pre_layrnorm.bias", f"{name}.weight", f"{name}.scale"}
+    np.testing.assert_array_equal(found[f"{name}.weight"], weight.T)
+    np.testing.assert_array_equal(found[f"{name}.scale"], scale)
+
+
+@pytest.mark.parametrize("broken", [b"", b"not a graph", graph_of(np.ones((1, 2), np.int8), np.ones(2, np.float32),
+                                                                  np.ones(2, np.int8))[:60]])  # fmt: skip
+def test_what_is_no_graph_is_refused(tmp_path, broken):
+    (tmp_path / "graph.onnx").write_bytes(broken)
+    with pytest.raises(InputError, match="is not the ONNX graph"):
+        clip_from_onnx(tmp_path / "graph.onnx", tmp_path / "out.safetensors")
+
+
+def test_weights_around_another_zero_are_refused(tmp_path):
+    graph = graph_of(np.ones((1, 2), np.int8), np.ones(2, np.float32), np.ones(2, np.int8))
+    (tmp_path / "graph.onnx").write_bytes(graph)
+    with pytest.raises(InputError, match="not quantised around zero"):
+        clip_from_onnx(tmp_path / "graph.onnx", tmp_path / "out.safetensors")
+
+
+# -- the encoder --------------------------------------------------------------------------------------------------
+
+
+class Looker:
+    """Stands for the image tower: a picture's vector says its mean; counts what it was asked."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def __call__(self, frames):
+        self.seen += len(frames)
+        means = torch.from_numpy(frames.reshape(len(frames), -1).mean(1, dtype=np.float32))
+        return means[:, None].repeat(1, 512), means[:, None, None].repeat(1, 4, 768) + 1
+
+
+class Speaker:
+    fingerprint = "a text tower"
+
+
+@pytest.fixture
+def encoder():
+    return clip.ClipEncoder(still=2.0, text=Speaker(), look=Looker())
+
+
+def test_still_pictures_are_looked_at_once(encoder):
+    still = np.full((1, 128, 224, 3), 100, np.uint8)
+    frames = np.concatenate([still, still, still + 1, still + 40, still + 40, still])
+    encoded = encoder.encode_video(frames)
+    assert encoder._look.seen == 3
+    np.testing.assert_array_equal(encoded.vectors[:, 0], [100, 100, 100, 140, 140, 100])
+    again = encoder.encode_video(frames[-1:])  # the next batch of the same video
+    assert encoder._look.seen == 3 and again.vectors[0, 0] == 100 and again.structure.shape == (1, 768)
+
+
+def test_slow_change_is_seen(encoder):
+    frames = np.stack([np.full((128, 224, 3), 100 + i, np.uint8) for i in range(9)])
+    assert encoder.encode_video(frames).vectors[-1, 0] >= 107
+    assert encoder._look.seen == 5
+
+
+def test_other_towers_are_refused():
+    with pytest.raises(UsageError, match="clip:openai; got clip:laion"):
+        clip.ClipEncoder("laion")
