@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from stepformer.base import weights
 from stepformer.base.files import sha256_of
-from stepformer.encoders.base import Encoded, Frames, FrameSpec, Vectors, check_frames
+from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.clip_vit import PATCH, ClipViT, from_open_clip
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
+from stepformer.media.picture import FrameSpec
 
 _VERSION = "1"  # of the arithmetic below: part of the fingerprint
 _BATCH_PICTURES = 4  # more gains nothing on a CPU

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -146,7 +145,7 @@ class ClipViT:
         vectors = self._project(self._after(x[:, 0]))
         return nn.functional.normalize(vectors, dim=-1), x[:, 1:]
 
-    def _run(self, layer: tuple[Any, ...], x: Tensor) -> Tensor:
+    def _run(self, layer: tuple[_Linear, ...], x: Tensor) -> Tensor:
         """One transformer layer: (N, T, D) -> (N, T, D)."""
         norm_1, project, out, norm_2, widen, narrow = layer
         count, tokens = x.shape[:2]

@@ -126,7 +126,7 @@ def _onnx_tensor(tensor: memoryview) -> tuple[str, Any]:
     kind = struct.unpack("<Q", next(_fields(tensor, 2)))[0]
     if kind not in (1, 3):
         return name, np.zeros(0, np.float32)
-    dtype, listed = {1: (np.dtype(np.float32), 4), 3: (np.dtype(np.int8), 5)}[kind]
+    dtype, listed = ("<f4", 4) if kind == 1 else ("i1", 5)
     raw = next(_fields(tensor, 9), None) or next(_fields(tensor, listed))
     shape = [struct.unpack("<Q", value)[0] for value in _fields(tensor, 1)]
     return name, np.frombuffer(raw, dtype).reshape(shape)
