@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.quality import boundary_f1
 from benchmarks.real import _cuts, _equal, overlap, simulated
 from benchmarks.real_data import RealVideo
-from stepformer.app.discover.cutting import WEIGHTS, Weights, cut
 from stepformer.app.discover.features import Features
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.progress import Progress
+from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_in_rows
 from stepformer.errors import UsageError
 
 HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all
@@ -63,7 +64,7 @@ class Way:
     inference: str  # "slots" or "slots and structure"
     name: str
     knobs: Knobs
-    weights: Weights = WEIGHTS
+    config: InferenceConfig = DEFAULT_INFERENCE
 
 
 def lines() -> list[Way]:
@@ -84,14 +85,14 @@ def lines() -> list[Way]:
 
 def parts() -> list[Way]:
     """The default with one of its weights turned, down and up, at a time."""
-    turned: dict[str, tuple[float, ...]] = {
-        "share": (1 / 16, 1 / 12, 1 / 6), "telling": (0.0, 0.1, 0.15), "temperature": (0.01, 0.04, 0.15),
-        "step": (1.0, 4.0), "fit": (0.0, 0.3, 1.0),
+    turned: dict[str, tuple[Any, ...]] = {
+        "penalty_share": (1 / 16, 1 / 12, 1 / 6), "min_contrast": (0.0, 0.1, 0.15),
+        "evidence_temperature": (0.01, 0.04, 0.15), "step_weight": (1.0, 4.0), "row_weight": (0.0, 0.3, 1.0),
     }  # fmt: skip
     ways = [Way("slots and structure", "default", Knobs())]
     for name, values in turned.items():
         ways += [
-            Way("slots and structure", f"{name} {value:.3g}", Knobs(), replace(WEIGHTS, **{name: value}))
+            Way("slots and structure", f"{name} {value:.3g}", Knobs(), replace(DEFAULT_INFERENCE, **{name: value}))
             for value in values
         ]
     return [
@@ -104,11 +105,10 @@ def parts() -> list[Way]:
 def measure(seen: Seen, way: Way) -> tuple[float, ...]:
     """The measures of one video, in the order of MEASURES."""
     features = seen.video.features
-    pieces = cut(
-        None if way.knobs.use == "structure" else seen.similarity,
-        None if way.knobs.use == "slots" else features.cutting,
-        features.rate_hz, way.knobs, way.weights,
-    ).pieces  # fmt: skip
+    similarity, structure = (torch.from_numpy(np.asarray(x))[None] for x in (seen.similarity, features.cutting))
+    mask = torch.ones(1, len(features), dtype=torch.bool)
+    config = way.knobs.options(way.config)
+    pieces = find_in_rows(similarity, mask, structure, config, rate_hz=features.rate_hz).segments[0]
     end_s, rate = features.duration_s, features.rate_hz
     found = [(piece.first / rate, min(piece.last / rate, end_s)) for piece in pieces]
     marked = [(start, min(end, end_s)) for start, end, _ in seen.video.steps]

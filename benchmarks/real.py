@@ -10,7 +10,7 @@ import argparse
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from benchmarks.quality import boundary_f1
 from benchmarks.real_data import RealVideo, load
-from stepformer.app.discover.cutting import cut, unit
 from stepformer.app.discover.knobs import Knobs
-from stepformer.app.discover.locating import locate_vectors
-from stepformer.app.discover.segmental import Piece
 from stepformer.base.progress import Progress
-from stepformer.core.inference import pooled_slots
+from stepformer.base.vectors import unit
+from stepformer.core.inference import find_steps, find_texts, pooled_slots
+from stepformer.core.model import Slots
+from stepformer.core.segments import Segment
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import score_video
 
@@ -90,9 +90,8 @@ def _pooled(video: RealVideo, model: Any) -> list[tuple[float, float]]:
     """Means of 32 equal stretches in place of slots; otherwise the paper's inference."""
     seen = _seen(video)
     output = _pooled_output(seen.vectors)
-    similarity = unit(output.slots[0].numpy()) @ unit(seen.vectors).T
-    pieces = cut(similarity, None, seen.rate_hz, Knobs(use="slots")).pieces
-    return _spans(pieces, seen.rate_hz)
+    config = replace(Knobs(use="slots").options(model.inference), read_share=0.0)
+    return _spans(find_steps(output, _all(output), config, rate_hz=seen.rate_hz).segments[0], seen.rate_hz)
 
 
 def _kmeans(video: RealVideo, model: Any) -> list[tuple[float, float]]:
@@ -165,7 +164,7 @@ def _equal(count: int, end_s: float) -> list[tuple[float, float]]:
     return [(i * end_s / count, (i + 1) * end_s / count) for i in range(count)]
 
 
-def _spans(pieces: tuple[Piece, ...], rate_hz: float) -> list[tuple[float, float]]:
+def _spans(pieces: tuple[Segment, ...], rate_hz: float) -> list[tuple[float, float]]:
     return [(piece.first / rate_hz, piece.last / rate_hz) for piece in pieces]
 
 
@@ -175,9 +174,13 @@ def _seen(video: RealVideo) -> Any:
     return _at_working_rate(video.features)
 
 
-def _pooled_output(vectors: NDArray[Any]) -> Any:
+def _pooled_output(vectors: NDArray[Any]) -> Slots:
     frames = torch.as_tensor(np.asarray(vectors, np.float32))[None]
     return pooled_slots(frames, torch.ones(frames.shape[:2], dtype=torch.bool))
+
+
+def _all(output: Slots) -> torch.Tensor:
+    return torch.ones(output.frames.shape[:2], dtype=torch.bool)
 
 
 # -- localisation -----------------------------------------------------------------------------------------------
@@ -190,17 +193,16 @@ def _located(video: RealVideo, model: Any, method: str) -> Ints:
     if method == "uniform":
         return np.arange(count) * len(video.steps) // count
     output = _pooled_output(seen.vectors) if method == "pooled32 slots" else model.run(seen.vectors)
-    frames = seen.vectors if method == "pooled32 slots" else output.frames[0].numpy()
-    forced: Any = {"default": None, "text alignment": "text"}.get(method, "slots")
-    structure = np.zeros((count, 1)) if method.endswith("no structure") else seen.cutting
-    found = locate_vectors(
-        video.texts, output.slots[0].numpy(), frames, seen.vectors, structure, seen.rate_hz,
-        method=forced, shown=None if method == "pooled32 slots" else model._similarity(output),
+    share = {"default": model.inference.text_share, "text alignment": 1.0}.get(method, 0.0)
+    config = replace(model.inference, text_share=share)
+    if method.endswith("no structure"):
+        config = replace(config, structure_weight=0.0, penalty_share=0.0)
+    texts = torch.from_numpy(np.asarray(video.texts, np.float32))[None]
+    found = find_texts(
+        output, _all(output), texts, torch.tensor([texts.shape[1]]), config,
+        structure=torch.from_numpy(seen.cutting)[None], rate_hz=seen.rate_hz,
     )  # fmt: skip
-    out = np.full(count, -1, np.int64)
-    for piece in found.pieces:
-        out[piece.first : piece.last] = piece.slot
-    return out
+    return found.assignment[0].numpy()
 
 
 LOCALISATION = (

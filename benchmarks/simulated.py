@@ -48,13 +48,13 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]
 
     from stepformer.app.discover.loading import checkpoint_file
     from stepformer.core.checkpoint import load_checkpoint
-    from stepformer.core.inference import InferenceConfig, pooled_slots, random_slots
+    from stepformer.core.inference import pooled_slots, random_slots
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
     from stepformer.evaluation import validation as v
 
     checkpoint = load_checkpoint(checkpoint_file(args.model), args.device)
-    options = InferenceConfig(**checkpoint.inference)
+    options = checkpoint.inference
     simulator = Simulator(load_world(args.world), device=args.device)
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in args.seeds:

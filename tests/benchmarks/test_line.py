@@ -33,7 +33,7 @@ def test_the_automatic_line_finds_what_is_planted_and_a_low_one_drops_nothing():
 
 
 def test_every_part_can_be_turned():
-    assert len({way.weights for way in parts()}) == len(parts()) - 2  # structure and slots alone have the default's
+    assert len({way.config for way in parts()}) == len(parts()) - 2  # structure and slots alone have the default's
     assert all(len(measure(planted(), way)) == len(MEASURES) for way in parts())
 
 

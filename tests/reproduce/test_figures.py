@@ -14,7 +14,7 @@ from stepformer.reproduce.figures import attention, draw_figures, make_scene, ma
 def scene(tiny_world):
     torch.manual_seed(0)
     model = StepDecoder(preset("default", feature_dim=64, dim=64, layers=1, context_layers=1)).eval()
-    return make_scene(tiny_world, model, InferenceConfig(auto=True), "test", 0, None, "plain")
+    return make_scene(tiny_world, model, InferenceConfig(threshold="automatic"), "test", 0, None, "plain")
 
 
 def test_clusters_take_the_names_of_the_steps_they_overlap_most_over_all_videos():

@@ -79,7 +79,8 @@ def test_the_grid_finds_what_suits_perfect_slots(stage):
     for line in scoring.lines("grid"):
         assert scoring.locate_scores(trial, outputs, line)["zs_iou"] <= chosen.dev["zs_iou"] + 1e-9
     keep = scoring.choose(trial, outputs, "keep")
-    assert not keep.zero_shot.auto and keep.zero_shot.read == keep.zero_shot.text == 0 and keep.cluster_by == "slots"
+    assert keep.zero_shot.threshold == "percentile" and keep.cluster_by == "slots"
+    assert keep.zero_shot.read_share == keep.zero_shot.text_share == 0
     assert keep.dev["zs_iou"] <= chosen.dev["zs_iou"]
 
 

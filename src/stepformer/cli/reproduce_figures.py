@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draws the figures and prints their paths."""
     from stepformer.core.checkpoint import load_checkpoint
-    from stepformer.core.inference import InferenceConfig
     from stepformer.data.world import load_world
     from stepformer.errors import UsageError
     from stepformer.reproduce.figures import draw_figures, figure_notes, make_scene
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             "figures need weights: --checkpoint FILE, or a table made with --keep-checkpoints in the same --out"
         )
     checkpoint = load_checkpoint(path, args.device)
-    config = InferenceConfig(**checkpoint.inference) if checkpoint.inference else InferenceConfig(auto=True)
+    config = checkpoint.inference
     scene = make_scene(
         load_world(args.world), checkpoint.model, config, args.split, args.task, args.video, args.encoder
     )

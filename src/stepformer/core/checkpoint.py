@@ -18,6 +18,7 @@ from torch import Tensor
 
 from stepformer.base.files import replacing
 from stepformer.core.devices import torch_device
+from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig
 from stepformer.core.model import ModelConfig, StepDecoder, released_codes
 from stepformer.errors import InputError, UsageError
 
@@ -29,13 +30,14 @@ class Checkpoint:
     """A decoder and what is known about it.
 
     encoder: name of the encoder whose features it was trained on; provenance: command, data, steps, scores;
-    inference: the options that were chosen for it on the dev split; hash: SHA-256 over the weights.
+    inference: the options that were chosen for it on the dev split, the paper's unless given; hash: SHA-256 over the
+    weights.
     """
 
     model: StepDecoder
     encoder: str
     provenance: dict[str, Any] = field(default_factory=dict)
-    inference: dict[str, Any] = field(default_factory=dict)
+    inference: InferenceConfig = PAPER_INFERENCE
     hash: str = ""
 
 
@@ -54,7 +56,7 @@ def save_checkpoint(
     model: StepDecoder,
     encoder: str,
     provenance: dict[str, Any] | None = None,
-    inference: dict[str, Any] | None = None,
+    inference: InferenceConfig = PAPER_INFERENCE,
     dtype: torch.dtype = torch.float32,
 ) -> str:
     """Writes one file, atomically, and returns the hash of its weights. float16 halves it for shipping."""
@@ -64,7 +66,7 @@ def save_checkpoint(
         "config": model.config.to_dict(),
         "encoder": encoder,
         "provenance": provenance or {},
-        "inference": inference or {},
+        "inference": inference.to_dict(),
         "hash": digest,
     }
     with replacing(path) as temporary:
@@ -100,6 +102,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     try:
         info = json.loads(metadata["stepformer"])
         config = ModelConfig(**info["config"])
+        inference = InferenceConfig.from_dict(info["inference"])
     except (KeyError, TypeError, ValueError, UsageError) as error:
         raise InputError(f"the checkpoint {path} has no valid config: {error}") from None
     digest = weights_hash(state)
@@ -111,7 +114,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     except RuntimeError as error:
         raise InputError(f"the weights of {path} do not fit its config: {error}") from None
     model.to(torch_device(device)).eval()
-    return Checkpoint(model, info["encoder"], info["provenance"], info["inference"], digest)
+    return Checkpoint(model, info["encoder"], info["provenance"], inference, digest)
 
 
 # -- the released code's layout ---------------------------------------------------------------------------------

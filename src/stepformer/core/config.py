@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stepformer.core.inference import InferenceConfig
+from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, preset
 from stepformer.errors import InputError, UsageError
@@ -125,11 +125,7 @@ _OPTIM_PRESETS: dict[str, dict[str, Any]] = {
     "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
     "default": {"lr": 3e-4, "betas": (0.9, 0.98), "ema": 0.998},
 }
-_INFERENCE_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "released": {},
-    "default": {"auto": True, "read": 0.5, "text": 0.3},
-}
+_INFERENCE_PRESETS = {"paper": PAPER_INFERENCE, "released": PAPER_INFERENCE, "default": DEFAULT_INFERENCE}
 
 
 _KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
@@ -210,7 +206,7 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
         model=model,
         loss=loss_preset(name),
         optim=OptimConfig(**_OPTIM_PRESETS[name]),
-        inference=InferenceConfig(**_INFERENCE_PRESETS[name]),
+        inference=_INFERENCE_PRESETS[name],
     )
     sections = ("model", "loss", "optim", "data", "validation", "inference")
     for section in sections:

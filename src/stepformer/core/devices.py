@@ -27,15 +27,20 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     return device
 
 
+SMALL_FRAMES = 2_000
+"""A video of up to so many frames is small work in the sense of :func:`one_thread`."""
+
+
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch works with one CPU thread inside the block.
+def one_thread(when: bool = True) -> Iterator[None]:
+    """Torch works with one CPU thread inside the block, if ``when``.
 
     For work whose matrices are small: handing their products from thread to thread costs more than the products, and
     on a busy machine a thread that waits for another waits long.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if when:
+        torch.set_num_threads(1)
     try:
         yield
     finally:

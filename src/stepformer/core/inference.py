@@ -1,71 +1,193 @@
-"""From slots to steps: the paper's inference on similarity matrices, batched, on any device.
+"""From slots to steps: the one engine behind the product, validation, the paper's tables, baselines and benches.
 
-*Discovery* aligns slots with frames many-to-one, both droppable, at one similarity line (paper, "Step localization
-inference"). *Localisation* first aligns the given step texts with the slots, every text taking one, and then the
-slots that were taken with the frames (paper, "Zero-shot key-step localization").
+*Discovery* (:func:`find_steps`) cuts a video into steps, each shown by a slot, and background. *Localisation*
+(:func:`find_texts`) does the same with given step texts, each of which takes a segment. Both make the sum largest that
+:mod:`stepformer.core.segments` states: what rows gain in their frames, less the scatter inside segments, less a penalty
+per segment. :class:`InferenceConfig` holds every constant; a checkpoint carries its own.
 
-Only torch and NumPy are needed here; evaluation, training and the product's `discover` all call these functions.
+The paper's inference is the case without structure and penalty (:data:`PAPER_INFERENCE`): slots and frames aligned by
+Drop-DTW, many frames to one slot, both droppable at one similarity threshold; texts first take slots, one each, and
+then the slots' frames.
+
+Everything is batched, on any device; only torch and NumPy are needed (numba makes the CPU faster).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from stepformer.core import segments
 from stepformer.core.align import columns_of, drop_dtw_batch, order_agnostic_batch, percentile_drop
+from stepformer.core.align.torch_batch import sum_dtype
 from stepformer.core.losses import cosines
 from stepformer.core.model import Slots
-from stepformer.errors import UsageError
+from stepformer.core.segments import Segment
+from stepformer.errors import InputError, UsageError
+
+Threshold = Literal["percentile", "automatic", "fixed"]
+
+TOO_MANY = 4.0
+"""Cost of a text that gets no frame, in cosines: paid only where there are more texts than frames."""
+_STEEPNESS = 16.0  # detail 0 and 1 make a segment 4 times dearer and cheaper than 0.5
+_NEVER = -1e9  # what a row that is not there gains
+_WITHOUT = 1e4  # what a text costs that gets no frame, beside gains of a few per frame
+_TIE = 1e-3
+_GRID = 2.0**20  # gains are multiples of 1 / _GRID: sums are exact, and ties do not depend on the batch
+_BELOW = 8e-7  # a threshold so far below all frames keeps them all
+_FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
+_ENOUGH = 64
+_OFTENEST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
-    """How slots become steps: where the drop line is, and what is compared with the frames.
+    """How rows (slots or texts) become steps. The defaults are the paper's inference, :data:`PAPER_INFERENCE`.
 
-    The line is a fixed similarity (``line``), or else the one that divides the video's frames best into two kinds
-    (``auto``, see :func:`otsu_line`), or else the one that a share of similarities reaches (the paper's percentile).
-    keep: share of slot-frame similarities that reach the drop line when discovering; locate_keep: likewise when
-    localising given texts. ordered: Drop-DTW; otherwise each frame goes to its most similar slot (paper's ablation).
-    read: instead of the slot itself, this share of what the slot reads in the video (softmax over its similarities to
-    the frames, temperature read_gamma) is compared with the frames. text: share of the text itself when localising.
+    **The threshold** that separates steps from background is a similarity: ``fixed``, or the one that a share of all
+    row-frame similarities reaches (``percentile``, the paper's), or the one that divides the video's frames best into
+    two kinds (``automatic``, Otsu's criterion; frames are all of one kind, and nothing is dropped, where the two kinds'
+    best similarities differ by less than ``min_contrast``, or a slot has less than a second to itself).
+
+    **What a frame gains** for row r, with s its similarity, E the evidence that the frame shows any step at all, and σ
+    standard deviations over the video:
+
+        discovery      step_weight (E - threshold) / σ(E) + row_weight (s_r - max s) / σ(s)
+        localisation   the same; or, with text_weight > 0, what the slots say of background, and beside it
+                       text_weight (standardised s_r - text_margin)
+
+    E is the soft maximum of s over the rows at ``evidence_temperature`` (0: the maximum). With temperature 0 and both
+    weights 1 a frame gains (s_r - threshold), up to the scale: Drop-DTW.
     """
 
-    keep: float = 0.1
-    locate_keep: float = 0.1
-    line: float | None = None
-    auto: bool = False
-    ordered: bool = True
-    read: float = 0.0
-    read_gamma: float = 0.03
-    text: float = 0.0
+    threshold: Threshold = "percentile"
+    similarity: float | None = None  # the fixed threshold
+    keep: float = 0.1  # percentile: share of slot-frame similarities that reach the threshold, discovery
+    locate_keep: float = 0.1  # likewise, text-frame similarities in localisation
+    min_contrast: float = 0.0  # automatic: cosine
+    ordered: bool = True  # rows rise; False: each frame goes to its best row (the paper's ablation), steps may repeat
+    read_share: float = 0.0  # share of what a slot reads in the video (softmax over its similarities) in its row
+    read_temperature: float = 0.03
+    text_share: float = 0.0  # localisation: share of the text itself beside the slot that it took
+    evidence_temperature: float = 0.0  # of the soft maximum over rows; 0: the maximum
+    step_weight: float = 1.0  # of the evidence that a frame shows a step; 0: rows are not used at all
+    row_weight: float = 1.0  # of how much worse than the best row the chosen one fits
+    text_weight: float = 0.0  # localisation: of the standardised similarity; 0: as discovery
+    locate_step_weight: float = 1.0  # of the evidence beside it
+    text_margin: float = 0.25  # standard deviations above the average frame that show a text
+    structure_weight: float = 0.0  # of the scatter inside segments, per frame of the video's variance
+    penalty_share: float = 0.0  # penalty per segment, as a share of the video's noise; 0: no penalty
+    locate_penalty: float = 0.25  # localisation's penalty as a share of discovery's: it is known which steps there are
+    min_step_s: float = 0.5  # a segment must explain this many seconds that have nothing in common with the rest
+    detail: float = 0.5  # 0: few, long steps; 1: many, short ones
 
     def __post_init__(self) -> None:
         for name in ("keep", "locate_keep"):
             if not 0 < getattr(self, name) <= 1:
-                raise UsageError(f"InferenceConfig.{name} is a share in (0, 1], got {getattr(self, name)}")
-        if not (0 <= self.read <= 1 and 0 <= self.text <= 1):
-            raise UsageError("InferenceConfig.read and .text are shares in [0, 1]")
+                raise UsageError(f"inference.{name} is a share in (0, 1], got {getattr(self, name)}")
+        for name in ("read_share", "text_share", "detail"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"inference.{name} is a share in [0, 1], got {getattr(self, name)}")
+        weights = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
+                   "penalty_share", "locate_penalty", "min_step_s", "evidence_temperature", "min_contrast")  # fmt: skip
+        for name in weights:
+            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
+                raise UsageError(f"inference.{name} is a number of at least 0, got {getattr(self, name)}")
+        if (self.threshold == "fixed") != (self.similarity is not None):
+            raise UsageError("inference.similarity is the threshold of threshold='fixed', and of no other")
+        if self.step_weight == 0 and self.structure_weight == 0:
+            raise UsageError("there is nothing to cut a video by: step_weight and structure_weight are both 0")
+
+    @property
+    def is_drop_dtw(self) -> bool:
+        """Whether neither structure nor a penalty takes part."""
+        return self.structure_weight == 0 and self.penalty_share == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as a checkpoint stores them; :meth:`from_dict` reads them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:
+        """From stored values; an :class:`InputError` for a name there is none of."""
+        if values and not values.keys() & {"threshold", "structure_weight"}:
+            return DEFAULT_INFERENCE  # stored before there was one engine: what the product did with every checkpoint
+        unknown = sorted(values.keys() - {field.name for field in fields(cls)})
+        if unknown:
+            raise InputError(f"the inference options have no {unknown[0]!r}")
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise InputError(f"the inference options cannot be read: {error}") from None
+
+
+PAPER_INFERENCE = InferenceConfig()
+DEFAULT_INFERENCE = InferenceConfig(
+    threshold="automatic", min_contrast=0.125, read_share=0.5, text_share=0.5, evidence_temperature=0.07,
+    step_weight=2.0, row_weight=0.1, text_weight=1.0, structure_weight=1.0, penalty_share=1 / 8,
+)  # fmt: skip
+"""What the preset ``default`` uses everywhere; chosen on the simulated dev split."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What was found in a batch of videos.
+
+    assignment: (B, N) row of each frame, -1 background (steps without rows are numbered). segments: the steps of each
+    video, in order; a step may share its row with its neighbour where more steps were asked for than there are rows.
+    similarity: (B, R, N) of rows and frames. threshold: (B,). penalty: (B,) per segment, in frames. slots: (B, M) the
+    slot each text took, -1 none (localisation).
+    """
+
+    assignment: Tensor
+    segments: tuple[tuple[Segment, ...], ...]
+    similarity: Tensor
+    threshold: Tensor
+    penalty: Tensor
+    slots: Tensor | None = None
+
+
+# -- what rows say ------------------------------------------------------------------------------------------------
 
 
 def slot_similarity(output: Slots, mask: Tensor, config: InferenceConfig) -> Tensor:
     """(B, K, N) similarity of slots and frames, with the slots' own reading of the video mixed in if asked for."""
     similarity = cosines(output.slots, output.frames)
-    if config.read:
-        attention = (similarity / config.read_gamma).masked_fill(~mask[:, None, :], -torch.inf).softmax(-1)
+    if config.read_share:
+        attention = (similarity / config.read_temperature).masked_fill(~mask[:, None, :], -torch.inf).softmax(-1)
         read = attention.to(output.frames.dtype) @ output.frames
-        similarity = (1 - config.read) * similarity + config.read * cosines(read, output.frames)
+        similarity = (1 - config.read_share) * similarity + config.read_share * cosines(read, output.frames)
     return similarity
 
 
-def otsu_line(values: Tensor, mask: Tensor) -> Tensor:
+def evidence_of(similarity: Tensor, rows: Tensor, temperature: float) -> Tensor:
+    """(B, N) how much each frame shows a step: the soft maximum of (B, R, N) over ``rows`` (B, R) that are there,
+    between their mean and maximum; the maximum at temperature 0.
+
+    The best slot alone says little: a slot reads the frames it resembles, so even background has one that fits it;
+    several slots that fit at once say that the frame belongs to the task.
+    """
+    values = similarity.masked_fill(~rows[..., None], -torch.inf)
+    if not temperature:
+        return values.amax(1)
+    number = rows.sum(1, keepdim=True).clamp(min=1)
+    return temperature * ((values / temperature).logsumexp(1) - number.to(values.dtype).log())
+
+
+def otsu_threshold(values: Tensor, mask: Tensor) -> Tensor:
     """The value (B,) that divides each row's values (B, N) best into a low and a high kind.
 
     Otsu's criterion: of all divisions of the sorted values, the one with the largest variance between the two means.
     A video is steps and background; how much of each differs from video to video, so no fixed share serves them all.
-    Rows with fewer than two values, or all equal, give a line just below them: everything is kept (a frame exactly on
-    the line costs the same matched or dropped, and could go either way).
+    Rows with fewer than two values, or all equal, give a threshold just below them: everything is kept (a frame exactly
+    on the threshold costs the same matched or dropped, and could go either way).
     """
     number = mask.sum(1)  # (B,)
     ordered = values.double().masked_fill(~mask, torch.inf).sort(1).values
@@ -76,66 +198,227 @@ def otsu_line(values: Tensor, mask: Tensor) -> Tensor:
     rest = number[:, None] - count
     between = count * rest * (low / count - (total - low) / rest.clamp(min=1)).square()
     between = torch.where(rest > 0, between, -1.0)
-    smallest = finite[:, 0].to(values.dtype)
-    below = torch.nextafter(smallest, torch.full_like(smallest, -torch.inf))
+    below = finite[:, 0].to(values.dtype) - _BELOW
     if between.shape[1] == 0:
         return below
     best = between.argmax(1, keepdim=True)
     low_kind, high_kind = (finite.gather(1, at).squeeze(1) for at in (best, best + 1))
     # not midway: a last frame of the high kind and a first one of the low kind, side by side, would then cost exactly
     # the same kept or dropped, and rounding would choose
-    line = low_kind + 0.45 * (high_kind - low_kind)
+    threshold = low_kind + 0.45 * (high_kind - low_kind)
     # differences of rounding are no kinds: they change with the batch a video stands in
     spread = finite.gather(1, (number - 1).clamp(min=0)[:, None]).squeeze(1) - finite[:, 0]
     flat = spread <= 1e-5 if values.dtype != torch.float64 else between.amax(1) <= 1e-12
-    return torch.where(flat, below, line.to(values.dtype))
+    return torch.where(flat, below, threshold.to(values.dtype))
 
 
-def drop_cost(
-    similarity: Tensor, mask: Tensor, keep: float, config: InferenceConfig, row_lengths: Tensor | None = None
+def contrast(values: Tensor, mask: Tensor) -> Tensor:
+    """(B,) how far the means of the two kinds lie apart that values (B, N) are best divided into."""
+    high = mask & (values >= otsu_threshold(values, mask)[:, None])
+    low = mask & ~high
+    means = [torch.where(kind, values, 0.0).sum(1) / kind.sum(1).clamp(min=1) for kind in (high, low)]
+    return torch.where(high.any(1) & low.any(1), means[0] - means[1], 0.0)
+
+
+def threshold_of(
+    similarity: Tensor,
+    rows: Tensor,
+    mask: Tensor,
+    config: InferenceConfig,
+    keep: float,
+    evidence: Tensor | None = None,
+    rate_hz: float = 1.0,
 ) -> Tensor:
-    """What dropping a frame costs in each video (B,): minus the line that the config asks for."""
-    if config.line is not None:
-        return similarity.new_full((len(similarity),), -config.line)
-    if config.auto:
-        rows = similarity
-        if row_lengths is not None:
-            inside = torch.arange(similarity.shape[1], device=similarity.device) < row_lengths[:, None]
-            rows = similarity.masked_fill(~inside[..., None], -torch.inf)
-        return -otsu_line(rows.amax(1), mask)
-    drop: Tensor = percentile_drop(similarity, keep, lengths=mask.sum(1), row_lengths=row_lengths)
-    return drop
+    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N)."""
+    if config.similarity is not None:
+        return similarity.new_full((len(similarity),), config.similarity)
+    if config.threshold == "percentile":
+        drop: Tensor = percentile_drop(similarity, keep, lengths=mask.sum(1), row_lengths=rows.sum(1))
+        return -drop
+    best = evidence_of(similarity, rows, 0.0)
+    evidence = best if evidence is None else evidence
+    threshold = otsu_threshold(evidence, mask)
+    if not config.min_contrast:
+        return threshold
+    below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
+    # where a row has less than a second to itself it fits whatever is there, and how well it fits says nothing
+    one_kind = (contrast(best, mask) < config.min_contrast) | (mask.sum(1) / rate_hz < rows.sum(1))
+    return torch.where(one_kind, below, threshold)
 
 
-def align_to_frames(
+def _spread(values: Tensor, mask: Tensor) -> Tensor:
+    """Standard deviation of values (B, ...) where mask, broadcast against them, is True: (B,)."""
+    there = mask.expand_as(values).flatten(1)
+    v = torch.where(there, values.flatten(1), 0.0)
+    number = there.sum(1).clamp(min=1)
+    mean = v.sum(1) / number
+    return (torch.where(there, v - mean[:, None], 0.0).square().sum(1) / number).sqrt()
+
+
+def _standardised(rows: Tensor, mask: Tensor) -> Tensor:
+    """Each row of (B, R, N) less its mean over the video, in units of its own spread; 0 outside the mask (B, N)."""
+    there = mask[:, None]
+    number = mask.sum(1).clamp(min=1)[:, None, None]
+    centred = torch.where(there, rows - torch.where(there, rows, 0.0).sum(2, keepdim=True) / number, 0.0)
+    return centred / (centred.square().sum(2, keepdim=True) / number).sqrt().clamp(min=1e-9)
+
+
+def _gains(
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float
+) -> tuple[Tensor, Tensor]:
+    """(B, R, N) what each row gains in each frame, and the threshold (B,), by the formula of discovery."""
+    similarity = similarity.to(sum_dtype(similarity.device))
+    both = rows[..., None] & mask[:, None]
+    spread = _spread(similarity, both)
+    scale = spread.clamp(min=_FLAT)[:, None, None]
+    if config.evidence_temperature == 0 and config.row_weight == config.step_weight:
+        threshold = threshold_of(similarity, rows, mask, config, keep)
+        gains = config.step_weight * (similarity - threshold[:, None, None]) / scale
+    else:
+        shown, threshold = _shown(similarity, rows, mask, config, rate_hz, keep)
+        misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
+        gains = config.step_weight * shown[:, None] + config.row_weight * misfit
+    # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
+    flat = (spread <= _FLAT)[:, None, None]
+    return _on_grid(torch.where(flat, 1e-3, gains).masked_fill(~both, 0.0)), threshold
+
+
+def _on_grid(gains: Tensor) -> Tensor:
+    return (gains.to(sum_dtype(gains.device)) * _GRID).round() / _GRID
+
+
+def _shown(
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, rate_hz: float, keep: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """(B, N) how far above the threshold the evidence for a step is, in spreads of it, and the threshold (B,)."""
+    similarity = similarity.to(sum_dtype(similarity.device))
+    evidence = evidence_of(similarity, rows, config.evidence_temperature)
+    threshold = threshold_of(similarity, rows, mask, config, config.keep if keep is None else keep, evidence, rate_hz)
+    return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
+
+
+# -- what structure costs -----------------------------------------------------------------------------------------
+
+
+def looks_hz(duration_s: float, rate_hz: float) -> float:
+    """How many vectors per second to make of a video: the encoder's rate, or up to four times that for a video too
+    short for 64 vectors (two per slot)."""
+    return rate_hz * min(_OFTENEST, max(1, math.ceil(_ENOUGH / max(duration_s * rate_hz, 1e-3))))
+
+
+def noise_share(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
+    """(B,) share, 0 to about 1, of a video's variance that neighbouring frames do not share: structure (B, N, W) from
+    :func:`segments.spread_out`.
+
+    Neighbours are as far apart as the product looks at a video of this length, so that features of a higher rate, whose
+    neighbours are nearly the same picture, do not make a video seem smoother than it is.
+    """
+    out = []
+    for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
+        apart = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
+        near = (x[apart:frames] - x[: max(frames - apart, 0)]).square().sum(1)
+        out.append(near.mean() / 2 if frames > apart else near.new_ones(()))
+    return torch.stack(out) if out else structure.new_ones(0)
+
+
+def penalty_of(structure: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> Tensor:
+    """(B,) what a segment costs, in frames that have nothing in common with the rest of the video: a share of the
+    video's noise, since what a cut gains by chance grows with it."""
+    lengths = mask.sum(1).to(structure.dtype)
+    usual = config.penalty_share * lengths * noise_share(structure, mask, rate_hz)
+    least = max(1.0, config.min_step_s * rate_hz)
+    return usual.clamp(min=least) * float(_STEEPNESS ** (0.5 - config.detail))
+
+
+# -- the two tasks ------------------------------------------------------------------------------------------------
+
+
+def find_steps(
+    output: Slots,
+    mask: Tensor,
+    config: InferenceConfig,
+    *,
+    structure: Tensor | None = None,
+    rate_hz: float = 1.0,
+    steps: int | None = None,
+    evidence: Tensor | None = None,
+) -> Found:
+    """The steps of a batch of videos.
+
+    mask: (B, N) True where there is a frame; padding stands behind. structure: (B, N, S) what boundaries are placed by
+    (``output.frames`` by default). rate_hz: frames per second. steps: exactly so many in each video. evidence: (B, N)
+    added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
+    as a frame that has nothing in common with its segment costs.
+    """
+    similarity = slot_similarity(output, mask, config)
+    structure = output.frames if structure is None else structure
+    return find_in_rows(similarity, mask, structure, config, rate_hz=rate_hz, steps=steps, evidence=evidence)
+
+
+def find_in_rows(
     similarity: Tensor,
     mask: Tensor,
-    drop: Tensor,
-    ordered: bool = True,
-    drop_rows: bool = True,
-    row_lengths: Tensor | None = None,
-) -> Tensor:
-    """Row of each frame (B, N), -1 where it is dropped: similarity (B, K, N) of slots or texts with frames.
+    structure: Tensor,
+    config: InferenceConfig,
+    *,
+    rate_hz: float = 1.0,
+    steps: int | None = None,
+    evidence: Tensor | None = None,
+) -> Found:
+    """:func:`find_steps` for similarities (B, K, N) that are already there."""
+    B, K, _ = similarity.shape
+    rows = torch.ones(B, K, dtype=torch.bool, device=mask.device)
+    gains, threshold = _gains(similarity, rows, mask, config, config.keep, rate_hz)
+    if evidence is not None:
+        gains = gains + torch.where(mask, evidence, 0.0)[:, None]
+    if config.is_drop_dtw:
+        return _by_drop_dtw(gains, similarity, threshold, mask, config, steps)
+    spread = segments.spread_out(structure, mask)
+    penalty = penalty_of(spread, mask, rate_hz, config)
+    spread = spread * math.sqrt(config.structure_weight)
+    by_structure = config.step_weight == 0
+    task = segments.programme(None if by_structure else gains, spread, mask)
+    if steps is not None and not by_structure and steps > K:
+        # whoever wants more steps than the model knows wants every change: structure says where, slots say which
+        cuts, _ = segments.solve(segments.programme(None, spread, mask), penalty, count=[steps] * B)
+        found = [task.on_rows(cut, i, config.ordered) for i, cut in enumerate(cuts)]
+    elif steps is not None:
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B)
+    else:
+        found, _ = segments.solve(task, penalty, ordered=config.ordered)
+        if config.threshold == "automatic" and not all(found):
+            # a video that changes has a step, however dear steps are
+            one, _ = segments.solve(task, penalty, ordered=config.ordered, count=[1] * B)
+            found = [steps_here or one[i] for i, steps_here in enumerate(found)]
+    return _found(found, similarity, threshold, penalty, mask)
 
-    drop: (B,) cost of dropping a frame, from :func:`drop_cost`. Rows that may not be dropped (``drop_rows=False``)
-    each take at least one frame.
+
+def _by_drop_dtw(
+    gains: Tensor, similarity: Tensor, threshold: Tensor, mask: Tensor, config: InferenceConfig, steps: int | None
+) -> Found:
+    """The paper's inference: a match costs nothing beside its similarity.
+
+    ``steps`` and ``detail`` say how finely the part of the video that shows steps is cut, not how large that part is:
+    what is background by default stays so, or many steps would be had by throwing most of each away.
     """
     lengths = mask.sum(1)
-    if not ordered:
-        matched = order_agnostic_batch(-similarity, drop[:, None], lengths, row_lengths=row_lengths, check=False)
-        return columns_of(matched)
-    # a list longer than the video cannot have a frame for each row: then rows may be dropped, at a high price
-    rows = similarity.new_full(similarity.shape[:1], similarity.shape[1]) if row_lengths is None else row_lengths
-    forced = torch.inf if not drop_rows else 0.0
-    price = torch.where(rows > lengths, 4.0, forced) if not drop_rows else similarity.new_zeros(len(similarity))
-    matched = drop_dtw_batch(-similarity, drop, price, lengths, row_lengths=row_lengths, check=False)
-    return columns_of(matched)
-
-
-def discover(output: Slots, mask: Tensor, config: InferenceConfig) -> Tensor:
-    """Slot of each frame (B, N), -1 background."""
-    similarity = slot_similarity(output, mask, config)
-    return align_to_frames(similarity, mask, drop_cost(similarity, mask, config.keep, config), config.ordered)
+    none = threshold.new_zeros(len(threshold))
+    if config.ordered:
+        matched = drop_dtw_batch(-gains, 0.0, 0.0, lengths, check=False)
+    else:
+        matched = order_agnostic_batch(-gains, 0.0, lengths, check=False)
+    assignment = columns_of(matched)
+    if steps is None and config.detail >= 0.5:
+        return _found(runs_of(assignment, mask), similarity, threshold, none, mask)
+    shown = assignment >= 0
+    sure = 4.0 * gains.abs().amax((1, 2)).clamp(min=1.0)
+    shown = shown | (mask & ~shown.any(1, keepdim=True))
+    task = segments.programme(gains + torch.where(shown, sure[:, None], 0.0)[:, None], None, mask)
+    count = None if steps is None else [steps] * len(gains)
+    # the share of the video that a step must gain in: none by default and above
+    penalty = none if count else lengths / 4 * max(0.0, 0.5 - config.detail)
+    found, _ = segments.solve(task, penalty, ordered=config.ordered, count=count)
+    return _found(found, similarity, threshold, penalty, mask)
 
 
 def slots_of_texts(similarity: Tensor, text_lengths: Tensor, slot_lengths: Tensor | None = None) -> Tensor:
@@ -145,33 +428,146 @@ def slots_of_texts(similarity: Tensor, text_lengths: Tensor, slot_lengths: Tenso
     that fit worst go without.
     """
     K = similarity.shape[2]
+    if K == 0:
+        return torch.full(similarity.shape[:2], -1, device=similarity.device)
     slots = torch.full_like(text_lengths, K) if slot_lengths is None else slot_lengths
-    price = torch.where(text_lengths > slots, 4.0, torch.inf).to(similarity.dtype)
+    price = torch.where(text_lengths > slots, TOO_MANY, torch.inf).to(similarity.dtype)
     matched = drop_dtw_batch(
         -similarity, 0.0, price, slots, matching="one_to_one", row_lengths=text_lengths, check=False
     )
     return torch.where(matched.any(2), matched.to(torch.uint8).argmax(2), -1)
 
 
-def locate(
-    output: Slots, mask: Tensor, texts: Tensor, text_lengths: Tensor, config: InferenceConfig,
-) -> Tensor:  # fmt: skip
-    """Step of each frame (B, N), -1 background, for ordered step texts (B, M, D)."""
-    taken = slots_of_texts(cosines(texts, output.slots), text_lengths)  # (B, M)
-    rows = slot_similarity(output, mask, config)  # (B, K, N)
-    kept = rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, rows.shape[2]))
-    direct = cosines(texts, output.frames)
-    mixed = (1 - config.text) * kept + config.text * direct
-    similarity = torch.where((taken >= 0)[..., None], mixed, direct)  # a text without a slot speaks for itself
-    drop = drop_cost(similarity, mask, config.locate_keep, config, text_lengths)
-    return align_to_frames(similarity, mask, drop, config.ordered, drop_rows=False, row_lengths=text_lengths)
+def find_texts(
+    output: Slots,
+    mask: Tensor,
+    texts: Tensor,
+    text_lengths: Tensor,
+    config: InferenceConfig,
+    *,
+    structure: Tensor | None = None,
+    rate_hz: float = 1.0,
+    present: Tensor | None = None,
+    evidence: Tensor | None = None,
+    text_evidence: Tensor | None = None,
+) -> Found:
+    """Where ordered step texts (B, M, D) happen; every one takes a segment.
+
+    text_lengths: (B,) how many texts a video has. present: (B, M) False for a text that is known to be absent.
+    structure, rate_hz, evidence: as in :func:`find_steps`; text_evidence: (B, M, N) likewise, for single texts.
+    Where there are more texts than frames, those that fit worst go without. Texts that may come in any order
+    (``config.ordered=False``) may also repeat, and need not all be there.
+    """
+    M, frames = texts.shape[1], mask.sum(1)
+    there = torch.arange(M, device=mask.device) < text_lengths[:, None]
+    there = there if present is None else there & present
+    order = (~there).to(torch.uint8).argsort(dim=1, stable=True)  # texts that are there first, in their order
+    texts = texts.gather(1, order[..., None].expand_as(texts))
+    lengths = there.sum(1)
+    there = torch.arange(M, device=mask.device) < lengths[:, None]
+    rows, slot_rows, taken = _text_rows(output, mask, texts, lengths, config)
+    if config.text_weight:
+        by = slot_rows if slot_rows.shape[1] else cosines(texts, output.frames)
+        every = torch.ones(by.shape[:2], dtype=torch.bool, device=by.device) if by is slot_rows else there
+        shown, threshold = _shown(by, every, mask, config, rate_hz)
+        gains = _on_grid(config.text_weight * (rows - config.text_margin) + config.locate_step_weight * shown[:, None])
+    else:
+        gains, threshold = _gains(rows, there, mask, config, config.locate_keep, rate_hz)
+    if evidence is not None:
+        gains = gains + evidence[:, None]
+    if text_evidence is not None:
+        gains = gains + text_evidence.gather(1, order[..., None].expand_as(text_evidence))
+    gains = gains.masked_fill(~there[..., None], _NEVER)
+    # a list longer than the video cannot have a frame for each text: then texts may go without
+    skip = torch.where(there, torch.where(lengths > frames, _WITHOUT, torch.inf)[:, None], 0.0).to(gains.dtype)
+    penalty = gains.new_zeros(len(gains))
+    if config.is_drop_dtw and config.ordered:
+        matched = drop_dtw_batch(-gains, 0.0, skip, frames, row_lengths=lengths, check=False)
+        found = runs_of(columns_of(matched), mask)
+    elif config.is_drop_dtw:
+        matched = order_agnostic_batch(-gains, 0.0, frames, row_lengths=lengths, check=False)
+        found = runs_of(columns_of(matched), mask)
+    else:
+        spread = segments.spread_out(output.frames if structure is None else structure, mask)
+        penalty = config.locate_penalty * penalty_of(spread, mask, rate_hz, config)
+        task = segments.programme(gains, spread * math.sqrt(config.structure_weight), mask)
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, skip=skip)
+    names = order.tolist()  # back to the places that the texts came in
+    found = [[replace(s, row=names[i][s.row]) for s in steps] for i, steps in enumerate(found)]
+    back = order.argsort(1)
+    rows, taken = rows.gather(1, back[..., None].expand_as(rows)), taken.gather(1, back)
+    return _found(found, rows, threshold, penalty, mask, taken)
 
 
-def locate_texts(frames: Tensor, mask: Tensor, texts: Tensor, text_lengths: Tensor, config: InferenceConfig) -> Tensor:
-    """The same with the texts alone (the paper's "GT text features"): (B, N) step of each frame."""
-    similarity = cosines(texts, frames)
-    drop = drop_cost(similarity, mask, config.locate_keep, config, text_lengths)
-    return align_to_frames(similarity, mask, drop, drop_rows=False, row_lengths=text_lengths)
+def _text_rows(
+    output: Slots, mask: Tensor, texts: Tensor, lengths: Tensor, config: InferenceConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, M, N) what each text is compared with the frames by, (B, K, N) the slots' rows, (B, M) the slot it took.
+
+    The slot's row and the text's own, mixed by ``text_share``; a text without a slot speaks for itself. With
+    text_weight each side is taken less its own mean (what all of a video shares tells none of its moments apart), and
+    each row in units of its own spread (a step that fills much of the video is much of its mean).
+    """
+    slots, frames = output.slots, output.frames
+    slot_rows = slot_similarity(output, mask, config)
+    if config.text_weight:
+        every = torch.ones(slots.shape[:2], dtype=torch.bool, device=slots.device)
+        slots, frames = _centred(slots, every), _centred(frames, mask)
+    similarity = cosines(texts, slots)
+    in_order = config.ordered or not slots.shape[1]
+    taken = slots_of_texts(similarity, lengths) if in_order else similarity.argmax(2)
+    direct = cosines(texts, frames)
+    kept = direct
+    if slots.shape[1]:
+        kept = slot_rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, slot_rows.shape[2]))
+    if config.text_weight:
+        plain = _TIE * cosines(texts, output.frames)  # where a video has too few frames to tell texts apart
+        direct, kept = _standardised(direct, mask) + plain, _standardised(kept, mask) + plain
+    mixed = (1 - config.text_share) * kept + config.text_share * direct
+    return torch.where((taken >= 0)[..., None], mixed, direct), slot_rows, taken
+
+
+def _centred(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Unit vectors (B, N, D) less the mean of those that are there."""
+    x = torch.nn.functional.normalize(vectors.float(), dim=-1)
+    there = mask[..., None]
+    return x - torch.where(there, x, 0.0).sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
+
+
+# -- results ------------------------------------------------------------------------------------------------------
+
+
+def runs_of(assignment: Tensor, mask: Tensor) -> list[list[Segment]]:
+    """The runs of equal rows in each video's (N,), background left out."""
+    found: list[list[Segment]] = []
+    for row, frames in zip(assignment.cpu().numpy(), mask.sum(1).tolist(), strict=True):
+        edges = [0, *(np.flatnonzero(np.diff(row[:frames])) + 1).tolist(), frames] if frames else []
+        found.append([Segment(a, b, int(row[a])) for a, b in itertools.pairwise(edges) if row[a] >= 0])
+    return found
+
+
+def _found(
+    steps: Sequence[Sequence[Segment]],
+    similarity: Tensor,
+    threshold: Tensor,
+    penalty: Tensor,
+    mask: Tensor,
+    slots: Tensor | None = None,
+) -> Found:
+    assignment = np.full(mask.shape, -1, np.int64)
+    for i, video in enumerate(steps):
+        for number, step in enumerate(video):
+            assignment[i, step.first : step.last] = number if step.row < 0 else step.row
+    placed = torch.from_numpy(assignment).to(mask.device)
+    return Found(placed, tuple(map(tuple, steps)), similarity, threshold, penalty, slots)
+
+
+# -- controls -----------------------------------------------------------------------------------------------------
+
+
+def no_slots(video: Tensor) -> Slots:
+    """The video (B, N, D) without any slot, for texts alone (the paper's "GT text features")."""
+    return Slots(video[:, :0], video, None)
 
 
 def pooled_slots(video: Tensor, mask: Tensor, count: int = 32) -> Slots:

@@ -20,7 +20,7 @@ import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -315,7 +315,7 @@ class Trainer:
 
     def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
         save_checkpoint(
-            self.out / name, self.mean, self.encoder, self.provenance(scores), asdict(self.config.inference)
+            self.out / name, self.mean, self.encoder, self.provenance(scores), self.config.inference
         )
 
     @property

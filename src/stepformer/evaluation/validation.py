@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.core.inference import InferenceConfig, discover, locate, locate_texts
+from stepformer.core.inference import InferenceConfig, find_steps, find_texts, no_slots
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.data.simulator import Batch, EncoderModel, Simulator
 from stepformer.evaluation.metrics import score_video
@@ -135,8 +135,9 @@ def score_slots(
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         output = make(batch)
         lengths = (batch.steps >= 0).sum(1)
-        located += _rows(locate(output, batch.video_mask, texts, lengths, config), batch.video_mask)
-        found = discover(output, batch.video_mask, config)
+        placed = find_texts(output, batch.video_mask, texts, lengths, config, structure=batch.video)
+        located += _rows(placed.assignment, batch.video_mask)
+        found = find_steps(output, batch.video_mask, config, structure=batch.video).assignment
         segments += _rows(found, batch.video_mask)
         vectors += segment_vectors(output, found, cluster_by)
     scores = {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
@@ -165,8 +166,8 @@ def text_scores(trial: Trial, config: InferenceConfig, smooth_frames: int = 1) -
     located: list[IntArray] = []
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         frames = smoothed(batch.video, batch.video_mask, smooth_frames)
-        found = locate_texts(frames, batch.video_mask, texts, (batch.steps >= 0).sum(1), config)
-        located += _rows(found, batch.video_mask)
+        found = find_texts(no_slots(frames), batch.video_mask, texts, (batch.steps >= 0).sum(1), config)
+        located += _rows(found.assignment, batch.video_mask)
     return {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.core.inference import InferenceConfig, locate, locate_texts, slot_similarity, slots_of_texts
+from stepformer.core.inference import InferenceConfig, find_texts, no_slots, slot_similarity, slots_of_texts
 from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.data.simulator import Simulator
@@ -182,9 +182,13 @@ def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray
     def plain(x: torch.Tensor) -> npt.NDArray[np.float32]:
         return x.float().cpu().numpy()
 
+    def placed(output: Slots) -> IntArray:
+        found = find_texts(output, mask, texts, lengths, scene.config, structure=video)
+        return found.assignment[0].cpu().numpy()
+
     return {
-        "StepFormer slots": (plain(slots), locate(own, mask, texts, lengths, scene.config)[0].cpu().numpy()),
-        "ground-truth texts": (plain(direct), locate_texts(video, mask, texts, lengths, scene.config)[0].cpu().numpy()),
+        "StepFormer slots": (plain(slots), placed(own)),
+        "ground-truth texts": (plain(direct), placed(no_slots(video))),
     }
 
 

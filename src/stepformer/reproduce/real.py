@@ -236,7 +236,7 @@ def execute_real(
         if loaded.model.config.feature_dim != width:
             raise InputError(f"the model takes features {loaded.model.config.feature_dim} wide, these are {width}")
         model = loaded.model
-        config = InferenceConfig(**loaded.inference) if loaded.inference else config
+        config = loaded.inference
     results.save(out)  # the plan, also where every run is done
     for run in runs:
         if run.id in results.runs:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.core.inference import InferenceConfig, discover, locate, locate_texts
+from stepformer.core.inference import InferenceConfig, find_steps, find_texts, no_slots
 from stepformer.core.model import Slots
 from stepformer.data.simulator import Simulator
 from stepformer.data.world import Videos, World
@@ -150,14 +150,16 @@ def located(trial: Trial, outputs: Iterable[Slots], config: InferenceConfig) -> 
     found: list[IntArray] = []
     for batch, texts, output in zip(trial.batches, trial.texts, outputs, strict=True):
         lengths = (batch.steps >= 0).sum(1)
-        found += per_video(locate(output, batch.video_mask, texts, lengths, config), batch.video_mask)
+        placed = find_texts(output, batch.video_mask, texts, lengths, config, structure=batch.video)
+        found += per_video(placed.assignment, batch.video_mask)
     return found
 
 
 @torch.inference_mode()
 def discovered(trial: Trial, outputs: Iterable[Slots], config: InferenceConfig) -> list[Tensor]:
     """Per batch (B, N): slot of each frame, -1 background."""
-    return [discover(o, b.video_mask, config) for b, o in zip(trial.batches, outputs, strict=True)]
+    pairs = zip(trial.batches, outputs, strict=True)
+    return [find_steps(o, b.video_mask, config, structure=b.video).assignment for b, o in pairs]
 
 
 def locate_scores(trial: Trial, outputs: Sequence[Slots], config: InferenceConfig) -> Scores:
@@ -189,7 +191,7 @@ def scores_with(trial: Trial, outputs: Sequence[Slots], chosen: Chosen, options:
 def lines(view: str) -> list[InferenceConfig]:
     """The drop lines of a view."""
     made = [InferenceConfig(keep=keep, locate_keep=keep) for keep in KEEPS]
-    return made if view == "keep" else [InferenceConfig(auto=True), *made]
+    return made if view == "keep" else [InferenceConfig(threshold="automatic"), *made]
 
 
 def choose(
@@ -204,9 +206,9 @@ def choose(
     dev: Scores = {"zs_iou": -1.0, "un_f1": -1.0}
     best = Chosen(InferenceConfig(), InferenceConfig(), ways[0], {})
     for line, read in itertools.product(lines(view), reads):
-        base = replace(line, read=read, ordered=ordered)
+        base = replace(line, read_share=read, ordered=ordered)
         for text in texts:
-            config = replace(base, text=text)
+            config = replace(base, text_share=text)
             value = locate_scores(trial, outputs, config)["zs_iou"]
             if value > dev["zs_iou"]:
                 dev["zs_iou"], best = value, replace(best, zero_shot=config)
@@ -220,7 +222,8 @@ def choose(
 
 def choose_locate(trial: Trial, outputs: Sequence[Slots]) -> InferenceConfig:
     """The grid's best for localisation alone."""
-    tried = (replace(line, read=read, text=text) for line, read, text in itertools.product(lines("grid"), READS, TEXTS))
+    grid = itertools.product(lines("grid"), READS, TEXTS)
+    tried = (replace(line, read_share=read, text_share=text) for line, read, text in grid)
     return max(tried, key=lambda config: locate_scores(trial, outputs, config)["zs_iou"])
 
 
@@ -236,7 +239,8 @@ def text_located(trial: Trial, config: InferenceConfig, window: int = 1) -> list
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         frames = smoothed(batch.video, batch.video_mask, window)
         lengths = (batch.steps >= 0).sum(1)
-        found += per_video(locate_texts(frames, batch.video_mask, texts, lengths, config), batch.video_mask)
+        placed = find_texts(no_slots(frames), batch.video_mask, texts, lengths, config)
+        found += per_video(placed.assignment, batch.video_mask)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stepformer.base.files import replacing
-from stepformer.core.inference import InferenceConfig, discover, slot_similarity
+from stepformer.core.inference import InferenceConfig, find_steps, slot_similarity
 from stepformer.core.model import Slots
 from stepformer.data.simulator import Batch
 
@@ -28,7 +28,7 @@ def draw_alignment(
 
     n = int(batch.video_mask[0].sum())
     similarity = slot_similarity(output, batch.video_mask, config)[0, :, :n].float().cpu().numpy()
-    found = discover(output, batch.video_mask, config)[0, :n].cpu().numpy()
+    found = find_steps(output, batch.video_mask, config, structure=batch.video).assignment[0, :n].cpu().numpy()
     truth = batch.labels[0, :n].cpu().numpy()
     figure, axes = plt.subplots(
         3, 1, figsize=(11, 5.5), height_ratios=(6, 1, 1), sharex=True, layout="constrained"

@@ -7,6 +7,7 @@ import torch
 
 from stepformer.app.discover.stepformer import StepFormer
 from stepformer.core.checkpoint import Checkpoint, save_checkpoint
+from stepformer.core.inference import DEFAULT_INFERENCE
 from stepformer.core.model import StepDecoder, preset
 from stepformer.encoders.base import Encoded
 from stepformer.media.picture import FrameSpec
@@ -20,7 +21,7 @@ def tiny_decoder() -> StepDecoder:
 
 
 def tiny_checkpoint(path):
-    save_checkpoint(path, tiny_decoder(), "colours", {"made": "for tests"})
+    save_checkpoint(path, tiny_decoder(), "colours", {"made": "for tests"}, DEFAULT_INFERENCE)
     return path
 
 
@@ -59,7 +60,8 @@ class ColourEncoder:
 
 
 def tiny_model() -> StepFormer:
-    return StepFormer(Checkpoint(tiny_decoder(), "colours", hash="0" * 64), "tiny", ColourEncoder())
+    checkpoint = Checkpoint(tiny_decoder(), "colours", inference=DEFAULT_INFERENCE, hash="0" * 64)
+    return StepFormer(checkpoint, "tiny", ColourEncoder())
 
 
 def planted(lengths=(12, 20, 8, 30, 15), noise=0.4, width=WIDTH, seed=0):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,23 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepformer.core.inference import (
+    DEFAULT_INFERENCE,
     InferenceConfig,
-    align_to_frames,
-    discover,
-    drop_cost,
-    locate,
-    locate_texts,
-    otsu_line,
+    evidence_of,
+    find_steps,
+    find_texts,
+    no_slots,
+    noise_share,
+    otsu_threshold,
+    penalty_of,
     pooled_slots,
     random_slots,
     slot_similarity,
     slots_of_texts,
+    threshold_of,
 )
 from stepformer.core.losses import cosines
 from stepformer.core.model import Slots
+from stepformer.core.segments import spread_out
 from stepformer.errors import UsageError
 
-# -- the automatic line -------------------------------------------------------------------------------------------
+FIXED = InferenceConfig(threshold="fixed", similarity=0.5)
+AUTOMATIC = InferenceConfig(threshold="automatic")
+
+# -- the automatic threshold -------------------------------------------------------------------------------------------
 
 # steps of 1/64 are exact in float32, so that a midpoint never rounds onto a value
 values_of_video = st.lists(st.integers(-64, 64).map(lambda i: i / 64), min_size=1, max_size=12)
@@ -42,7 +51,7 @@ def test_otsu_divides_as_well_as_the_best_of_all_lines(videos, junk):
     N = max(map(len, videos))
     mask = torch.arange(N) < torch.tensor([[len(v)] for v in videos])
     padded = torch.tensor([v + [junk] * (N - len(v)) for v in videos], dtype=torch.float32)
-    lines = otsu_line(padded, mask)
+    lines = otsu_threshold(padded, mask)
     assert lines.dtype == torch.float32
     for values, line in zip(videos, lines.tolist(), strict=True):
         best = max(between(values, candidate) for candidate in values)
@@ -54,39 +63,95 @@ def test_otsu_divides_as_well_as_the_best_of_all_lines(videos, junk):
 def test_otsu_finds_the_gap_between_two_kinds():
     values = torch.tensor([[0.1, 0.9, 0.12, 0.88, 0.11, 0.5]])
     mask = torch.tensor([[True] * 5 + [False]])
-    assert 0.12 < float(otsu_line(values, mask)) < 0.88
-    assert float(otsu_line(values[:, :1], mask[:, :1])) == pytest.approx(0.1)
+    assert 0.12 < float(otsu_threshold(values, mask)) < 0.88
+    assert float(otsu_threshold(values[:, :1], mask[:, :1])) == pytest.approx(0.1, abs=1e-6)
 
 
 def test_a_video_of_one_kind_is_kept_whole():
     video = unit(0, 1)[None].expand(1, 5, D)
     output = Slots(unit(0, 3)[None], video, None)
-    found = discover(output, torch.ones(1, 5, dtype=torch.bool), InferenceConfig(auto=True))
+    found = discover(output, torch.ones(1, 5, dtype=torch.bool), AUTOMATIC)
     assert found.tolist() == [[0] * 5]
 
 
-def test_the_automatic_line_looks_only_at_rows_that_are_there():
+def test_the_automatic_threshold_looks_only_at_rows_that_are_there():
     similarity = torch.tensor([[[0.9, 0.1, 0.8, 0.2], [0.0, 0.99, 0.0, 0.99]]])
     mask = torch.ones(1, 4, dtype=torch.bool)
-    config = InferenceConfig(auto=True)
-    one = -float(drop_cost(similarity, mask, 0.1, config, torch.tensor([1]))[0])
-    alone = -float(drop_cost(similarity[:, :1], mask, 0.1, config)[0])
+    config = AUTOMATIC
+    first = torch.tensor([[True, False]])
+    one = float(threshold_of(similarity, first, mask, config, 0.1)[0])
+    alone = float(threshold_of(similarity[:, :1], first[:, :1], mask, config, 0.1)[0])
     assert one == alone == pytest.approx(0.2 + 0.45 * 0.6)
 
 
 def test_neighbours_of_both_kinds_are_no_tie():
     # midway between -0.35 and -0.16 both frames cost the same kept and dropped: rounding must not decide
+    x = torch.tensor([1.0, 0.0])
     for off in (-1e-7, 0.0, 1e-7):
-        similarity = torch.tensor([[[0.004, -0.35, -0.16 + off]]])
-        mask = torch.ones(1, 3, dtype=torch.bool)
-        drop = drop_cost(similarity, mask, 0.1, InferenceConfig(auto=True))
-        assert align_to_frames(similarity, mask, drop).tolist() == [[0, 0, 0]]
+        angles = torch.tensor([0.004, -0.35, -0.16 + off]).acos()
+        output = Slots(x[None, None], torch.stack((angles.cos(), angles.sin()), 1)[None], None)
+        found = discover(output, torch.ones(1, 3, dtype=torch.bool), AUTOMATIC)
+        assert found.tolist() == [[0, 0, 0]]
 
 
-def test_a_fixed_line_is_the_drop_cost():
-    similarity = torch.rand(2, 3, 4)
-    drop = drop_cost(similarity, torch.ones(2, 4, dtype=torch.bool), 0.1, InferenceConfig(line=0.3, auto=True))
-    assert torch.equal(drop, torch.full((2,), -0.3))
+def test_a_fixed_threshold_is_taken_as_it_is():
+    similarity, rows = torch.rand(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
+    config = InferenceConfig(threshold="fixed", similarity=0.3)
+    found = threshold_of(similarity, rows, torch.ones(2, 4, dtype=torch.bool), config, 0.1)
+    assert torch.equal(found, torch.full((2,), 0.3))
+
+
+def test_two_kinds_too_near_each_other_are_one():
+    similarity = torch.tensor([[[0.50, 0.52, 0.61, 0.60]]])
+    rows, mask = torch.ones(1, 1, dtype=torch.bool), torch.ones(1, 4, dtype=torch.bool)
+    found = {
+        c: float(threshold_of(similarity, rows, mask, InferenceConfig(threshold="automatic", min_contrast=c), 0.1)[0])
+        for c in (0.0, 0.05, 0.2)
+    }
+    assert found[0.0] == found[0.05] > 0.52 and found[0.2] < 0.5
+
+
+def test_evidence_lies_between_mean_and_maximum():
+    similarity = torch.rand(2, 32, 50) * 2 - 1
+    rows = torch.arange(32) < torch.tensor([[32], [7]])
+    found = evidence_of(similarity, rows, 0.07)
+    for i, k in enumerate((32, 7)):
+        assert (found[i] >= similarity[i, :k].mean(0)).all() and (found[i] <= similarity[i, :k].amax(0)).all()
+    assert torch.equal(evidence_of(similarity, rows, 0.0)[1], similarity[1, :7].amax(0))
+
+
+def test_noise_is_what_neighbours_do_not_share():
+    rng = np.random.default_rng(0)
+
+    def noise(x, rate_hz=1.0):
+        mask = torch.ones(1, len(x), dtype=torch.bool)
+        return float(noise_share(spread_out(torch.from_numpy(x)[None], mask), mask, rate_hz))
+
+    def penalty(x, rate_hz=1.0):
+        mask = torch.ones(1, len(x), dtype=torch.bool)
+        return float(penalty_of(spread_out(torch.from_numpy(x)[None], mask), mask, rate_hz, DEFAULT_INFERENCE))
+
+    assert noise(rng.standard_normal((400, 20))) == pytest.approx(1.0, abs=0.1)
+    slides = np.repeat(rng.standard_normal((10, 20)), 40, 0)
+    assert noise(slides) < 0.05
+    mixed = slides + rng.standard_normal((400, 20))
+    assert noise(mixed) == pytest.approx(0.5, abs=0.1)
+    # every frame four times, at four times the rate, is the same video
+    assert noise(np.repeat(mixed, 4, 0), 4.0) == pytest.approx(noise(mixed), rel=0.05)
+    assert penalty(np.repeat(mixed, 4, 0), 4.0) == pytest.approx(4 * penalty(mixed), rel=0.05)
+    assert noise(mixed[:1]) == 1.0
+
+
+def discover(output, mask, config, **options):
+    return find_steps(output, mask, config, **options).assignment
+
+
+def locate(output, mask, texts, lengths, config, **options):
+    return find_texts(output, mask, texts, lengths, config, **options).assignment
+
+
+def locate_texts(video, mask, texts, lengths, config):
+    return find_texts(no_slots(video), mask, texts, lengths, config).assignment
 
 
 # -- planted videos -----------------------------------------------------------------------------------------------
@@ -116,13 +181,17 @@ def planted(blocks: list[tuple[int, int]], seed: int = 0, noise: float = 0.02):
 BLOCKS = [(-1, 4), (0, 5), (1, 3), (-1, 6), (2, 7), (3, 1), (-1, 2)]
 
 
-@pytest.mark.parametrize("config", [InferenceConfig(line=0.5), InferenceConfig(auto=True)], ids=["fixed", "auto"])
+@pytest.mark.parametrize(
+    "config",
+    [FIXED, AUTOMATIC],
+    ids=["fixed", "auto"],
+)
 def test_planted_slots_give_back_the_blocks(config):
     video, labels, kinds = planted(BLOCKS)
     mask = torch.ones(1, video.shape[1], dtype=torch.bool)
     output = Slots(kinds[None], video, None)
     assert torch.equal(discover(output, mask, config)[0], labels)
-    assert torch.equal(discover(output, mask, InferenceConfig(line=0.5, read=0.5))[0], labels)
+    assert torch.equal(discover(output, mask, replace(FIXED, read_share=0.5))[0], labels)
     lengths = torch.tensor([len(kinds)])
     assert torch.equal(locate(output, mask, kinds[None], lengths, config)[0], labels)
     assert torch.equal(locate_texts(video, mask, kinds[None], lengths, config)[0], labels)
@@ -146,20 +215,20 @@ def test_slots_that_match_nothing_are_dropped_and_texts_take_the_right_slots():
     slots = torch.stack([strangers[0], kinds[0], strangers[1], kinds[1], kinds[2], strangers[2], kinds[3]])[None]
     output = Slots(slots, video, None)
     place = torch.tensor([1, 3, 4, 6])
-    found = discover(output, mask, InferenceConfig(line=0.5))[0]
+    found = discover(output, mask, FIXED)[0]
     assert torch.equal(found, torch.where(labels >= 0, place[labels.clamp(min=0)], -1))
     texts = kinds[None]
     assert slots_of_texts(cosines(texts, slots), torch.tensor([4])).tolist() == [place.tolist()]
-    assert torch.equal(locate(output, mask, texts, torch.tensor([4]), InferenceConfig(line=0.5))[0], labels)
+    assert torch.equal(locate(output, mask, texts, torch.tensor([4]), FIXED)[0], labels)
 
 
 def test_ordered_and_order_agnostic_differ_where_a_step_comes_back():
     video, labels, kinds = planted([(0, 3), (1, 3), (0, 3)])
     mask = torch.ones(1, 9, dtype=torch.bool)
     output = Slots(kinds[None], video, None)
-    free = discover(output, mask, InferenceConfig(line=0.5, ordered=False))[0]
+    free = discover(output, mask, replace(FIXED, ordered=False))[0]
     assert torch.equal(free, labels)
-    ordered = discover(output, mask, InferenceConfig(line=0.5))[0]
+    ordered = discover(output, mask, FIXED)[0]
     kept = ordered[ordered >= 0]
     assert bool((kept.diff() >= 0).all())  # slots never go back in time
     assert (ordered >= 0).sum() == 6
@@ -175,10 +244,11 @@ def some_batch(seed: int, B: int = 3, K: int = 6, M: int = 4, N: int = 15):
 
 
 CONFIGS = [
+    DEFAULT_INFERENCE,
     InferenceConfig(),
-    InferenceConfig(auto=True),
-    InferenceConfig(line=0.0, read=0.4),
-    InferenceConfig(ordered=False, text=0.5),
+    AUTOMATIC,
+    InferenceConfig(threshold="fixed", similarity=0.0, read_share=0.4),
+    InferenceConfig(ordered=False, text_share=0.5),
 ]
 
 
@@ -221,7 +291,7 @@ def test_more_texts_than_slots_still_all_get_frames():
     output = Slots(kinds[None, [0, 2]], video, None)
     taken = slots_of_texts(cosines(kinds[None], output.slots), torch.tensor([4]))
     assert taken.tolist() == [[0, -1, 1, -1]]
-    found = locate(output, mask, kinds[None], torch.tensor([4]), InferenceConfig(line=0.5))[0]
+    found = locate(output, mask, kinds[None], torch.tensor([4]), FIXED)[0]
     assert torch.equal(found, labels)  # a text without a slot is compared with the frames itself
 
 
@@ -236,18 +306,43 @@ def test_more_texts_than_frames_and_a_single_frame():
         assert found.tolist() == [[0, 2, 3]]
     for config in CONFIGS:
         one = Slots(kinds[None], video[:, :1], None)
-        if config.auto or config.line is not None:  # a percentile of four similarities is the best of them
+        if config.threshold != "percentile":  # a percentile of four similarities is the best of them
             assert discover(one, mask[:, :1], config).tolist() == [[0]]
         assert locate(one, mask[:, :1], kinds[None], lengths, config).tolist() == [[0]]
         assert locate(one, mask[:, :1], kinds[None], torch.tensor([0]), config).tolist() == [[-1]]
 
 
-def test_rows_that_may_not_be_dropped_take_a_frame_at_any_price():
-    similarity = torch.tensor([[[0.9, 0.8, -0.9], [-1.0, -1.0, -1.0]]])
-    mask = torch.ones(1, 3, dtype=torch.bool)
-    drop = torch.tensor([0.0])
-    assert align_to_frames(similarity, mask, drop).tolist() == [[0, 0, -1]]
-    assert align_to_frames(similarity, mask, drop, drop_rows=False).tolist() == [[0, 0, 1]]
+def test_a_text_takes_a_frame_at_any_cost_unless_it_is_said_to_be_absent():
+    video, _, kinds = planted([(0, 3), (1, 3)])
+    mask, stranger = torch.ones(1, 6, dtype=torch.bool), -kinds.sum(0, keepdim=True)
+    texts, three = torch.cat((kinds[:1], stranger, kinds[1:2]))[None], torch.tensor([3])
+    config = FIXED
+    found = locate_texts(video, mask, texts, three, config)[0]
+    assert sorted(set(found.tolist())) in ([-1, 0, 1, 2], [0, 1, 2])
+    present = torch.tensor([[True, False, True]])
+    without = find_texts(no_slots(video), mask, texts, three, config, present=present)
+    assert without.assignment.tolist() == [[0, 0, 0, 2, 2, 2]]
+    assert [s.row for s in without.segments[0]] == [0, 2] and without.similarity.shape == (1, 3, 6)
+
+
+@pytest.mark.parametrize("config", [FIXED, DEFAULT_INFERENCE])
+def test_evidence_speaks_for_and_against(config):
+    video, labels, kinds = planted(BLOCKS)
+    mask = torch.ones(1, len(labels), dtype=torch.bool)
+    output = Slots(kinds[None], video, None)
+    step, gap = labels == 2, torch.zeros(len(labels), dtype=torch.bool)
+    gap[12:18] = True  # the background between the second and the third step
+    plain = find_steps(output, mask, config).assignment[0]
+    assert (plain[step] == 2).all() and (plain[gap] == -1).all()
+    said = torch.where(step, -50.0, torch.where(gap, 50.0, 0.0))[None]
+    found = find_steps(output, mask, config, evidence=said).assignment[0]
+    assert (found[step] == -1).all() and (found[gap] >= 0).all()
+    texts, four = kinds[None], torch.tensor([4])
+    here = torch.zeros(1, 4, len(labels))
+    here[0, 3, 0:4] = here[0, 3, 4:] = 0.0
+    here[0, 1, gap] = 50.0
+    placed = find_texts(output, mask, texts, four, config, text_evidence=here).assignment[0]
+    assert (placed[gap] == 1).all()
 
 
 def test_reading_sharpens_a_slot_with_what_it_reads():
@@ -255,7 +350,7 @@ def test_reading_sharpens_a_slot_with_what_it_reads():
     mask = torch.ones(1, 8, dtype=torch.bool)
     output = Slots((kinds[:1] + 0.8 * unit(0, 3)[2:])[None], video, None)
     plain = slot_similarity(output, mask, InferenceConfig())
-    read = slot_similarity(output, mask, InferenceConfig(read=1.0))
+    read = slot_similarity(output, mask, InferenceConfig(read_share=1.0))
     assert float(plain[0, 0, 0]) == pytest.approx(1 / (1 + 0.8**2) ** 0.5, abs=1e-5)
     assert float(read[0, 0, 0]) == pytest.approx(1.0, abs=1e-5)
 
@@ -285,7 +380,7 @@ def test_random_slots_know_nothing_of_the_video():
     assert torch.allclose(a.slots.norm(dim=-1), torch.ones(2, 4))
 
 
-@pytest.mark.parametrize("wrong", [{"keep": 0.0}, {"locate_keep": 1.5}, {"read": 2.0}, {"text": -0.1}])
+@pytest.mark.parametrize("wrong", [{"keep": 0.0}, {"locate_keep": 1.5}, {"read_share": 2.0}, {"text_share": -0.1}])
 def test_shares_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match="share"):
         InferenceConfig(**wrong)

@@ -21,7 +21,8 @@ def test_a_file_overrides_the_preset_and_the_command_line_overrides_the_file(tmp
     path = tmp_path / "run.toml"
     path.write_text(
         'preset = "paper"\nsteps = 50\n[optim]\nlr = 0.01\nclip = 0.5\n[loss.weights]\ndiv = 0.7\n'
-        '[data.simulator]\nencoders = "plain"\nsources = {grammar = 1, coin = 0.5}\n[inference]\nline = 1\n'
+        '[data.simulator]\nencoders = "plain"\nsources = {grammar = 1, coin = 0.5}\n'
+        '[inference]\nthreshold = "fixed"\nsimilarity = 1\n'
     )
     plain = make_config({"preset": "paper"})
     config = read_config(path, {"optim.lr": 0.02, "loss.weights.seq": 0})

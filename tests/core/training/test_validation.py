@@ -58,7 +58,7 @@ def test_the_truth_scores_one(clear):
 
 
 def test_slots_that_are_the_texts_find_the_steps_where_the_encoder_is_clear(clear):
-    config = InferenceConfig(line=0.5)
+    config = InferenceConfig(threshold="fixed", similarity=0.5)
     best = score_slots(clear, text_slots(clear), config)
     assert best["zs_iou"] > 0.8 and best["zs_mof"] > 0.8
     assert text_scores(clear, config)["zs_iou"] == pytest.approx(best["zs_iou"], abs=0.1)

@@ -7,7 +7,6 @@ run that was stopped goes on where it was.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import time
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepformer.base.cache import kept_file
+from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
@@ -34,9 +34,6 @@ CACHE_BYTES = 2 << 30
 _BATCH = 4  # clips decoded ahead of the encoder
 _VERSION = "3"
 _CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
-ENOUGH = 64
-"""A video too short for this many vectors at the encoder's rate, two a slot, is looked at up to four times as often."""
-_OFTENEST = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,11 +126,6 @@ def read_video(
         _keep(kept, features)
         shutil.rmtree(_Partial(kept).folder, ignore_errors=True)
     return features
-
-
-def looks_hz(duration_s: float, rate_hz: float) -> float:
-    """How many vectors a second to make of a video: the encoder's rate, or a multiple of it for a short video."""
-    return rate_hz * min(_OFTENEST, max(1, math.ceil(ENOUGH / max(duration_s * rate_hz, 1e-3))))
 
 
 def _encode(

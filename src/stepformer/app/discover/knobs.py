@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig
 from stepformer.errors import UsageError
 
 Use = Literal["both", "slots", "structure"]
@@ -57,6 +58,27 @@ class Knobs:
         if unknown:
             raise UsageError(f"discover has no option {unknown[0]!r}; there are: {', '.join(known)}")
         return cls(**values)
+
+    def options(self, own: InferenceConfig) -> InferenceConfig:
+        """The inference options of a checkpoint with what the user chose in their place."""
+        chosen = replace(own, ordered=own.ordered and self.ordered)
+        if self.use == "slots":
+            chosen = replace(chosen, structure_weight=0.0, penalty_share=0.0, evidence_temperature=0.0)
+            chosen = replace(chosen, row_weight=chosen.step_weight)
+        elif self.use == "structure":
+            weight = chosen.structure_weight or DEFAULT_INFERENCE.structure_weight
+            share = chosen.penalty_share or DEFAULT_INFERENCE.penalty_share
+            chosen = replace(chosen, step_weight=0.0, structure_weight=weight, penalty_share=share)
+        if self.detail is not None:
+            chosen = replace(chosen, detail=self.detail)
+        # a threshold that the user gives is one for the best slot's similarity
+        if self.similarity is not None:
+            fixed = {"threshold": "fixed", "similarity": float(self.similarity), "evidence_temperature": 0.0}
+            chosen = replace(chosen, **fixed)  # type: ignore[arg-type]
+        if self.percentile is not None:
+            keep = 1.0 - self.percentile / 100.0
+            chosen = replace(chosen, threshold="percentile", similarity=None, keep=keep, evidence_temperature=0.0)
+        return chosen
 
     def to_dict(self) -> dict[str, Any]:
         """What was set, as plain values, for provenance."""

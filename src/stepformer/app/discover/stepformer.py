@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer.app.discover.cutting import cut, unit
 from stepformer.app.discover.features import Features, Report, check_width, read_video
 from stepformer.app.discover.knobs import Knobs, check_texts
-from stepformer.app.discover.locating import Method, locate_vectors
-from stepformer.app.discover.segmental import Piece
-from stepformer.app.discover.threads import one_thread_if_small
+from stepformer.app.discover.presence import present_texts
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart
+from stepformer.base.vectors import unit
 from stepformer.core.checkpoint import Checkpoint
-from stepformer.core.inference import InferenceConfig, slot_similarity
+from stepformer.core.devices import SMALL_FRAMES, one_thread
+from stepformer.core.inference import find_steps, find_texts, slot_similarity
 from stepformer.core.model import Slots
+from stepformer.core.segments import Segment
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stepformer.narration.listening import Listening, Narration
 
 Labels = Literal["auto", "none"]
+Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
 _MOST_FRAMES = 14_400  # four hours at one a second; longer videos are seen at a lower rate
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
@@ -63,8 +64,7 @@ class StepFormer:
     def __init__(self, checkpoint: Checkpoint, name: str = "", encoder: str | Any = None, device: str = "cpu") -> None:
         self.checkpoint, self.name, self.device = checkpoint, name, device
         self._encoder_spec = encoder
-        chosen = {k: v for k, v in checkpoint.inference.items() if k in InferenceConfig.__dataclass_fields__}
-        self.inference = InferenceConfig(**chosen)
+        self.inference = checkpoint.inference
         self._banks: dict[str, PhraseBank] = {}
 
     @cached_property
@@ -106,7 +106,7 @@ class StepFormer:
         if vectors.ndim != 2 or vectors.shape[1] != want:
             raise UsageError(f"model {self.name} takes (N, {want}) vectors, got {vectors.shape}")
         video = torch.as_tensor(np.asarray(vectors, np.float32), device=self.device)[None]
-        with one_thread_if_small(len(vectors) if self.device == "cpu" else 1 << 30):
+        with one_thread(self.device == "cpu" and len(vectors) <= SMALL_FRAMES):
             out = self.checkpoint.model(video, attention=True)
         attention = None if out.attention is None else out.attention.float().cpu()
         return Slots(out.slots.float().cpu(), out.frames.float().cpu(), attention)
@@ -174,17 +174,18 @@ class StepFormer:
         modelled = time.perf_counter()
         notes: list[str] = []
         if _is_still(seen):
-            line, price = None, 0.0
-            pieces: tuple[Piece, ...] = (Piece(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
+            threshold, penalty = None, 0.0
+            pieces: tuple[Segment, ...] = (Segment(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
             if not pieces:
                 notes.append("the picture never changes: there are no steps to tell apart")
         else:
-            found = cut(
-                None if knobs.use == "structure" else similarity,
-                None if knobs.use == "slots" else seen.cutting,
-                seen.rate_hz, knobs,
-            )  # fmt: skip
-            pieces, line, price = found.pieces, found.line, found.price
+            with one_thread(len(seen) <= SMALL_FRAMES):
+                found = find_steps(
+                    output, _all(output), knobs.options(self.inference), structure=_batch(seen.cutting),
+                    rate_hz=seen.rate_hz, steps=knobs.steps,
+                )  # fmt: skip
+            pieces, penalty = found.segments[0], float(found.penalty[0])
+            threshold = None if knobs.use == "structure" else float(found.threshold[0])
         aligned = time.perf_counter()
         slots = output.slots[0].numpy()
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
@@ -196,7 +197,9 @@ class StepFormer:
         )
         meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
         meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
-        meta |= {"price_s": round(price / seen.rate_hz, 4)} | ({} if line is None else {"drop_line": round(line, 4)})
+        meta["penalty_s"] = round(penalty / seen.rate_hz, 4)
+        if threshold is not None:
+            meta["threshold"] = round(threshold, 4)
         if narration is not None and narration.cues:
             meta["narration"] = {"source": narration.source, "where": narration.where}
         _add_notes(meta, notes, features.problems)
@@ -212,8 +215,7 @@ class StepFormer:
         return self._similarity(self.run(vectors))
 
     def _similarity(self, output: Slots) -> NDArray[np.float64]:
-        mask = torch.ones(output.frames.shape[:2], dtype=torch.bool)
-        return slot_similarity(output, mask, self.inference)[0].double().numpy()
+        return slot_similarity(output, _all(output), self.inference)[0].double().numpy()
 
     # -- localisation -------------------------------------------------------------------------------------------
 
@@ -276,24 +278,32 @@ class StepFormer:
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
         slots = output.slots[0].numpy()
-        found = locate_vectors(
-            vectors, slots, output.frames[0].numpy(), seen.vectors, seen.cutting, seen.rate_hz,
-            ordered=ordered, bank=None if bank is None else bank.raw, method=method, shown=self._similarity(output),
-        )  # fmt: skip
+        present = None if bank is None else present_texts(vectors, slots, seen.vectors, bank.raw)
+        config = replace(self.inference, ordered=self.inference.ordered and ordered)
+        if method is not None:
+            config = replace(config, text_share=1.0 if method == "text" else 0.0)
+        with one_thread(len(seen) <= SMALL_FRAMES):
+            found = find_texts(
+                output, _all(output), _batch(vectors), torch.tensor([len(texts)]), config,
+                structure=_batch(seen.cutting), rate_hz=seen.rate_hz,
+                present=None if present is None else torch.from_numpy(present)[None],
+            )  # fmt: skip
         aligned = time.perf_counter()
-        _, segment_vectors = _vectors_of(found.pieces, slots, seen.vectors)
+        pieces = found.segments[0]
+        taken = [-1] * len(texts) if found.slots is None else found.slots[0].tolist()
+        _, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
+        text_of = np.asarray([vectors[piece.row] for piece in pieces], np.float32).reshape(-1, vectors.shape[1])
+        fit = (unit(text_of) * unit(segment_vectors)).sum(1)
         steps = tuple(
             Step(
-                *_span(piece, seen), label=texts[piece.slot], score=float(found.fit[piece.slot]),
-                slot=int(found.slots[piece.slot]) if found.slots[piece.slot] >= 0 else None,
-                meta={"given": piece.slot},
+                *_span(piece, seen), label=texts[piece.row], score=round(float(score), 4),
+                slot=taken[piece.row] if taken[piece.row] >= 0 else None, meta={"given": piece.row},
             )
-            for piece in found.pieces
+            for piece, score in zip(pieces, fit, strict=True)
         )  # fmt: skip
         meta = self.provenance("locate", {"steps": list(texts), "ordered": ordered})
-        meta |= {"method": found.method, "rate_hz": seen.rate_hz}
-        meta["method_scores"] = {name: round(score, 3) for name, score in found.scores.items()}
-        placed = {piece.slot for piece in found.pieces}
+        meta |= {"method": method or "slots+text", "rate_hz": seen.rate_hz}
+        placed = {piece.row for piece in pieces}
         meta["absent"] = [text for i, text in enumerate(texts) if i not in placed]
         _add_notes(meta, notes, features.problems)
         timeline = Timeline(features.video, features.duration_s, steps, meta)
@@ -301,8 +311,8 @@ class StepFormer:
             **features.seconds,
             "label": embedded - began, "model": modelled - embedded, "align": aligned - modelled,
         }  # fmt: skip
-        text_of = np.asarray([vectors[piece.slot] for piece in found.pieces], np.float32).reshape(-1, vectors.shape[1])
-        return Finding(timeline, found.similarity.astype(np.float32), text_of, segment_vectors, slots, seen, spent)
+        similarity = found.similarity[0].float().numpy()
+        return Finding(timeline, similarity, text_of, segment_vectors, slots, seen, spent)
 
     # -- names and provenance -----------------------------------------------------------------------------------
 
@@ -380,6 +390,16 @@ def _phrases(narration: Narration | None, notes: list[str]) -> list[Phrase]:
     return phrases
 
 
+def _all(output: Slots) -> torch.Tensor:
+    """(1, N) the mask of one video."""
+    return torch.ones(output.frames.shape[:2], dtype=torch.bool)
+
+
+def _batch(vectors: NDArray[Any]) -> torch.Tensor:
+    """(1, N, D) one video's vectors."""
+    return torch.from_numpy(np.asarray(vectors, np.float32))[None]
+
+
 def _at_working_rate(features: Features) -> Features:
     factor = max(1, int(features.rate_hz / _FINEST_HZ), -(-len(features) // _MOST_FRAMES))
     return features.pooled(factor)
@@ -390,7 +410,7 @@ def _is_still(features: Features) -> bool:
     return len(x) > 1 and float((x - x.mean(0)).var(0).sum()) < _STILL
 
 
-def _span(piece: Piece, features: Features) -> tuple[float, float]:
+def _span(piece: Segment, features: Features) -> tuple[float, float]:
     """Seconds of a piece; the last ends where the video does, not where the last second would."""
     end_s = features.duration_s if piece.last >= len(features) else piece.last / features.rate_hz
     start_s = min(piece.first / features.rate_hz, features.duration_s)
@@ -398,26 +418,26 @@ def _span(piece: Piece, features: Features) -> tuple[float, float]:
 
 
 def _vectors_of(
-    pieces: Sequence[Piece], slots: NDArray[np.float32], vectors: NDArray[np.float32]
+    pieces: Sequence[Segment], slots: NDArray[np.float32], vectors: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(M, D) what each step is by its slot, and by the mean of its frames."""
     segment = np.asarray([vectors[p.first : p.last].mean(0) for p in pieces], np.float32).reshape(-1, vectors.shape[1])
     by_slot = [
-        slots[p.slot] if 0 <= p.slot < len(slots) else mean for p, mean in zip(pieces, segment, strict=True)
+        slots[p.row] if 0 <= p.row < len(slots) else mean for p, mean in zip(pieces, segment, strict=True)
     ]  # fmt: skip
     return np.asarray(by_slot, np.float32).reshape(-1, vectors.shape[1]), segment
 
 
-def _step(span: tuple[float, float], piece: Piece, name: Name | None, similarity: Any, features: Features) -> Step:
+def _step(span: tuple[float, float], piece: Segment, name: Name | None, similarity: Any, features: Features) -> Step:
     """One step; its score is its slot's mean similarity with its frames, or without a slot how alike they are."""
-    if piece.slot >= 0:
-        score = float(similarity[piece.slot, piece.first : piece.last].mean())
+    if piece.row >= 0:
+        score = float(similarity[piece.row, piece.first : piece.last].mean())
     else:
         frames = unit(features.cutting[piece.first : piece.last])
         score = float(np.linalg.norm(frames.mean(0)) ** 2)
     return Step(
         *span, label=None if name is None else name.text, score=round(score, 4),
-        slot=piece.slot if piece.slot >= 0 else None, meta={} if name is None else name.meta(),
+        slot=piece.row if piece.row >= 0 else None, meta={} if name is None else name.meta(),
     )  # fmt: skip
 
 

@@ -35,21 +35,21 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _jit(function: Callable[..., Any]) -> Any:
+def jit(function: Callable[..., Any], **options: Any) -> Any:
     """Compiles without the GIL, and keeps the result on disk where there is a place to write it."""
     try:
-        return numba.njit(nogil=True, cache=True)(function)
+        return numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return numba.njit(nogil=True)(function)
+        return numba.njit(nogil=True, **options)(function)
 
 
-@_jit
+@jit
 def _plus(a, b):  # type: ignore[no-untyped-def]  # compiled: numba types it
     total = a + b
     return np.inf if np.isnan(total) else total  # inf - inf, or a NaN that nobody checked for: forbidden
 
 
-@_jit
+@jit
 def _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment):  # type: ignore[no-untyped-def]
     """Fills ``assignment`` (N,) and returns the cost. Two rolling rows of values, one byte of choice a cell."""
     K, N = costs.shape
@@ -110,7 +110,7 @@ def _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment):  #
     return cost
 
 
-@_jit
+@jit
 def _is_plain(values):  # type: ignore[no-untyped-def]
     """Whether ``values`` (any shape, contiguous) holds neither NaN nor -inf, so that sums need no care."""
     plain = True
@@ -122,7 +122,7 @@ def _is_plain(values):  # type: ignore[no-untyped-def]
 def _forward_kernel(one_to_one: bool) -> Any:
     """The forward pass with the matching compiled in: asked for in each cell, it would cost half as much again."""
 
-    @_jit
+    @jit
     def forward(costs, column_drop, row_drop, D, E):  # type: ignore[no-untyped-def]
         """Fills D and E, (K + 1, N + 1) each; row 0 of E is not used."""
         K, N = costs.shape
@@ -184,7 +184,7 @@ def _forward_kernel(one_to_one: bool) -> Any:
 _forward_one_to_one, _forward_many_to_one = _forward_kernel(True), _forward_kernel(False)
 
 
-@_jit
+@jit
 def _align_plain(costs, column_drop, row_drop, one_to_one, assignment):  # type: ignore[no-untyped-def]
     """:func:`_align` for contiguous alignment of plain values (see :func:`_is_plain`)."""
     K, N = costs.shape
@@ -212,7 +212,7 @@ def _align_plain(costs, column_drop, row_drop, one_to_one, assignment):  # type:
     return cost
 
 
-@_jit
+@jit
 def _align_any(costs, column_drop, row_drop, one_to_one, contiguous, assignment):  # type: ignore[no-untyped-def]
     """The cost, by the quicker kernel where it may be used, and whether the values were plain."""
     plain = _is_plain(column_drop) and _is_plain(row_drop) and _is_plain(costs)
@@ -221,7 +221,7 @@ def _align_any(costs, column_drop, row_drop, one_to_one, contiguous, assignment)
     return _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment), plain
 
 
-@_jit
+@jit
 def _align_batch(  # type: ignore[no-untyped-def]
     costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous, matrix, cost
 ):
