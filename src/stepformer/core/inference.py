@@ -235,15 +235,21 @@ def threshold_of(
     if config.threshold == "percentile":
         drop: Tensor = percentile_drop(similarity, keep, lengths=mask.sum(1), row_lengths=rows.sum(1))
         return -drop
-    best = evidence_of(similarity, rows, 0.0)
-    evidence = best if evidence is None else evidence
+    evidence = evidence_of(similarity, rows, 0.0) if evidence is None else evidence
     threshold = otsu_threshold(evidence, mask)
     if not config.min_contrast:
         return threshold
     below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
-    # where a row has less than a second to itself it fits whatever is there, and how well it fits says nothing
-    one_kind = (contrast(best, mask) < config.min_contrast) | (mask.sum(1) / rate_hz < rows.sum(1))
-    return torch.where(one_kind, below, threshold)
+    return torch.where(two_kinds(similarity, rows, mask, config, rate_hz), threshold, below)
+
+
+def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, rate_hz: float) -> Tensor:
+    """(B,) whether rows tell two kinds of frames apart at all, by their best similarities.
+
+    Where a row has less than a second to itself it fits whatever is there, and how well it fits says nothing.
+    """
+    apart = contrast(evidence_of(similarity, rows, 0.0), mask) >= config.min_contrast
+    return apart & (mask.sum(1) / rate_hz >= rows.sum(1))
 
 
 def _spread(values: Tensor, mask: Tensor) -> Tensor:
@@ -467,9 +473,14 @@ def find_texts(
     there = torch.arange(M, device=mask.device) < lengths[:, None]
     rows, slot_rows, taken = _text_rows(output, mask, texts, lengths, config)
     if config.text_weight:
-        by = slot_rows if slot_rows.shape[1] else cosines(texts, output.frames)
-        every = torch.ones(by.shape[:2], dtype=torch.bool, device=by.device) if by is slot_rows else there
-        shown, threshold = _shown(by, every, mask, config, rate_hz)
+        # background is where no slot fits; where slots do not tell two kinds of frames apart, where no text does
+        shown, threshold = _shown(cosines(texts, output.frames), there, mask, config, rate_hz, config.locate_keep)
+        if slot_rows.shape[1]:
+            every = torch.ones(slot_rows.shape[:2], dtype=torch.bool, device=mask.device)
+            by_slots, slot_threshold = _shown(slot_rows, every, mask, config, rate_hz)
+            clear = two_kinds(slot_rows, every, mask, config, rate_hz)
+            shown = torch.where(clear[:, None], by_slots, shown)
+            threshold = torch.where(clear, slot_threshold, threshold)
         gains = _on_grid(config.text_weight * (rows - config.text_margin) + config.locate_step_weight * shown[:, None])
     else:
         gains, threshold = _gains(rows, there, mask, config, config.locate_keep, rate_hz)
