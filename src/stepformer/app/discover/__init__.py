@@ -5,8 +5,8 @@
 >>> timeline = model.locate("video.mp4", ["crack the eggs", "whisk", "pour into the pan"])
 >>> timeline = model.discover_features(vectors, rate_hz=1.0)
 
-`features` reads a video, `segmental` cuts it, `cutting` turns knobs into prices and lines, `locating` finds given
-steps, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded when first used, so that
+`features` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which given
+steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded when first used, so that
 `stepformer discover --help` needs no torch.
 """
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig
 from stepformer.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepformer.core.inference import InferenceConfig
 
 Use = Literal["both", "slots", "structure"]
 USES: tuple[Use, ...] = ("both", "slots", "structure")
@@ -61,6 +63,8 @@ class Knobs:
 
     def options(self, own: InferenceConfig) -> InferenceConfig:
         """The inference options of a checkpoint with what the user chose in their place."""
+        from stepformer.core.inference import DEFAULT_INFERENCE  # torch is loaded here, not by --help
+
         chosen = replace(own, ordered=own.ordered and self.ordered)
         if self.use == "slots":
             chosen = replace(chosen, structure_weight=0.0, penalty_share=0.0, evidence_temperature=0.0)
