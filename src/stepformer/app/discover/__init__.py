@@ -6,8 +6,8 @@
 >>> timeline = model.discover_features(vectors, rate_hz=1.0)
 
 `features` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which given
-steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded when first used, so that
-`stepformer discover --help` needs no torch.
+steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded when
+first used, so that `stepformer discover --help` needs no torch.
 """
 
 from __future__ import annotations
