@@ -6,14 +6,9 @@ import re
 from collections.abc import Iterable
 
 from stepformer.narration.cues import Cue
+from stepformer.narration.lexicon import words
 
-# the commonest words of spoken English that few other languages have; of running speech they are a quarter and more
-_COMMON = frozenset({
-    "the", "and", "to", "of", "it", "is", "you", "that", "this", "your", "we", "they", "with", "on", "for", "be",
-    "have", "are", "just", "going", "can", "now", "then", "what", "out", "up", "all", "get", "if", "when", "here",
-    "them", "there", "some", "will", "want", "put", "make", "little", "so", "not", "but", "from", "add", "like",
-    "about", "i", "it's", "that's",
-})  # fmt: skip
+_COMMON = words("common_english")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _FEWEST_WORDS = 20  # less says nothing
 _SHARE = 0.08

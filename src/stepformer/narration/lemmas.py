@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-_IRREGULAR = {
-    "went": "go", "gone": "go", "gon": "go", "goes": "go", "did": "do", "done": "do", "does": "do", "had": "have",
-    "has": "have", "was": "be", "were": "be", "been": "be", "is": "be", "are": "be", "am": "be", "took": "take",
-    "taken": "take", "made": "make", "got": "get", "gotten": "get", "gave": "give", "given": "give", "came": "come",
-    "saw": "see", "seen": "see", "said": "say", "told": "tell", "knew": "know", "thought": "think", "left": "leave",
-    "kept": "keep", "held": "hold", "brought": "bring", "bought": "buy", "found": "find", "threw": "throw",
-    "ground": "grind", "beaten": "beat", "broke": "break", "broken": "break", "froze": "freeze", "frozen": "freeze",
-    "tore": "tear", "torn": "tear", "wound": "wind", "hung": "hang", "laid": "lay", "fed": "feed", "bent": "bend",
-    "slid": "slide", "stuck": "stick", "spun": "spin", "swept": "sweep", "drew": "draw", "drove": "drive",
-    "driven": "drive", "ran": "run", "sewn": "sew", "shook": "shake", "shaken": "shake", "built": "build",
-    "dug": "dig", "wove": "weave", "woven": "weave", "wrung": "wring", "rose": "rise", "risen": "rise", "fell": "fall",
-    "fallen": "fall", "sat": "sit", "stood": "stand", "ate": "eat", "eaten": "eat", "wore": "wear", "worn": "wear",
-    "thrown": "throw", "drawn": "draw", "bound": "bind",
-}  # fmt: skip
+from stepformer.narration.lexicon import pairs
+
+_IRREGULAR = pairs("irregular_verbs")
 _PAST = ("VBD", "VBN")
 
 
