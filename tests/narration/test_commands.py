@@ -10,10 +10,9 @@ import pytest
 
 from stepformer.cli import main
 from stepformer.errors import MissingError
-from stepformer.narration import Cue, PhraseOptions, extract_phrases
+from stepformer.narration import Cue, PhraseOptions, extract_phrases, neural
 from stepformer.narration.cues import Word
-from stepformer.narration.punctuators import TextPunctuator, TextSegmenter, load_punctuator
-from stepformer.narration.resolvers import ClusterResolver, load_resolver
+from stepformer.narration.neural import ClusterResolver, TextPunctuator, TextSegmenter, load_punctuator, load_resolver
 
 SRT = (
     "1\n00:00:01,000 --> 00:00:03,000\ncrack the eggs and whisk them\n\n"
@@ -62,7 +61,7 @@ def test_exit_codes(parser, file, tmp_path, capsys) -> None:
 ])  # fmt: skip
 def test_extras_that_are_not_installed_say_how_to_get_them(monkeypatch, load, name, module, extra) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    load.cache_clear()
+    neural._loaded.clear()
     with pytest.raises(MissingError, match=rf"stepformer\[{extra}\]"):
         load(name)
 
@@ -80,13 +79,13 @@ def test_a_splitting_model_is_used(parser, monkeypatch) -> None:
 
     fake.SaT = SaT  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wtpsplit", fake)
-    load_punctuator.cache_clear()
+    neural._loaded.clear()
     stage = load_punctuator("sat")
     words = [Word(i, i + 1, text) for i, text in enumerate(["add", "salt", "now", "stir"])]
     assert list(stage.ends(words, ())) == [False, True, False, True]
     found = extract_phrases([Cue(0, 9, "add the salt now stir the soup")], PhraseOptions(punctuation="sat"))
     assert [phrase.text for phrase in found] == ["add the salt", "stir the soup"]
-    load_punctuator.cache_clear()
+    neural._loaded.clear()
 
 
 def test_a_punctuating_model_may_change_case_and_lose_words() -> None:

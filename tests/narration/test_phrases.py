@@ -210,7 +210,7 @@ def test_groundability_orders_what_a_camera_sees() -> None:
      ("fries", "VBZ", "fry"), ("mixes", "VBZ", "mix"), ("gon", "VBG", "go"), ("butter", "NN", "butter")],
 )  # fmt: skip
 def test_base_forms(parser, word: str, tag: str, base: str) -> None:
-    from stepformer.narration.lemmas import VerbLemmas
+    from stepformer.narration.syntax import VerbLemmas
 
     assert parser.lemma_of(word, tag) == base
 

@@ -10,7 +10,7 @@ from stepformer.cli import main
 from stepformer.errors import InputError, UsageError
 from stepformer.narration import PhraseOptions
 from stepformer.narration.prepare import prepare
-from stepformer.narration.readers.howto100m import iter_captions
+from stepformer.narration.readers.structured import iter_captions
 
 SRT = "1\n00:00:01,000 --> 00:00:03,000\ncrack the eggs\n\n2\n00:00:03,000 --> 00:00:05,000\nand whisk them\n"
 
@@ -114,7 +114,7 @@ def test_nothing_to_do_and_wrong_endings(parser, tmp_path) -> None:
 
 
 def test_caption_files_are_read_a_video_at_a_time(tmp_path, monkeypatch) -> None:
-    from stepformer.narration.readers import howto100m
+    from stepformer.narration.readers import structured as howto100m
 
     src = tmp_path / "caption.json"
     videos = {f"v{i}": {"start": [0.5], "end": [1], "text": ['say "{[" \\ \n é' + "x" * i]} for i in range(40)}

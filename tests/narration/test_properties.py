@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stepformer.errors import InputError
 from stepformer.narration import Cue, extract_phrases, parse_subtitles
+from stepformer.narration.cleaning import unroll
 from stepformer.narration.cues import spread_words
 from stepformer.narration.readers import FORMATS
-from stepformer.narration.rolling import unroll
 
 LINES = st.sampled_from(
     [

@@ -9,7 +9,7 @@ import pytest
 
 from stepformer.errors import InputError, UsageError
 from stepformer.narration import Cue, parse_subtitles, read_subtitles
-from stepformer.narration.language import is_english
+from stepformer.narration.cleaning import is_english
 
 ROLLING = """WEBVTT
 Kind: captions

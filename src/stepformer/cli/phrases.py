@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.base.progress import Progress
     from stepformer.media import SUFFIXES
     from stepformer.narration import extract_phrases, narration_of, read_subtitles
-    from stepformer.narration.language import is_english
+    from stepformer.narration.cleaning import is_english
 
     options = phrase_options(args)
     if args.file.suffix.lower() in (*SUFFIXES, *_SOUND):

@@ -16,8 +16,7 @@ from stepformer.narration.lexicon import (
     TRANSITIVE,
     word_set,
 )
-from stepformer.narration.nouns import is_particle, joined
-from stepformer.narration.tree import Tree
+from stepformer.narration.syntax import Tree, is_particle, joined
 
 _NOT_CLAUSES = word_set("aux auxpass amod compound nummod det prt case poss punct cc mark")
 _SHARING = word_set("gon going want wants need needs start starts begin begins seem seems tend tends help helps")

@@ -12,8 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from stepformer.narration.groundability import noun_score
 from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, ELIDING, PERSON_NOUNS, TIME_NOUNS, word_set
-from stepformer.narration.nouns import short_name
-from stepformer.narration.tree import Tree
+from stepformer.narration.syntax import Tree, short_name
 
 SINGULAR = frozenset(("it", "this", "that"))
 PLURAL = frozenset(("them", "they", "these", "those", "'em", "em"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stepformer.narration.chatter import is_chatter
 from stepformer.narration.clauses import by_person, is_passive, is_verb, negation, objects, shared_objects
-from stepformer.narration.groundability import PHYSICAL_VERBS, groundability, noun_score
+from stepformer.narration.groundability import PHYSICAL_VERBS, groundability, is_chatter, noun_score
 from stepformer.narration.lexicon import (
     ACTION_NOUNS,
     EMPTY_WORDS,
@@ -21,9 +20,8 @@ from stepformer.narration.lexicon import (
     TOGETHER,
     TRANSITIVE,
 )
-from stepformer.narration.nouns import is_particle, measured, noun_text, noun_tokens, prep_objects, prep_phrase
 from stepformer.narration.phrases import Phrase
-from stepformer.narration.tree import Tree
+from stepformer.narration.syntax import Tree, is_particle, measured, noun_text, noun_tokens, prep_objects, prep_phrase
 
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
 _TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))

@@ -14,8 +14,8 @@ from stepformer.media.subtitles import (
     subtitle_streams,
     subtitles_beside,
 )
+from stepformer.narration.cleaning import is_english
 from stepformer.narration.cues import Cue, cue_at
-from stepformer.narration.language import is_english
 from stepformer.narration.phrases import Phrase, PhraseOptions
 from stepformer.narration.readers import read_subtitles, tidy
 from stepformer.narration.speech import Report, transcribe

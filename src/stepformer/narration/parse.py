@@ -14,8 +14,7 @@ import numpy as np
 from stepformer.errors import InputError, MissingError, StepFormerError
 from stepformer.narration.cues import Word
 from stepformer.narration.groundability import NounScores
-from stepformer.narration.lemmas import VerbLemmas
-from stepformer.narration.tree import Tree
+from stepformer.narration.syntax import Tree, VerbLemmas
 
 INSTALLED = ("en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm")
 PINNED = "spacy-en-md"

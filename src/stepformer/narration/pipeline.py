@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 
+from stepformer.narration.cleaning import smooth
 from stepformer.narration.coref import Resolver, RuleResolver
 from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread_words
-from stepformer.narration.disfluency import smooth
 from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import Parser, load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
-from stepformer.narration.segment import RuleSegmenter
-from stepformer.narration.sentences import Segmenter, ends_with_mark, marked_ends, pauses
+from stepformer.narration.sentences import RuleSegmenter, Segmenter, ends_with_mark, marked_ends, pauses
 from stepformer.narration.steer import stand_ins
-from stepformer.narration.tree import Tree
+from stepformer.narration.syntax import Tree
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
 _PLAIN = str.maketrans({"\0": " ", "’": "'", "‘": "'", "“": '"', "”": '"'})
@@ -64,7 +63,7 @@ def make_segmenter(name: str) -> Segmenter | None:
         return None
     if name == "rules":
         return RuleSegmenter()
-    from stepformer.narration.punctuators import load_punctuator
+    from stepformer.narration.neural import load_punctuator
 
     return load_punctuator(name)
 
@@ -75,7 +74,7 @@ def make_resolver(name: str) -> Resolver | None:
         return None
     if name == "rules":
         return RuleResolver()
-    from stepformer.narration.resolvers import load_resolver
+    from stepformer.narration.neural import load_resolver
 
     return load_resolver(name)
 

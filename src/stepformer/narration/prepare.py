@@ -65,7 +65,7 @@ def sources(src: Path) -> Iterator[Source]:
     """Videos of a folder (by name, all folders below it) or of a caption file (in its order)."""
     from stepformer.media.finding import is_ours
     from stepformer.narration.readers import SUFFIXES
-    from stepformer.narration.readers.howto100m import iter_captions
+    from stepformer.narration.readers.structured import iter_captions
 
     if src.is_dir():
         files = (path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
@@ -94,7 +94,7 @@ def _do(source: Source) -> tuple[list[dict[str, Any]], int]:
     """Phrases of one video and its number of words; runs in a worker."""
     from stepformer.narration.pipeline import extract_phrases
     from stepformer.narration.readers import read_subtitles, tidy
-    from stepformer.narration.readers.howto100m import cues_of
+    from stepformer.narration.readers.structured import cues_of
 
     if source.content is None:
         cues = read_subtitles(source.path)

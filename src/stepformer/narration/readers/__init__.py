@@ -8,42 +8,26 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stepformer.errors import InputError, UsageError
-from stepformer.narration.clean import clean_cue
+from stepformer.narration.cleaning import clean_cue, decode, unroll
 from stepformer.narration.cues import Cue, clip_overlaps, in_order
-from stepformer.narration.decode import decode
-from stepformer.narration.readers import columns, fields, howto100m, json3, plain, segments, srt, ttml, webvtt
-from stepformer.narration.rolling import unroll
+from stepformer.narration.readers import structured, timed, ttml
 
 # each: (text, name of the file for messages) -> cues as the file has them
 FORMATS: dict[str, Callable[[str, str], list[Cue]]] = {
-    "vtt": webvtt.parse,
-    "srt": srt.parse,
-    "json3": json3.parse,
-    "ttml": ttml.parse,
-    "howto100m": howto100m.parse,
-    "whisperx": segments.parse,
-    "csv": columns.parse,
-    "text": plain.parse,
+    "vtt": timed.parse_vtt,
+    "srt": timed.parse_srt,
+    "json3": structured.parse_json3,
+    "ttml": ttml.parse_ttml,
+    "howto100m": structured.parse_howto100m,
+    "whisperx": structured.parse_segments,
+    "csv": structured.parse_table,
+    "text": timed.parse_text,
 }
 
 SUFFIXES = (
-    ".vtt",
-    ".srt",
-    ".json3",
-    ".json",
-    ".ttml",
-    ".dfxp",
-    ".xml",
-    ".srv1",
-    ".srv2",
-    ".srv3",
-    ".txt",
-    ".sbv",
-    ".lrc",
-    ".tsv",
-    ".csv",
-)
-
+    ".vtt", ".srt", ".json3", ".json", ".ttml", ".dfxp", ".xml", ".srv1", ".srv2", ".srv3", ".txt", ".sbv", ".lrc",
+    ".tsv", ".csv",
+)  # fmt: skip
 
 # JSON, and not "[Script Info]" of ASS, "[ti:…]" of LRC or "{25}{75}…" of MicroDVD
 _JSON = re.compile(r"\{\s*[\"}]|\[\s*(?:[{\[\"\]\-0-9]|null|true|false)|[{\[]\s*$")
@@ -84,7 +68,7 @@ def parse_subtitles(
         raise InputError(f"{name}: line 1: the file is empty; expected subtitles (VTT, SRT, TTML, JSON or timed text)")
     chosen = format or sniff(text, name)
     try:
-        found = howto100m.parse(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
+        found = structured.parse_howto100m(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
     except RecursionError as error:
         raise InputError(f"{name}: line 1: nested too deeply; expected subtitles") from error
     return tidy(found)
@@ -100,7 +84,7 @@ def sniff(text: str, name: str) -> str:
     head = text.lstrip()[:4096]
     if head.startswith("WEBVTT"):
         return "vtt"
-    if _JSON.match(head) and not plain.starts_with_time(head):
+    if _JSON.match(head) and not timed.starts_with_time(head):
         return _sniff_json(text, name)
     if head.startswith("<"):
         return "ttml"
@@ -109,11 +93,11 @@ def sniff(text: str, name: str) -> str:
     if Path(name).suffix.lower() == ".vtt":
         return "vtt"
     # Whisper's own table of three columns counts in milliseconds, which the reader of timed text knows
-    return "csv" if Path(name).suffix.lower() == ".csv" and columns.is_table(text) else "text"
+    return "csv" if Path(name).suffix.lower() == ".csv" and structured.is_table(text) else "text"
 
 
 def _sniff_json(text: str, name: str) -> str:
-    value = fields.load(text, name)
+    value = timed.load(text, name)
     if isinstance(value, dict):
         if "events" in value or "wireMagic" in value:
             return "json3"

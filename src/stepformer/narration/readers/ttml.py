@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, cue_at
-from stepformer.narration.readers.fields import number, words_at
+from stepformer.narration.readers.timed import number, words_at
 
 _CLOCK = re.compile(r"^(\d+):(\d\d):(\d\d)(?:\.(\d+)|:(\d+)(?:\.\d+)?)?$", re.ASCII)
 _OFFSET = re.compile(r"^(\d+(?:\.\d+)?)(h|ms|m|s|f|t)$", re.ASCII)
@@ -16,7 +16,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _EXPECTED = "TTML with <p begin=… end=…>, or YouTube's <text start=… dur=…> or <p t=… d=…>"
 
 
-def parse(text: str, name: str) -> list[Cue]:
+def parse_ttml(text: str, name: str) -> list[Cue]:
     """Cues of a TTML or YouTube XML file."""
     if "<!ENTITY" in text:
         # entities in subtitles are an attack, not a need

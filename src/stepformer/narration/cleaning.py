@@ -1,0 +1,270 @@
+"""Subtitles to plain running words: bytes to text; markup, sounds, repeated lines, fillers and stammers away."""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from stepformer.errors import InputError
+from stepformer.narration.cues import Cue, Word
+from stepformer.narration.lexicon import FILLERS, word_set, words
+
+# the 32-bit marks first: the 16-bit little-endian mark is their beginning
+_BYTE_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROL = {chr(c) for c in range(32)} - set("\t\n\r\f\v\x1b")
+
+
+def decode(data: bytes, name: str) -> str:
+    """Text of a file with ``\\n`` line ends; an :class:`InputError` that names the file if the bytes are no text."""
+    text = _decode(data)
+    head = text[:4096]
+    if sum(c in _CONTROL for c in head) > len(head) // 50:
+        raise InputError(f"{name}: line 1: this is a binary file, not text; expected subtitles (VTT, SRT, TTML, JSON)")
+    return text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+
+
+def _decode(data: bytes) -> str:
+    for mark, encoding in _BYTE_MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, errors="replace")
+    head = data[:4096]
+    # Latin text in UTF-16 has a zero in every second byte
+    if len(head) >= 4:
+        even, odd = head[0::2].count(0), head[1::2].count(0)
+        if odd > len(head) * 0.3 and even < len(head) * 0.05:
+            return data.decode("utf-16-le", errors="replace")
+        if even > len(head) * 0.3 and odd < len(head) * 0.05:
+            return data.decode("utf-16-be", errors="replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # a file that is UTF-8 but for a few damaged bytes keeps its other letters
+        if len(data) > 200 and error.start > 0:
+            patched = data.decode("utf-8", errors="replace")
+            good = sum(ord(c) > 127 and c != "\ufffd" for c in patched)
+            if good > 4 * patched.count("\ufffd"):
+                return patched
+    return data.decode("cp1252", errors="replace")
+
+
+_ASS = re.compile(r"\{\\[^}]*\}")
+_TAG = re.compile(r"</?[A-Za-z!?][^<>]{0,200}>|<\d[\d:.]*>")
+# tags that were escaped as text; "<salt>" that was escaped is a word
+_ESCAPED_TAG = re.compile(
+    r"</?(?:font|b|i|u|c|v|span|br|em|strong|ruby|rt|lang)\b[^<>]{0,200}>|<\d[\d:.]*>", re.IGNORECASE
+)
+_NOTES = re.compile(r"[♪♫♬♩🎵🎶#]*[♪♫♬♩🎵🎶][^♪♫♬♩🎵🎶\n]*(?:[♪♫♬♩🎵🎶]+|$)")
+_BRACKETS = re.compile(r"\[[^\[\]\n]{0,80}\]|【[^【】\n]{0,80}】|\*{1,2}[a-z ]{3,30}\*{1,2}")
+_SOUND = (
+    "music|applause|laugh|chuckl|giggl|sigh|cough|cheer|clap|silence|inaudible|indistinct|noise|sound|beep|bark|"
+    "click|sizzl|whir|hum|buzz|gasp|sniff|snort|scream|ring|knock|upbeat|instrumental|crosstalk|foreign|speaking|"
+    "soft|playing|crunch|clank|clatter|bubbl|pop"
+)
+_ROUND = re.compile(rf"\((?:[^()\n]{{0,40}}\b(?:{_SOUND})[^()\n]{{0,40}}|[A-Z][A-Z .,'-]{{1,40}})\)")
+# ">> JOHN:", "SPEAKER 2:", "- ", ">>>"; a speaker's name is in capitals, so that "Note: stir" stays
+_SPEAKER = re.compile(
+    r"(?:>>+|&gt;&gt;+|»)\s*(?:[A-Z][A-Za-z.'-]{0,20}(?: [A-Z][A-Za-z.'-]{0,20}){0,2}:(?=\s|$))?"
+    r"|(?:^|(?<=\n)|(?<=[.!?] ))"
+    r"(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
+    r"|(?:^|(?<=\n))\s*[-–—‐]\s+"
+)
+_ODD_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\t\f\v\x1b\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_ZERO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]")
+_MARKS = re.compile(r"[\[\](){}<>&♪♫♬♩🎵🎶»:*\-–—‐\u00a0-\uffff]")
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "´": "'", "`": "'", "…": "..."})
+
+
+def clean_text(text: str, keep_lines: bool = False) -> str:
+    """Plain words of one cue's text. Lines are joined by a space, or kept for finding rolling captions."""
+    if _MARKS.search(text):
+        text = _TAG.sub("", text)
+        # entities come escaped once or twice; more than that is text about entities
+        for _ in range(2):
+            if "&" not in text:
+                break
+            text = html.unescape(text)
+        text = _ASS.sub("", text)
+        text = _ESCAPED_TAG.sub("", text)
+        text = _ODD_SPACE.sub(" ", text).translate(_QUOTES)
+        text = _ZERO_WIDTH.sub("", text)
+        text = _NOTES.sub(" ", text)
+        text = _BRACKETS.sub(" ", text)
+        text = _ROUND.sub(" ", text)
+        text = _SPEAKER.sub(" ", text)
+    else:
+        text = _ODD_SPACE.sub(" ", text)
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "\n".join(lines) if keep_lines else " ".join(line for line in lines if line)
+
+
+def clean_cue(cue: Cue, keep_lines: bool = False) -> Cue:
+    """The cue with plain text; its timed words follow the text."""
+    text = clean_text(cue.text, keep_lines)
+    if not cue.words:
+        return replace(cue, text=text)
+    wanted = text.split()
+    if [word.text for word in cue.words] == wanted:
+        return replace(cue, text=text)
+    return replace(cue, text=text, words=follow_words(cue.words, wanted))
+
+
+def follow_words(words: tuple[Word, ...], wanted: list[str]) -> tuple[Word, ...]:
+    """The timed words that ``wanted`` keeps, in order; () where the two cannot be brought together."""
+    kept: list[Word] = []
+    at = 0
+    for text in wanted:
+        for look in range(at, len(words)):
+            if words[look].text == text or clean_text(words[look].text) == text:
+                kept.append(replace(words[look], text=text))
+                at = look + 1
+                break
+        else:
+            return ()
+    return tuple(kept)
+
+
+_TOUCHING_S = 0.15  # a repeated line stays on the screen; a repeated sentence comes after a pause
+_ROLLING_SHARE = 0.3  # of neighbouring cues that repeat, from which on a file counts as rolling
+
+
+def overlap(before: Sequence[str], after: Sequence[str]) -> int:
+    """How many words at the start of the lines ``after`` are the end of what the lines ``before`` showed.
+
+    Whole lines count; within a line, the whole of the cue before (a line revealed word by word) or three words
+    (lines joined by a converter).
+    """
+    lines_before = [line.split() for line in before if line.strip()]
+    lines_after = [line.split() for line in after if line.strip()]
+    for count in range(min(len(lines_before), len(lines_after)), 0, -1):
+        if lines_before[-count:] == lines_after[:count]:
+            return sum(len(line) for line in lines_after[:count])
+    shown = [word for line in lines_before for word in line]
+    new = [word for line in lines_after for word in line]
+    if shown and new[: len(shown)] == shown:
+        return len(shown)
+    for size in range(min(len(shown), len(new)), 2, -1):
+        if shown[-size:] == new[:size]:
+            return size
+    return 0
+
+
+def unroll(cues: Sequence[Cue]) -> list[Cue]:
+    """Ordered cues whose text may have several lines -> cues that say each word once, empty ones left out."""
+    cues = [cue for cue in cues if cue.text.strip()]
+    lines = [cue.text.split("\n") for cue in cues]
+    repeats = [0] * len(cues)
+    touching = 0
+    for i in range(1, len(cues)):
+        if cues[i].start_s <= cues[i - 1].end_s + _TOUCHING_S:
+            touching += 1
+            repeats[i] = overlap(lines[i - 1], lines[i])
+    if sum(repeat > 0 for repeat in repeats) < max(1.0, _ROLLING_SHARE * touching):
+        return [_one_line(cue, cue.text.split(), cue.words) for cue in cues]
+
+    stream: list[Cue] = []
+    for cue, repeat in zip(cues, repeats, strict=True):
+        texts = cue.text.split()[repeat:]
+        if texts:
+            stream.append(_one_line(cue, texts, _last_words(cue, len(texts))))
+        elif stream and not stream[-1].words:
+            # the finished line goes on being shown; the words were said by then
+            stream[-1] = replace(stream[-1], end_s=max(stream[-1].end_s, min(cue.end_s, cue.start_s + 0.01)))
+    return stream
+
+
+def _one_line(cue: Cue, texts: Sequence[str], words: tuple[Word, ...]) -> Cue:
+    start_s = words[0].start_s if words else cue.start_s
+    return replace(cue, start_s=start_s, end_s=max(start_s, cue.end_s), text=" ".join(texts), words=words)
+
+
+def _last_words(cue: Cue, count: int) -> tuple[Word, ...]:
+    return cue.words[-count:] if len(cue.words) >= count else ()
+
+
+_MAX_LETTERS = 60  # no spoken word is longer; an address or noise is
+_REAL_KIND = word_set("this that what some any a the same another every these those which each of")
+_KNOWN = word_set("how what that if the where why about when it")  # "you know how to …" is a clause
+_ASKING = word_set("do if as did let what before")  # "do you know"
+_REPEATABLE = word_set("very really no so had that hot far much more bye many again there yeah knock")
+_OPENING = FILLERS | word_set("kind sort you i")
+_STRIP = ".,;:!?\"'"
+_ENDS = (".", "?", "!")
+
+
+def smooth(words: Sequence[Word]) -> list[Word]:
+    """Words without fillers and stammers. Sentence marks of a word that goes move to the one before it."""
+    low = [word.text.lower().strip(_STRIP) for word in words]
+    kept: list[Word] = []
+    bare: list[str] = []  # of kept: lower case, without marks
+    i = 0
+    while i < len(words):
+        word, name = words[i], low[i]
+        if name in _OPENING and (skip := _filler(words, low, i, kept, bare)):
+            marks = [w.text[-1] for w in words[i : i + skip] if w.text.endswith(_ENDS)]
+            if marks and kept and not kept[-1].text.endswith(_ENDS):
+                kept[-1] = Word(kept[-1].start_s, kept[-1].end_s, kept[-1].text.rstrip(",;:") + marks[-1])
+            i += skip
+            continue
+        # "the the", "i usually i usually": a run of one to four words said twice at once
+        if name in bare[-4:] and name.replace("'", "").isalpha() and (back := _stammer(bare, words, low, i)):
+            del kept[-back:], bare[-back:]
+        kept.append(
+            word if len(word.text) <= _MAX_LETTERS else Word(word.start_s, word.end_s, word.text[:_MAX_LETTERS])
+        )
+        bare.append(name)
+        i += 1
+    return kept
+
+
+def _filler(words: Sequence[Word], low: Sequence[str], i: int, kept: Sequence[Word], bare: Sequence[str]) -> int:
+    """How many words from ``i`` on are filler; 0 if none."""
+    name = low[i]
+    if name in FILLERS:
+        return 1
+    after = low[i + 1] if i + 1 < len(low) else ""
+    third = low[i + 2] if i + 2 < len(low) else ""
+    if name in ("kind", "sort"):
+        return 2 if after == "of" and i + 2 < len(words) and (not bare or bare[-1] not in _REAL_KIND) else 0
+    if name == "you" and after == "know" and third not in _KNOWN:
+        # between two words of one clause
+        return 2 if bare and not kept[-1].text.endswith(_ENDS) and bare[-1] not in _ASKING else 0
+    return 2 if name == "i" and after == "mean" and third not in ("it", "that", "by") else 0
+
+
+def _stammer(bare: Sequence[str], words: Sequence[Word], low: Sequence[str], i: int) -> int:
+    """How many words at the end of ``bare`` the words from ``i`` on say again; 0 if they do not."""
+    if bare[-1] == low[i]:
+        marked = i > 0 and words[i - 1].text.endswith((*_ENDS, ","))
+        return 0 if low[i] in _REPEATABLE or marked else 1
+    for size in (4, 3, 2):
+        if len(bare) >= size and low[i : i + size] == bare[-size:]:
+            return 0 if any(word.text.endswith(_ENDS) for word in words[max(0, i - size) : i]) else size
+    return 0
+
+
+_COMMON = words("common_english")
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_FEWEST_WORDS = 20  # less says nothing
+_SHARE = 0.08
+
+
+def is_english(cues: Iterable[Cue]) -> bool | None:
+    """Whether the words are English as far as the commonest of them tell; None where there are too few words.
+
+    Text without spaces between words (Chinese, Japanese) counts by its letters.
+    """
+    words = [word.lower() for cue in cues for word in _WORD.findall(cue.text)]
+    foreign = sum(not word.isascii() for word in words)
+    if len(words) < _FEWEST_WORDS:
+        letters = sum(len(word) for word in words if not word.isascii())
+        return False if foreign * 2 > len(words) and letters >= _FEWEST_WORDS else None
+    return sum(word in _COMMON for word in words) >= _SHARE * len(words)
