@@ -1,0 +1,307 @@
+"""One guarded way to read what somebody else wrote: JSON, XML, TOML, CSV, arrays, archives, pickles' size, processes.
+
+Every reader goes through these functions, so each limit and each kind of damage is handled once. Whatever is wrong with
+a file becomes an :class:`InputError` that names it; nothing here makes more memory than the limits below allow, and
+nothing runs for ever. The limits are generous (the largest real file of each kind is well below them) and are listed in
+docs/SECURITY.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from xml.etree import ElementTree
+
+import numpy as np
+
+from stepformer.errors import InputError, StepFormerError
+
+T = TypeVar("T")
+
+TEXT_BYTES = 512 << 20
+"""A text file (JSON, CSV, XML, TOML, subtitles) is read whole up to this size; HowTo100M's captions are streamed."""
+XML_BYTES = 64 << 20
+XML_DEPTH = 200
+JSON_DEPTH = 200
+EXPANSION = 200
+"""A compressed file may be this many times larger inside (JSON text reaches 30), above the first few megabytes."""
+FREE_BYTES = 16 << 20
+"""Up to this size anything may be inside a compressed file: small things need no ratio."""
+ARRAY_BYTES = 8 << 30
+LONGEST_S = 30 * 24 * 3600.0
+"""Seconds beyond thirty days are a mistake in the file, not a video."""
+
+_DAMAGE = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
+    EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, ElementTree.ParseError, ArithmeticError,
+    LookupError, AssertionError, NotImplementedError, UnicodeError,
+)  # fmt: skip
+
+
+@contextmanager
+def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Turns whatever damaged content raises inside the block into one sentence: "SOURCE is no readable WHAT: ..."."""
+    try:
+        yield
+    except StepFormerError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"there is no file {os.fspath(source)}") from None
+    except _DAMAGE as error:
+        raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
+
+
+def reason(error: BaseException) -> str:
+    """What an exception says, in one line of at most 200 characters, without Python's own words where they mislead."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it asks for more memory than there is"
+    if isinstance(error, KeyError):
+        return f"it lacks {error.args[0]!r}" if error.args else "something is missing"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
+    """A whole file, or an InputError if it is not there, no plain file, or larger than ``limit`` bytes."""
+    path = Path(path)
+    with reading(path, "file"):
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)  # not the size on disk: a device or a pipe has none
+        if len(data) > limit:
+            raise InputError(f"{path} is larger than {limit >> 20} MiB, the most that is read of such a file")
+        return data
+    raise AssertionError  # for the type checker: reading() always raises or returns
+
+
+def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:
+    """The content of gzipped bytes; plain bytes as they are. A bomb is refused before it is unpacked."""
+    if data[:2] != b"\x1f\x8b":
+        return data
+    most = max(FREE_BYTES, EXPANSION * len(data))
+    with reading(source, "gzip file"):
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(data)).read(min(most, TEXT_BYTES) + 1)
+        if len(unpacked) > min(most, TEXT_BYTES):
+            raise InputError(f"{os.fspath(source)} unpacks to more than {min(most, TEXT_BYTES) >> 20} MiB")
+        return unpacked
+    raise AssertionError
+
+
+def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> str:
+    """A UTF-8 text file, plain or gzipped, with or without a byte order mark."""
+    data = gunzip(read_bytes(path, limit), path)
+    with reading(path, "UTF-8 text"):
+        return data.decode("utf-8-sig")
+    raise AssertionError
+
+
+def json_of(text: str | bytes, source: str | os.PathLike[str]) -> Any:
+    """JSON text as Python values; numbers that do not fit into a float and deep nesting are refused."""
+    with reading(source, "JSON"):
+        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)
+        _check_depth(value, source)
+        return value
+    raise AssertionError
+
+
+def read_json(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Any:
+    """A JSON file, plain or gzipped."""
+    return json_of(read_text(path, limit), path)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _whole(digits: str) -> int | float:
+    # beyond 64 bits it would overflow every array and float later, far from the file it came from
+    return int(digits) if len(digits) < 19 else _finite(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:20]}... is no number that fits")
+    return number
+
+
+def _check_depth(value: Any, source: str | os.PathLike[str]) -> None:
+    level: list[Any] = [value]
+    for _ in range(JSON_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise InputError(f"{os.fspath(source)} is no readable JSON: it is nested more than {JSON_DEPTH} deep")
+
+
+def toml_of(text: str, source: str | os.PathLike[str]) -> dict[str, Any]:
+    """TOML text as Python values."""
+    with reading(source, "TOML"):
+        return tomllib.loads(text)
+    raise AssertionError
+
+
+def xml_of(text: str | bytes, source: str | os.PathLike[str]) -> ElementTree.Element:
+    """The root of an XML document. Documents that declare entities are refused, as are deep and huge ones."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if len(data) > XML_BYTES:
+        raise InputError(f"{os.fspath(source)} is no readable XML: it is larger than {XML_BYTES >> 20} MiB")
+    with reading(source, "XML"):
+        if b"<!ENTITY" in data or b"<!\x00E\x00N\x00T" in data:
+            raise ValueError("it declares entities, which are never expanded")
+        depth = 0
+        root: ElementTree.Element | None = None
+        for event, element in ElementTree.iterparse(io.BytesIO(data), ("start", "end")):
+            depth += 1 if event == "start" else -1
+            root = element if root is None else root
+            if depth > XML_DEPTH:
+                raise ValueError(f"it is nested more than {XML_DEPTH} deep")
+        if root is None:
+            raise ValueError("it is empty")
+        return root
+    raise AssertionError
+
+
+def csv_rows(text: str, source: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
+    """The rows of CSV text, one by one."""
+    rows = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=delimiter)
+    while True:
+        with reading(source, "CSV"):
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+        yield row
+
+
+def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray[Any, Any]:
+    """A .npy file; pickled objects are never read. ``mapped``: memory-mapped, for large features."""
+    with reading(path, "NumPy array"):
+        with Path(path).open("rb") as stream:
+            shape, dtype = _npy_header(stream)
+            size = math.prod(shape) * dtype.itemsize
+            there = os.fstat(stream.fileno()).st_size - stream.tell()
+            if size > there:
+                raise ValueError(f"its header promises {size} bytes and {there} follow")
+        if size > ARRAY_BYTES and not mapped:
+            raise ValueError(f"it has {size >> 20} MiB; at most {ARRAY_BYTES >> 20} are read")
+        array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if mapped and size else None, allow_pickle=False)
+        return array
+    raise AssertionError
+
+
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an .npz file by name; what its members say of their size is checked before they are unpacked."""
+    with reading(path, "NumPy archive"):
+        with zipfile.ZipFile(path) as archive:
+            check_zip(archive, path)
+            for entry in archive.infolist():
+                with archive.open(entry) as stream:
+                    shape, dtype = _npy_header(stream)
+                if math.prod(shape) * dtype.itemsize > entry.file_size:
+                    raise ValueError(f"{entry.filename} promises more than it holds")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    raise AssertionError
+
+
+def _npy_header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array file; leaves the stream where the data begins."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects, which are never read")
+    if any(not isinstance(n, int) or n < 0 for n in shape):
+        raise ValueError(f"its shape is {shape}")
+    return tuple(shape), dtype
+
+
+def check_zip(archive: zipfile.ZipFile, source: str | os.PathLike[str]) -> None:
+    """Refuses a zip whose members unpack to far more than the file is large."""
+    packed = sum(entry.compress_size for entry in archive.infolist())
+    unpacked = sum(entry.file_size for entry in archive.infolist())
+    if unpacked > max(FREE_BYTES, EXPANSION * packed) or unpacked > ARRAY_BYTES:
+        raise InputError(f"{os.fspath(source)} unpacks to {unpacked >> 20} MiB from {packed >> 10} KiB; it is not read")
+
+
+def seconds(value: Any, what: str, source: str | os.PathLike[str] = "") -> float:
+    """A finite number of seconds from 0 to thirty days, or an InputError that names it."""
+    where = f"{os.fspath(source)}: " if source else ""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{where}{what} must be seconds, not {str(value)[:60]!r}") from None
+    if not 0 <= number <= LONGEST_S:
+        raise InputError(f"{where}{what} is {number:g} s; it must lie between 0 and {LONGEST_S:g} (thirty days)")
+    return number
+
+
+def in_process(
+    function: Callable[..., T], *args: Any, what: str, time_s: float = 60.0, memory_bytes: int = 4 << 30
+) -> T:
+    """``function(*args)`` in a process of its own, for native readers that a damaged file can crash or run away with.
+
+    ``function`` must be importable and its result picklable by us (it never carries a stranger's pickle). A crash, more
+    than ``time_s`` seconds or more than ``memory_bytes`` of memory is an InputError that says so about ``what``.
+    """
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    worker = context.Process(target=_work, args=(theirs, memory_bytes, function, args), daemon=True)
+    worker.start()
+    theirs.close()
+    try:
+        if not ours.poll(time_s):
+            raise InputError(f"{what} could not be read within {time_s:g} s")
+        try:
+            error, result = ours.recv()
+        except EOFError:
+            worker.join(5)
+            raise InputError(f"{what} is damaged: the library that reads it crashed") from None
+    finally:
+        ours.close()
+        worker.kill()
+        worker.join()
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _work(pipe: Any, memory_bytes: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):
+        pass  # no such limits here (Windows); the time limit remains
+    try:
+        message: tuple[StepFormerError | None, Any] = (None, function(*args))
+    except StepFormerError as error:
+        message = (error, None)
+    except _DAMAGE as error:
+        message = (InputError(f"{args[0] if args else 'the file'} cannot be read: {reason(error)}"), None)
+    pipe.send(message)
+    pipe.close()

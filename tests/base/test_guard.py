@@ -1,0 +1,129 @@
+"""Damaged, huge and hostile files become one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import time
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepformer.base import guard
+from stepformer.errors import InputError, StepFormerError, UsageError
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "NaN", "[Infinity]", "[" * 100_000, "[" * 300 + "]" * 300, '"\\ud800', "\xff"],
+)
+def test_json_that_is_none_is_one_sentence(text):
+    with pytest.raises(InputError, match="x is no readable JSON"):
+        guard.json_of(text.encode("latin-1"), "x")
+
+
+def test_long_numbers_become_floats():
+    assert guard.json_of("1" * 30, "x") == pytest.approx(1.1111e29, rel=1e-3)
+    with pytest.raises(InputError, match="no number"):
+        guard.json_of("9" * 5000, "x")
+    with pytest.raises(InputError, match="no number"):
+        guard.json_of("1e999", "x")
+
+
+def test_json_keeps_what_is_fine(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_bytes(gzip.compress(b'\xef\xbb\xbf{"a": [1, 2.5, "\xc3\xa4"]}'))
+    assert guard.read_json(file) == {"a": [1, 2.5, "ä"]}
+
+
+def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path):
+    file = tmp_path / "a.json.gz"
+    file.write_bytes(gzip.compress(b" " * (600 << 20), 9))
+    with pytest.raises(InputError, match="unpacks to more than"):
+        guard.read_json(file)
+
+
+@pytest.mark.parametrize("head", [b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b""])
+def test_xml_with_entities_or_depth_is_refused(head):
+    deep = b"<a>" * 5000 + b"</a>" * 5000
+    with pytest.raises(InputError, match="x is no readable XML"):
+        guard.xml_of(head + (b"<a>&b;</a>" if head else deep), "x")
+    assert guard.xml_of("<a><b/></a>", "x").tag == "a"
+
+
+def test_arrays_are_believed_as_far_as_the_file_goes(tmp_path):
+    file = tmp_path / "a.npy"
+    np.save(file, np.arange(6.0).reshape(2, 3))
+    assert guard.load_array(file).shape == (2, 3)
+    data = file.read_bytes().replace(b"(2, 3)", b"(9, 9)")
+    file.write_bytes(data)
+    for mapped in (True, False):
+        with pytest.raises(InputError, match="promises 648 bytes and 48 follow"):
+            guard.load_array(file, mapped)
+    np.save(file, np.array([{}], object), allow_pickle=True)
+    with pytest.raises(InputError, match="never read"):
+        guard.load_array(file)
+
+
+def test_an_npz_bomb_is_refused(tmp_path):
+    file = tmp_path / "a.npz"
+    content = io.BytesIO()
+    np.save(content, np.zeros(64 << 20, np.uint8))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", content.getvalue())
+    with pytest.raises(InputError, match="unpacks to"):
+        guard.load_arrays(file)
+    np.savez(file, a=np.arange(3), b=np.zeros((2, 2)))
+    assert sorted(guard.load_arrays(file)) == ["a", "b"]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_as_json_xml_and_arrays(data):
+    for read in (guard.json_of, guard.xml_of):
+        try:
+            read(data, "x")
+        except InputError as error:
+            assert str(error).startswith("x is no readable")
+
+
+@pytest.mark.parametrize("value", [-1, 1e15, float("nan"), "abc", None, 10**400])
+def test_seconds_are_bounded(value):
+    with pytest.raises(InputError, match="duration"):
+        guard.seconds(value, "duration", "a.json")
+    assert guard.seconds("12.5", "duration") == 12.5
+
+
+def crash(_path):
+    os.kill(os.getpid(), 11)
+
+
+def hang(_path):
+    time.sleep(60)
+
+
+def grow(_path):
+    return len(bytearray(8 << 30))
+
+
+def refuse(path):
+    raise UsageError(f"{path} again")
+
+
+def works(path):
+    return {"a": path}
+
+
+def test_a_reader_in_a_process_of_its_own_cannot_take_us_with_it():
+    assert guard.in_process(works, "f.mat", what="f.mat") == {"a": "f.mat"}
+    with pytest.raises(InputError, match=r"f\.mat is damaged"):
+        guard.in_process(crash, "f.mat", what="f.mat")
+    with pytest.raises(InputError, match=r"within 0\.5 s"):
+        guard.in_process(hang, "f.mat", what="f.mat", time_s=0.5)
+    with pytest.raises(InputError, match="more memory"):
+        guard.in_process(grow, "f.mat", what="f.mat")
+    with pytest.raises(StepFormerError, match=r"f\.mat again"):
+        guard.in_process(refuse, "f.mat", what="f.mat")
