@@ -6,6 +6,9 @@ what to do next.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class StepFormerError(Exception):
     """Something went wrong that a sentence can explain. Exit code 1."""
@@ -37,8 +40,21 @@ class PartialError(StepFormerError):
     exit_code = 5
 
 
+class WriteError(StepFormerError, OSError):
+    """A file cannot be written: the disk is full, the folder is read-only. Exit code 1."""
+
+    __str__ = Exception.__str__  # OSError would show a tuple
+
+
 class NonFiniteError(InputError, ValueError):
     """A NaN where a number must be; the message says where."""
+
+
+def near(given: str, known: Iterable[str]) -> str:
+    """For a message on a name nobody knows: the name, and the one that was likely meant, or else all there are."""
+    names = sorted(known)
+    meant = difflib.get_close_matches(given, names, n=1, cutoff=0.7)
+    return f"{given!r}; " + (f"did you mean {meant[0]}?" if meant else f"there are: {', '.join(names)}")
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_patterns_and_a_list_on_stdin(video, capsys, monkeypatch):
         (["discover", "talk.mp4", "--config", "gone.toml"], 3, "no config file"),
         (["locate", "talk.mp4"], 2, "give the steps"),
         (["locate", "talk.mp4", "--step", " "], 2, "has no text"),
-        (["locate", "talk.mp4", "--steps-file", "gone.txt"], 3, "cannot be read"),
+        (["locate", "talk.mp4", "--steps-file", "gone.txt"], 3, "there is no steps file gone.txt"),
     ],
 )
 def test_what_cannot_be_done_is_said(video, capsys, args, code, says):
@@ -109,12 +110,178 @@ def test_files_are_written_with_the_options_beside_them(video, capsys):
     assert "b/talk.steps.vtt  vtt" in capsys.readouterr().out
 
 
-def test_a_format_that_cannot_be_written_costs_not_the_result(video, capsys):
-    args = ["discover", "talk.mp4", "--format", "csv", "--format", "youtube", "--no-labels"]
-    assert main(args) != 0
+def test_a_format_that_refuses_a_video_is_a_warning_and_stops_no_folder(video, capsys):
+    write_video(Path("other.mp4"), [WHITE, RED])
+    assert main(["discover", ".", "--format", "csv,youtube", "--no-labels"]) == 0
     out, err = capsys.readouterr()
-    assert "talk.mp4  0:16  4 steps" in out and Path("talk.steps.csv").is_file()
-    assert "YouTube" in err and not Path("talk.steps.txt").exists()
+    assert "talk.mp4  0:16  4 steps" in out and Path("talk.steps.csv").is_file() and Path("other.steps.csv").is_file()
+    assert err.count("stepformer: talk.steps.txt is not written: YouTube") == 1 and not Path("talk.steps.txt").exists()
+    assert "without 1 of its files" in err and "2 done, 0 left as they were, 0 failed" in err
+    # a video of which nothing could be written has failed
+    assert main(["discover", "talk.mp4", "--format", "youtube", "--no-labels"]) == 1
+    assert main(["discover", "talk.mp4", "other.mp4", "--format", "youtube", "--no-labels", "--keep-going"]) == 1
+
+
+def test_files_of_another_run_are_not_overwritten_unless_asked(video, capsys):
+    run = ["discover", "talk.mp4", "--format", "csv,json", "--out", "o", "--quiet"]
+    assert main(run) == 0
+    before = Path("o/talk.steps.csv").read_bytes()
+    assert main([*run, "--jobs", "1"]) == 0  # the same run again
+    assert main([*run, "--steps", "2", "--model", "nothing"]) == 2  # said before any work
+    assert "o/talk.steps.csv (and 1 more) is there already, from another run; --over" in capsys.readouterr().err
+    assert Path("o/talk.steps.csv").read_bytes() == before
+    assert main([*run, "--steps", "2", "--overwrite"]) == 0
+    assert Path("o/talk.steps.csv").read_bytes() != before
+    Path("mine.vtt").write_text("by hand")
+    assert main(["discover", "talk.mp4", "--write", "mine.vtt"]) == 2
+    assert main(["export", "o/talk.steps.json", "mine.vtt"]) == 2
+    assert Path("mine.vtt").read_text() == "by hand"
+    assert main(["discover", "talk.mp4", "--write", "mine.vtt", "--skip-existing"]) == 0
+
+
+def test_what_a_video_lacks_is_written_where_the_rest_is_there(video, capsys):
+    assert main(["discover", "talk.mp4", "--format", "csv", "--quiet"]) == 0
+    before = Path("talk.steps.csv").stat().st_mtime_ns
+    assert main(["discover", "talk.mp4", "--format", "csv,vtt", "--skip-existing", "--quiet"]) == 0
+    assert Path("talk.steps.csv").stat().st_mtime_ns == before and Path("talk.steps.vtt").is_file()
+
+
+def test_a_near_name_is_offered(video, capsys):
+    assert main(["discover", "tolk.mp4"]) == 3
+    assert "there is no file tolk.mp4; did you mean talk.mp4?" in capsys.readouterr().err
+    assert main(["discover", "talk.mp4", "--formatt", "vtt"]) == 2
+    assert "there is no option --formatt; did you mean --format?" in capsys.readouterr().err
+    assert main(["discover", "talk.mp4", "--format", "yuotube"]) == 2
+    assert "did you mean youtube?" in capsys.readouterr().err
+
+
+def test_nothing_is_said_of_progress_for_a_file_that_cannot_be_opened(capsys, monkeypatch):
+    from stepformer.base import progress
+
+    monkeypatch.setattr(progress, "_PLAIN_EVERY_S", -1.0)  # every step of progress is a line
+    broken()
+    assert main(["discover", "broken.mp4", "--model", "nothing"]) == 3  # no model is loaded for it either
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("stepformer: broken.mp4")
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence_about_the_file(video, capsys):
+    Path("o").write_text("a file, no folder")
+    assert main(["discover", "talk.mp4", "--format", "csv", "--out", "o"]) == 1
+    err = capsys.readouterr().err
+    assert "stepformer: o/talk.steps.csv cannot be written: " in err
+    assert "partial" not in err and "Error" not in err and "Errno" not in err
+
+
+def test_how_much_is_said(video, capsys):
+    assert main(["discover", "talk.mp4", "--quiet", "--log-file", "all.log"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["discover", "talk.mp4", "-v"]) == 0
+    err = capsys.readouterr().err
+    assert "model comes from environment" in err and "talk.mp4: features were kept from before; model 0." in err
+    assert main(["discover", "gone.mp4", "--log-file", "all.log"]) == 3
+    lines = Path("all.log").read_text().splitlines()
+    assert any("DEBUG talk.mp4: decode 0." in line for line in lines)
+    assert lines[-1].endswith("ERROR there is no file gone.mp4")
+
+
+# -- features -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def features():
+    """Features of six videos of two tasks in a folder, and their annotations as a plain dataset."""
+    import numpy as np
+    from discover_parts import planted
+
+    for task in ("tea", "toast"):
+        Path("data", task, "annotations").mkdir(parents=True)
+        for v in range(3):
+            vectors, _, cuts = planted(lengths=(12, 20, 8), seed=v)
+            Path("features").mkdir(exist_ok=True)
+            np.save(f"features/{task}_{v}.npy", vectors)
+            rows = [f"{i + 1},{start},{end}" for i, (start, end) in enumerate(itertools.pairwise(cuts))]
+            Path("data", task, "annotations", f"{v}.csv").write_text("\n".join(rows) + "\n")
+    return Path("features")
+
+
+def evaluated(capsys, *more):
+    assert main(["evaluate", "data", "--json", "--predictions", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_features_become_predictions_that_evaluate_reads(features, capsys):
+    assert main(["discover", "features", "--out", "found", "--quiet"]) == 0
+    assert len(list(Path("found").glob("*.steps.json"))) == 6
+    capsys.readouterr()
+    report = evaluated(capsys, "found")
+    assert report["videos"] == 6 and report["ids"] == "segments"  # their vectors are there, to be clustered
+    rows = {(row["task"], row["video"]): row for row in report["per_video"]}
+    assert len(rows) == 6 and rows["tea", "0"]["seconds"] == 40
+    assert rows["tea", "0"]["per-video"]["f1"] > 0.8 and set(rows["tea", "0"]["table2"]) >= {"iou", "mof"}
+    mean = sum(row["per-video"]["f1"] for row in rows.values()) / 6
+    assert mean == pytest.approx(report["results"]["per-video"]["values"]["f1"])
+
+
+def test_features_at_another_rate_and_of_another_width(features, capsys):
+    import numpy as np
+
+    assert main(["discover", "features/tea_0.npy", "--rate", "2", "--json"]) == 0
+    assert Timeline.from_json(capsys.readouterr().out).duration_s == 20
+    np.save("features/wide.npy", np.zeros((5, 7), np.float32))
+    assert main(["discover", "features", "--out", "found", "--keep-going"]) == 5
+    assert "features/wide.npy: model tiny takes (N, 64) vectors, got (5, 7)" in capsys.readouterr().err
+
+
+def test_a_feature_store_is_discovered(features, capsys):
+    import numpy as np
+
+    from stepformer.data.store import StoredVideo, StoreInfo
+    from stepformer.data.store_writer import StoreWriter
+
+    with StoreWriter(Path("store"), StoreInfo("colours", "colours-1", 64, 1.0, 0, {})) as writer:
+        for path in sorted(features.iterdir()):
+            vectors = np.load(path)
+            writer.append(StoredVideo(path.stem, vectors, 1.0, float(len(vectors))))
+    assert main(["discover", "store", "--format", "json"]) == 2
+    assert "give a folder for them with --out" in capsys.readouterr().err
+    assert main(["discover", "store", "--out", "found", "--no-labels", "--quiet"]) == 0
+    capsys.readouterr()
+    assert evaluated(capsys, "found")["videos"] == 6
+    assert main(["discover", "store", "--out", "other", "--encoder", "colours", "--quiet"]) == 0
+
+
+FORMATS = ["json", "csv", "tsv", "vtt", "srt", "ffmetadata", "podlove", "matroska"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("option", ["--format", "--write"])
+def test_evaluate_reads_what_discover_writes(features, capsys, name, option):
+    from stepformer.show.export import FORMATS as ALL
+
+    suffix = ALL[name].suffixes[0]
+    what = [name, "--out", "found"] if option == "--format" else [f"found/{{name}}{suffix}"]
+    assert main(["discover", "features", option, *what, "--quiet"]) == 0
+    capsys.readouterr()
+    written = evaluated(capsys, "found", "--ids", "clusters")
+    assert main(["discover", "features", "--out", "as-json", "--quiet"]) == 0
+    capsys.readouterr()
+    plain = evaluated(capsys, "as-json", "--ids", "clusters")
+    for a, b in zip(written["per_video"], plain["per_video"], strict=True):
+        assert a["per-video"] == pytest.approx(b["per-video"], abs=0.02)
+
+
+def test_every_format_that_evaluate_can_read_back_is_tried_above():
+    from stepformer.show.export import FORMATS as ALL
+
+    readable = {name for name, entry in ALL.items() if entry.reader and entry.kind == "text"}
+    assert readable == {*FORMATS, "youtube"}  # YouTube has no ends of chapters: it is read, not equal
+
+
+def test_several_formats_in_one_folder_are_one_prediction_each(features, capsys):
+    assert main(["discover", "features", "--format", "vtt,json,csv,coin,html,plot", "--out", "found", "--quiet"]) == 0
+    capsys.readouterr()
+    assert evaluated(capsys, "found")["ids"] == "segments"  # the JSON with its vectors
 
 
 def test_a_dry_run_does_nothing(video, capsys):

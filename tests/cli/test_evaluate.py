@@ -69,7 +69,7 @@ def test_what_has_no_value_is_null_because_json_has_no_nan(folder, capsys):
     [
         ([], 2, "--check"),
         (["--check", "--predictions", "x"], 2, "either"),
-        (["--predictions", "nowhere"], 3, "does not exist"),
+        (["--predictions", "nowhere"], 3, "there is no folder nowhere"),
         (["--check", "--rate", "0"], 2, "number above 0"),
         (["--check", "--features", "nowhere"], 3, "does not exist"),
         (["--predictions", "OUT", "--subset", "testing"], 3, "subset"),

@@ -106,7 +106,7 @@ def test_ids_too_large_to_be_ids(tmp_path, bad):
 
 
 def test_folders(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="there is no folder"):
         find_predictions(tmp_path / "no")
     with pytest.raises(InputError, match="no predictions"):
         find_predictions(tmp_path)

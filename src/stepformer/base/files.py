@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -11,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from stepformer.errors import InputError, WriteError
+
 _CHUNK_BYTES = 1 << 20
 
 
@@ -18,13 +21,18 @@ _CHUNK_BYTES = 1 << 20
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path in the same folder, renamed over ``path`` if the block ends well, removed if not.
 
+    What the system refuses is a WriteError that names ``path``.
+
     The temporary name keeps the suffix of ``path``, so that writers which choose a format by it still work.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(
-        prefix=f".{target.stem[:40]}.", suffix=f".partial{target.suffix}", dir=target.parent
-    )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.stem[:40]}.", suffix=f".partial{target.suffix}", dir=target.parent
+        )
+    except OSError as error:
+        raise WriteError(f"{target} cannot be written: {error.strerror}") from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -36,9 +44,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         temporary.replace(target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
+        # of the temporary file nobody has heard; an error of another file is its own
+        if type(error) is not WriteError and isinstance(error, OSError) and error.filename in (None, name):
+            raise WriteError(f"{target} cannot be written: {error.strerror or error}") from error
         raise
 
 
@@ -56,6 +67,16 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
     """Writes JSON, atomically."""
     write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+
+
+def no_such(path: str | os.PathLike[str], what: str = "file") -> InputError:
+    """The error for a file or folder that is not there, with the name beside it that was likely meant."""
+    given = Path(path)
+    meant: list[str] = []
+    with suppress(OSError):
+        beside = {entry.name: entry for entry in given.parent.iterdir() if not entry.name.startswith(".")}
+        meant = difflib.get_close_matches(given.name, beside, n=1, cutoff=0.75)
+    return InputError(f"there is no {what} {path}" + (f"; did you mean {given.with_name(meant[0])}?" if meant else ""))
 
 
 def why_no_array(error: Exception) -> str:

@@ -29,6 +29,8 @@ class Outcome(Generic[Item, Value]):
 
 def sentence(error: BaseException) -> str:
     """An error as one sentence for a list of failures."""
+    if isinstance(error, OSError) and not isinstance(error, StepFormerError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
 
 

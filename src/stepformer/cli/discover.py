@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stepformer.app.discover.knobs import USES, Knobs
-from stepformer.cli.inputs import find_videos
+from stepformer.cli.inputs import Source, find_sources
 from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
 from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Turn at most one of --steps, --detail,
 --percentile and --similarity; by default a video is cut as finely as it needs. Names come from what is said: subtitles
-given, beside or inside the video, else its speech; where nothing is said they are guesses and say so."""
+given, beside or inside the video, else its speech; where nothing is said they are guesses and say so.
+
+VIDEO may also be features: a folder of .npy, .npz or safetensors files (--rate of them per second), one of them, or a
+feature store. What is written is what stepformer evaluate reads. --out without --format writes JSON."""
 
 EXAMPLES = [
     "stepformer discover pancakes.mp4",
     "stepformer discover pancakes.mp4 --steps 8 --write chapters.vtt --plot",
-    "stepformer discover videos/ --format json --format youtube --out results --keep-going --skip-existing",
+    "stepformer discover videos/ --format json,youtube --out results --keep-going --skip-existing",
     "stepformer discover '**/*.mkv' --detail 0.8 --json > steps.jsonl",
     "find . -name '*.mp4' | stepformer discover - --no-labels --jobs 2",
+    "stepformer discover features/ --model runs/mine --out predictions    # then: evaluate --predictions predictions",
 ]
 
 
@@ -33,7 +36,9 @@ class Request:
     knobs: Knobs
     listening: Listening
     labels: bool
+    encoder: bool  # whether one was named
     bank: tuple[str, ...] | None
+    rate_hz: float
 
     def __str__(self) -> str:
         heard = "what is said" if self.listening.subtitles is None else self.listening.subtitles
@@ -44,7 +49,9 @@ class Request:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, or - for a list on stdin")
+    parser.add_argument(
+        "videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, features, a feature store, or - for stdin"
+    )
     add(parser, "steps", "detail")
     parser.add_argument(
         "--percentile", type=float, metavar="P", help="the paper's drop threshold: this percentile of similarities"
@@ -55,16 +62,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "unordered", "no_labels")
     parser.add_argument("--use", choices=USES, default="both", help="slots say what, structure says where")
     parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from (default: ours)")
+    parser.add_argument(
+        "--vectors", action="store_true", help="beside JSON, NAME.steps.vectors.npy, by which evaluate clusters steps"
+    )
     add(parser, "subtitles", *LISTENING, *OVER_VIDEOS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Discovers, prints, writes."""
+    from stepformer.app.naming import read_bank
+
     knobs = Knobs(
         steps=args.steps, detail=args.detail, percentile=args.percentile, similarity=args.similarity,
         ordered=not args.unordered, use=args.use,
     )  # fmt: skip
-    return run_over(args, find_videos(args.videos, ids=looks_up(args)), _requests(args, knobs), find)
+    bank = tuple(read_bank(args.bank)) if args.bank else None
+    request = Request(knobs, listening_of(args), not args.no_labels, args.encoder is not None, bank, args.rate)
+    return run_over(args, find_sources(args.videos, ids=looks_up(args)), request, find)
 
 
 def looks_up(args: argparse.Namespace) -> bool:
@@ -72,19 +86,15 @@ def looks_up(args: argparse.Namespace) -> bool:
     return str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
 
 
-def _requests(args: argparse.Namespace, knobs: Knobs) -> Any:
-    from stepformer.app.naming import read_bank
-
-    bank = tuple(read_bank(args.bank)) if args.bank else None
-    request = Request(knobs, listening_of(args), not args.no_labels, bank)
-    return lambda _: request
-
-
-def find(model: Any, video: Path, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
+def find(model: Any, source: Source, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
     """One video, in whichever process."""
     from stepformer.narration.listening import narration_of
 
-    features = model.read(video, None if progress is None else progress.read, cache)
-    labels = "auto" if request.labels else "none"
-    narration = narration_of(video, request.listening, None if progress is None else progress.heard)
+    # plain features do not say whose they are, and names need the text side of the encoder that made them
+    named = request.labels and (source.kind != "features" or request.encoder)
+    features = source.read(model, request.rate_hz, None if progress is None else progress.read, cache, named)
+    narration = None
+    if named and source.kind == "video":
+        narration = narration_of(source.path, request.listening, None if progress is None else progress.heard)
+    labels = "auto" if named else "none"
     return model.find(features, request.knobs, narration=narration, labels=labels, bank=request.bank)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.log import log
-from stepformer.cli.options import above_zero, add, near, share
-from stepformer.errors import UsageError
+from stepformer.cli.options import above_zero, add, share
+from stepformer.errors import UsageError, near
 
 if TYPE_CHECKING:
     from stepformer.data.records import Dataset
@@ -21,14 +21,16 @@ HELP = """Audits a dataset folder (--check), or scores a folder of predictions o
 those of its neighbours. DATASET is CrossTask (folder or tar.gz), COIN (JSON), ProceL (folder, data.mat or JSON),
 HowTo100M (--check only) or a plain folder of your own; docs/evaluation.md has all layouts.
 
-Predictions are one file a video, called <task>_<video> or <video>: a Timeline (.json), ids a frame (.npy, .npz with
-vectors, .txt), or rows step,start,end (.csv). --check ends with code 5 if it found problems."""
+Predictions are one file per video, called <task>_<video> or <video>: what discover and locate write, in any format that
+can be read back; ids per frame (.npy, .npz with vectors, .txt); or rows step,start,end (.csv). --json has the scores of
+every video too. --check asks for the files of the videos that are scored, and ends with code 5 if it found problems."""
 
 EXAMPLES = [
     "stepformer evaluate crosstask_release.tar.gz --check",
     "stepformer evaluate COIN.json --check --features features --rate 1",
     "stepformer evaluate crosstask --predictions out --protocol table1 --per-task",
     "stepformer evaluate crosstask --predictions out              # all protocols side by side",
+    "stepformer discover features/ --out out && stepformer evaluate crosstask --predictions out --missing skip",
 ]
 
 _SHOWN = 20
@@ -84,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, dataset: Dataset) -> int:
     from stepformer.data.audit import audit
 
-    found = audit(dataset, args.features, args.videos, args.rate, args.tolerance)
+    scored, _ = _chosen(args, dataset)
+    needed = None if args.subset == "all" else {record.key for record in scored.videos}
+    found = audit(dataset, args.features, args.videos, args.rate, args.tolerance, needed)
     if args.json:
         problems = [{"kind": p.kind, "where": p.where, "what": p.what} for p in found.problems]
         out = {"dataset": found.dataset, "counts": dict(found.counts), "problems": problems, "notes": list(found.notes)}
@@ -121,8 +125,8 @@ def _options(args: argparse.Namespace) -> Table1Options:
 def _score(args: argparse.Namespace, dataset: Dataset) -> int:
     from stepformer.base.progress import Progress
     from stepformer.data.records import with_features
-    from stepformer.evaluation.predictions import find_predictions, read_prediction
-    from stepformer.evaluation.protocols import prepare, score, score_all
+    from stepformer.evaluation.predictions import find_predictions
+    from stepformer.evaluation.protocols import prepare, score, score_all, video_scores
     from stepformer.evaluation.tables import protocols_table
 
     options = _options(args)
@@ -132,11 +136,11 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
     if dataset.problems:
         where = f" --features {args.features}" if args.features else ""
         log.warning(f"{len(dataset.problems)} problems in the dataset; see --check{where}")
-    files = find_predictions(args.predictions)
+    files = find_predictions(args.predictions, endings())
     predictions = {}
     with Progress("read", len(files), "file", quiet=args.json) as progress:
         for name, path in files.items():
-            predictions[name] = read_prediction(path, args.rate)
+            predictions[name] = read_any(path, args.rate)
             progress.advance()
     prepared = prepare(dataset, predictions, args.ids, args.missing)
     results = score_all(prepared, options) if args.protocol == "all" else [score(prepared, args.protocol, options)]
@@ -156,6 +160,10 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
             "results": {
                 r.protocol: {"values": _finite(r.values), "spread": _finite(r.spread), "how": r.how} for r in results
             },
+            "per_video": [
+                {key: _finite(value) if isinstance(value, dict) else value for key, value in row.items()}
+                for row in video_scores(prepared)
+            ],
         }
         if args.per_task:
             out["per_task"] = tables[1].to_dict()["rows"]
@@ -163,6 +171,36 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
     else:
         print("\n\n".join(getattr(table, WRITERS[name])() for name in args.format for table in tables))
     return 0
+
+
+def endings() -> list[str]:
+    """The endings of files that can be read as predictions: those for evaluation, and timelines in other formats."""
+    from stepformer.evaluation.predictions import SUFFIXES
+    from stepformer.show.export import FORMATS
+
+    timelines = [s for f in FORMATS.values() if f.reader and f.kind == "text" for s in f.suffixes]
+    return [*SUFFIXES, *(suffix for suffix in timelines if suffix not in SUFFIXES)]
+
+
+def read_any(path: Path, rate_hz: float) -> Any:
+    """The Prediction in a file, be it one for evaluation or a timeline that stepformer wrote in whatever format."""
+    from dataclasses import replace
+
+    from stepformer.evaluation.predictions import SUFFIXES, prediction_from_timeline, read_prediction
+    from stepformer.show import export
+
+    if path.suffix in SUFFIXES and not (path.suffix in (".csv", ".txt") and _is_export(path)):
+        return read_prediction(path, rate_hz)
+    found = prediction_from_timeline(export.read(path))
+    # chapters end with their last step; how long the video is they do not know
+    return found if path.suffix in (".csv", ".tsv") else replace(found, duration_s=None)
+
+
+def _is_export(path: Path) -> bool:
+    """Whether a table or text is a timeline (start_s in its header, or 0:00 at its start) and not ids or rows."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    return "start_s" in first or ":" in first.split(" ")[0]
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float | None]:

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.inputs import lines_of
 from stepformer.cli.log import log
 from stepformer.cli.options import above_zero, add, positive
+from stepformer.cli.outputs import may_write
 from stepformer.errors import InputError, UsageError
 from stepformer.show import export
 from stepformer.timeline import Timeline
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task-steps", metavar="FILE", help="the task's ordered step names, one per line, to number by"
     )
-    add(parser, "skip_existing", "dry_run")
+    add(parser, "overwrite", "skip_existing", "dry_run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     options = _options(args)
     if options["video"] is None:
         options["video"] = _beside(args.timeline, timeline.video)
+    if not args.skip_existing and not args.dry_run:
+        may_write(args.out, args.overwrite)
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         if out == "-":
@@ -127,7 +131,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "columns": args.columns, "thumb_width": args.thumb_width, "task": args.task,
     }  # fmt: skip
     if args.task_steps:
-        options["task_steps"] = tuple(line.strip() for line in _lines(args.task_steps) if line.strip())
+        options["task_steps"] = tuple(lines_of(args.task_steps, "file of steps"))
     if args.similarity_map:
         import numpy as np
 
@@ -136,13 +140,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read the similarity map {args.similarity_map}: {error}") from None
     return options
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
 
 
 def _draw(timeline: Timeline, as_json: bool) -> None:

@@ -1,13 +1,54 @@
-"""Videos as people name them on a command line: files, folders, patterns, or a list on stdin."""
+"""What people name on a command line: videos, folders, patterns, features, feature stores, or a list on stdin."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, Literal, TextIO
 
+from stepformer.base.files import no_such
 from stepformer.errors import InputError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One video to work on: a file, a file of its features, or ``key`` in a feature store."""
+
+    path: Path
+    kind: Literal["video", "features", "store"] = "video"
+    key: str = ""
+
+    def __str__(self) -> str:
+        return self.key or str(self.path)
+
+    @property
+    def name(self) -> str:
+        """What its output files are called, without an ending."""
+        return self.key.replace("/", "_") or (self.path.stem if self.path.suffix else self.path.name)
+
+    def read(self, model: Any, rate_hz: float = 1.0, report: Any = None, cache: bool = True, text: bool = False) -> Any:
+        """Its Features; ``rate_hz`` is that of a file of features, which does not say.
+
+        text: they will be compared with texts, so a store must be of the model's encoder.
+        """
+        from stepformer.app.discover import Features
+
+        if self.kind == "video":
+            return model.read(self.path, report, cache)
+        if self.kind == "features":
+            from stepformer.data.precomputed import read_features
+
+            found = read_features(self.path)
+            return Features(found.vectors, rate_hz, found.structure, video=self.name)
+        from stepformer.data.store import FeatureStore
+
+        store = FeatureStore(self.path)
+        if text:
+            store.require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
+        stored = store[self.key]
+        return Features(stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video)
 
 
 def listed(names: Sequence[str], stdin: TextIO | None = None) -> list[str]:
@@ -27,8 +68,45 @@ def listed(names: Sequence[str], stdin: TextIO | None = None) -> list[str]:
     return out
 
 
-def find_videos(names: Sequence[str], ids: bool = False) -> list[Path]:
-    """The videos that ``names`` stand for (:func:`stepformer.media.find_videos`), with ``-`` for a list on stdin."""
-    from stepformer import media
+def lines_of(path: str, what: str) -> list[str]:
+    """The lines of a text file that are neither empty nor a comment."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise no_such(path, what) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the {what} {path} cannot be read: {getattr(error, 'strerror', '') or error}") from None
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
-    return media.find_videos(listed(names), ids=ids)
+
+def find_sources(names: Sequence[str], ids: bool = False) -> list[Source]:
+    """The videos that ``names`` stand for, each once, in order.
+
+    Beside what :func:`stepformer.media.find_videos` finds: a feature store gives all its videos, and a folder without
+    videos the feature files in it and below. ``ids`` lets a name that is no file pass, for encoders that look features
+    up by name.
+
+    Raises:
+        UsageError: no name was given. InputError: a name leads to nothing; says which.
+    """
+    from stepformer import media
+    from stepformer.data.precomputed import SUFFIXES
+    from stepformer.data.store import INFO_FILE, FeatureStore
+
+    out: dict[Source, None] = {}
+    for name in listed(names):
+        path = Path(name).expanduser()
+        if (path / INFO_FILE).is_file():
+            found = [Source(path, "store", key) for key in FeatureStore(path).ids]
+        elif path.suffix in SUFFIXES and path.is_file():
+            found = [Source(path, "features")]
+        else:
+            try:
+                found = [Source(video) for video in media.find_videos([name], ids=ids)]
+            except InputError:
+                arrays = (p for p in sorted(path.rglob("*")) if p.suffix in SUFFIXES and p.is_file())
+                found = [Source(p, "features") for p in arrays if not p.name.endswith(".vectors.npy")]
+                if not found:
+                    raise
+        out.update(dict.fromkeys(found))
+    return list(out)

@@ -10,7 +10,9 @@ from typing import Any
 from stepformer.app.discover import loading
 from stepformer.base import weights
 from stepformer.base.cache import cache_folder
+from stepformer.base.files import no_such
 from stepformer.cli.options import Command, add
+from stepformer.cli.outputs import may_write
 from stepformer.errors import InputError, UsageError
 
 
@@ -136,7 +138,7 @@ def _decoder_facts(name: str) -> dict[str, Any]:
 def _add_convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FILE", help="the released checkpoint")
     parser.add_argument("target", metavar="OUT", help="safetensors file to write")
-    add(parser, "encoder", encoder="univl")
+    add(parser, "encoder", "overwrite", encoder="univl")
     parser.add_argument("--prefix", default="model.", metavar="TEXT", help="what stands before its key names")
 
 
@@ -145,7 +147,8 @@ def _convert(args: argparse.Namespace) -> int:
     from stepformer.core.checkpoint import from_released, save_checkpoint
 
     if not Path(args.source).is_file():
-        raise InputError(f"there is no checkpoint {args.source}")
+        raise no_such(args.source, "checkpoint")
+    may_write([args.target], args.overwrite)
     loaded: Any = load_restricted(args.source)
     state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
     if not isinstance(state, dict):

@@ -35,12 +35,13 @@ import argparse
 import difflib
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stepformer.errors import InputError, UsageError
+from stepformer.base.files import no_such
+from stepformer.errors import InputError, UsageError, near
 
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -230,7 +231,7 @@ def listening_of(args: argparse.Namespace) -> Any:
 
     subtitles = getattr(args, "subtitles", None)
     if subtitles and not Path(subtitles).is_file():
-        raise InputError(f"there is no subtitle file {subtitles}")
+        raise no_such(subtitles, "subtitle file")
     cache = not getattr(args, "no_cache", False)
     return Listening(subtitles, not args.no_subtitles, not args.no_speech, args.speech_model, args.language, cache)
 
@@ -366,9 +367,8 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:
     """The resolved options and where each came from, as saved beside the output."""
-    left_out = {*COMMON, "sources", "fields", "command"}
-    options = {key: value for key, value in vars(args).items() if key.rstrip("_") not in left_out}
-    return {"options": options, "sources": {key: said for key, said in args.sources.items() if key not in left_out}}
+    sources = {key: source for key, source in args.sources.items() if key not in COMMON}
+    return {"options": {key: getattr(args, key, getattr(args, f"{key}_", None)) for key in sources}, "sources": sources}
 
 
 def key_of(action: argparse.Action) -> str:
@@ -384,7 +384,7 @@ def config_file(named: str | None) -> Path | None:
     """The file named, or the nearest ``stepformer.toml`` upwards, or the user's."""
     if named is not None:
         if not Path(named).is_file():
-            raise InputError(f"there is no config file {named}")
+            raise no_such(named, "config file")
         return Path(named)
     from platformdirs import user_config_dir
 
@@ -437,13 +437,6 @@ def _options_of(commands: Sequence[str]) -> set[str]:
     from stepformer.cli import command_parser
 
     return {key_of(a) for name in commands for a in command_parser(name)._actions if a.option_strings}
-
-
-def near(given: str, known: Iterable[str]) -> str:
-    """A name nobody knows, quoted, with the name that was likely meant, or else all there are."""
-    known = sorted(known)
-    meant = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
-    return f"{given!r}; " + (f"did you mean {meant[0]}?" if meant else f"there are: {', '.join(known)}")
 
 
 def _is_list(action: argparse.Action) -> bool:

@@ -1,18 +1,31 @@
-"""Which files a command writes for each video, and writing them."""
+"""Which files a command writes for each video, whether it may, and writing them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stepformer.base.files import write_json
+from stepformer.base.files import replacing, write_json
+from stepformer.cli.inputs import Source
+from stepformer.cli.options import settings_of
 from stepformer.errors import UsageError
 from stepformer.show import export
 from stepformer.version import __version__
 
+OPTIONS_FILE = "stepformer.options.json"
 _PLACE = "{name}"
+_HOW = (
+    "jobs", "threads", "device", "keep_going", "skip_existing", "overwrite", "dry_run", "no_cache", "format", "write",
+    "out", "plot", "time_limit", "videos",
+)  # fmt: skip
+"""Options that say how, what else or where to write, and do not change what is in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,35 +36,29 @@ class Output:
     format: str
 
 
-def planned(
-    videos: Sequence[Path], write: Sequence[str], formats: Sequence[str], out: str | None, plot: bool
-) -> list[list[Output]]:
-    """The outputs of each video.
-
-    write: paths, in which ``{name}`` is the video's name without its ending; formats: names, written as
-    ``NAME.steps.SUFFIX`` into the folder ``out`` or beside the video; plot: likewise ``NAME.steps.png``.
-    """
-    wanted = [*formats, *(["plot"] if plot and "plot" not in formats else [])]
-    for path in write:
+def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Output]]:
+    """The outputs of each video: ``--write`` as named, and ``NAME.steps.SUFFIX`` for ``--format`` and ``--plot``."""
+    wanted = args.format or (["json"] if args.out is not None and not args.write else [])
+    wanted = list(dict.fromkeys([*wanted, *(["plot"] if args.plot else [])]))
+    for path in args.write:
         if path != "-":
-            export.format_of(path)  # a suffix that says nothing is told before any work is done
-    several = len(videos) > 1
-    for path in write:
-        if several and _PLACE not in path:
+            export.format_of(path)  # a suffix that says nothing is an error before any work is done
+        if len(sources) > 1 and _PLACE not in path:
             raise UsageError(
-                f"--write {path} would hold {len(videos)} videos; put {_PLACE} into it for the video's name"
+                f"--write {path} would hold {len(sources)} videos; put {_PLACE} into it for the video's name"
             )
+    if wanted and args.out is None and any(source.kind == "store" for source in sources):
+        raise UsageError("a feature store is no place for results: give a folder for them with --out")
     plans: list[list[Output]] = []
-    owner: dict[str, Path] = {}
-    for video in videos:
-        stem = video.stem if video.suffix else video.name
-        plan = [_named(path.replace(_PLACE, stem)) for path in write]
-        folder = Path(out) if out is not None else video.parent
-        plan += [Output(str(folder / f"{stem}.steps{_suffix(name, video)}"), name) for name in wanted]
+    owner: dict[str, Source] = {}
+    for source in sources:
+        plan = [_named(path.replace(_PLACE, source.name)) for path in args.write]
+        folder = Path(args.out) if args.out is not None else source.path.parent
+        plan += [Output(str(folder / f"{source.name}.steps{_suffix(name, source.path)}"), name) for name in wanted]
         for output in plan:
-            other = owner.setdefault(output.path, video)
-            if other != video and output.path != "-":
-                raise UsageError(f"{other} and {video} would both be written to {output.path}; give them apart")
+            other = owner.setdefault(output.path, source)
+            if other != source and output.path != "-":
+                raise UsageError(f"{other} and {source} would both be written to {output.path}; run them apart")
         plans.append(plan)
     return plans
 
@@ -67,27 +74,53 @@ def _suffix(name: str, video: Path) -> str:
     return chosen.suffixes[0] if chosen.suffixes else "/"
 
 
-def all_there(plan: Sequence[Output]) -> bool:
-    """Whether every output of a video exists already."""
-    return bool(plan) and all(output.path != "-" and Path(output.path).exists() for output in plan)
+def may_write(paths: Iterable[str], overwrite: bool, run: str = "") -> None:
+    """Raises where a file is there already that a different run wrote, or somebody's hand."""
+    there = [p for p in map(Path, paths) if str(p) != "-" and p.exists() and not (run and _writer(p) == run)]
+    if there and not overwrite:
+        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+        raise UsageError(f"{there[0]}{more} is there already, from another run; --overwrite replaces it")
 
 
-def write_all(timeline: Any, plan: Sequence[Output], video: Path, similarity: Any) -> list[dict[str, Any]]:
-    """Writes a timeline to all its outputs (stdout is the caller's) and says what was written."""
-    done: list[dict[str, Any]] = []
-    for output in plan:
-        if output.path == "-":
-            continue
-        options: dict[str, Any] = {"video": str(video) if video.is_file() else None}
-        if output.format in ("plot", "html"):
-            options["similarity"] = similarity
-        written = export.write(timeline, output.path, format=output.format, **options)
-        done.append({"path": output.path, "format": output.format, "notes": list(written.notes)})
-    return done
+def _writer(path: Path) -> str:
+    """The run that wrote a file, as the options beside it say."""
+    return str(_saved(path.parent).get("files", {}).get(path.name, ""))
 
 
-def save_options(command: str, plans: Sequence[Sequence[Output]], settings: dict[str, Any]) -> None:
-    """The resolved options as ``stepformer.options.json`` in every folder that got a file."""
-    folders = {Path(output.path).parent for plan in plans for output in plan if output.path != "-"}
-    for folder in sorted(folders):
-        write_json(folder / "stepformer.options.json", {"stepformer": __version__, "command": command, **settings})
+def _saved(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        saved = json.loads((folder / OPTIONS_FILE).read_text("utf-8"))
+        return saved if isinstance(saved, dict) else {}
+    return {}
+
+
+def run_id(args: argparse.Namespace) -> str:
+    """What tells runs apart that would write different things into the same file."""
+    options = {key: value for key, value in settings_of(args)["options"].items() if key not in _HOW}
+    text = json.dumps([__version__, args.command, options], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def write_one(finding: Any, output: Output, source: Source, vectors: bool) -> dict[str, Any]:
+    """Writes a timeline to one output and says what was written. ``vectors``: one row per step beside a JSON file."""
+    options: dict[str, Any] = {"video": str(source.path) if source.kind == "video" and source.path.is_file() else None}
+    if output.format in ("plot", "html"):
+        options["similarity"] = finding.similarity
+    written = export.write(finding.timeline, output.path, format=output.format, **options)
+    if vectors and output.format == "json":
+        import numpy as np
+
+        with replacing(output.path.removesuffix(".json") + ".vectors.npy") as temporary:
+            np.save(temporary, finding.step_vectors)
+    return {"path": output.path, "format": output.format, "notes": list(written.notes)}
+
+
+def save_options(args: argparse.Namespace, written: Iterable[str]) -> None:
+    """The resolved options as ``stepformer.options.json`` in every folder that got a file, with who wrote which."""
+    folders: dict[Path, dict[str, str]] = defaultdict(dict)
+    for path in map(Path, written):
+        folders[path.parent][path.name] = run_id(args)
+    for folder, files in sorted(folders.items()):
+        before = _saved(folder).get("files", {})
+        record = {"stepformer": __version__, "command": args.command, **settings_of(args), "files": {**before, **files}}
+        write_json(folder / OPTIONS_FILE, record)

@@ -6,21 +6,23 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
+from stepformer.cli.inputs import Source
 from stepformer.cli.log import log
-from stepformer.cli.options import VIDEOS, settings_of
-from stepformer.cli.outputs import Output, all_there, planned, save_options, write_all
-from stepformer.errors import StepFormerError, UsageError
+from stepformer.cli.options import VIDEOS
+from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, write_one
+from stepformer.errors import InputError, StepFormerError, UsageError, WriteError
 from stepformer.timeline import Timeline
 
 OVER_VIDEOS = (
-    *VIDEOS, "write", "format", "out", "plot", "skip_existing", "keep_going", "no_cache", "dry_run",
+    *VIDEOS, "rate", "write", "format", "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache",
+    "dry_run",
 )  # fmt: skip
 """The options of commands that work on videos one by one."""
 
@@ -29,32 +31,35 @@ OVER_VIDEOS = (
 class Job:
     """One video and what is to be done with it; goes to a worker process as it is."""
 
-    video: Path
+    source: Source
     outputs: tuple[Output, ...]
     request: Any  # what the command wants of the video: its own frozen record
+    vectors: bool = False  # beside JSON, one row per step
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one video."""
+    """What became of one video. ``refused``: files that a format would not make of it, with the reason."""
 
-    video: Path
+    source: Source
     timeline: dict[str, Any] | None = None
     written: tuple[dict[str, Any], ...] = ()
+    refused: tuple[str, ...] = ()
     error: str | None = None
     exit_code: int = 0
     seconds: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)
     skipped: bool = False
 
 
-Finder = Callable[[Any, Path, Any, bool, Any], Any]
-"""(model, video, request, cache, progress or None) -> Finding. A module-level function: processes find it by name."""
+Finder = Callable[[Any, Source, Any, bool, Any], Any]
+"""(model, source, request, cache, progress or None) -> Finding. A module-level function: processes find it by name."""
 
 _worker: dict[str, Any] = {}
 
 
 def _start(name: str, encoder: str | None, device: str | None, find: Finder, cache: bool) -> None:
-    """Loads the model once a process."""
+    """Loads the model once per process."""
     from stepformer.app.discover import load_model
 
     _worker.update(model=load_model(name, encoder=encoder, device=device), find=find, cache=cache, progress=None)
@@ -63,85 +68,116 @@ def _start(name: str, encoder: str | None, device: str | None, find: Finder, cac
 def _work(job: Job) -> Done:
     """One video. Errors are results here, so that their exit code survives the way between processes."""
     began = time.perf_counter()
+    written: list[dict[str, Any]] = []
+    refused: list[str] = []
+    timeline, spent, error, code = None, {}, None, 0
     try:
-        finding = _worker["find"](_worker["model"], job.video, job.request, _worker["cache"], _worker["progress"])
-    except StepFormerError as error:
-        return Done(job.video, error=str(error), exit_code=error.exit_code, seconds=time.perf_counter() - began)
-    timeline, written = finding.timeline.to_dict(), []
-    for output in job.outputs:
-        try:
-            written += write_all(finding.timeline, [output], job.video, finding.similarity)
-        except StepFormerError as error:  # one format that cannot be written costs not the result
-            failed = (str(error), error.exit_code)
-            return Done(job.video, timeline, tuple(written), *failed, seconds=time.perf_counter() - began)
-    return Done(job.video, timeline, tuple(written), seconds=time.perf_counter() - began)
+        finding = _worker["find"](_worker["model"], job.source, job.request, _worker["cache"], _worker["progress"])
+        timeline, spent = finding.timeline.to_dict(), finding.seconds
+        for output in job.outputs:
+            try:
+                if output.path != "-":
+                    written.append(write_one(finding, output, job.source, job.vectors))
+            except WriteError:
+                raise
+            except StepFormerError as no:  # a format that cannot hold this video costs neither the result nor others
+                refused.append(f"{output.path} is not written: {no}")
+                code = no.exit_code
+        error, code = (refused[0], code) if refused and not written else (None, 0)
+    except StepFormerError as failed:
+        error, code = str(failed), failed.exit_code
+    seconds = time.perf_counter() - began
+    return Done(job.source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
 
 
-def run_over(args: argparse.Namespace, videos: Sequence[Path], request_of: Callable[[Path], Any], find: Finder) -> int:
+def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, find: Finder) -> int:
     """Does a command on every video and returns the exit code."""
-    settings, as_json = args, args.json
-    plans = planned(videos, settings.write, settings.format, settings.out, settings.plot)
-    if settings.skip_existing and not any(plans):
-        raise UsageError("--skip-existing needs files to look for: give --write or --format")
-    skipped = [video for video, plan in zip(videos, plans, strict=True) if settings.skip_existing and all_there(plan)]
+    plans = dict(zip(sources, planned(sources, args), strict=True))
+    if args.skip_existing:
+        if not any(plans.values()):
+            raise UsageError("--skip-existing needs files to look for: give --write, --format or --out")
+        missing = {s: [o for o in plan if o.path == "-" or not Path(o.path).exists()] for s, plan in plans.items()}
+        plans = {source: plan for source, plan in missing.items() if plan}
+    else:
+        may_write((output.path for plan in plans.values() for output in plan), args.overwrite, run_id(args))
     jobs = [
-        Job(video, tuple(plan), request_of(video))
-        for video, plan in zip(videos, plans, strict=True)
-        if video not in skipped
+        Job(source, tuple(plan), request, getattr(args, "vectors", False) or source.kind != "video")
+        for source, plan in plans.items()
     ]
-    if settings.dry_run:
-        return _tell_plan(jobs, skipped, as_json)
-    results = [Done(video, skipped=True) for video in skipped]
-    failed: Done | None = None
-    with _shown(args.command, jobs, settings) as progress:
-        for done in _all_done(jobs, find, settings, progress):
-            results.append(done)
-            if done.timeline is not None:
-                _print(done, as_json, several=len(videos) > 1)
-            if done.error is None:
-                continue
-            if not settings.keep_going:
-                failed = done
+    results = [Done(source, skipped=True) for source in sources if source not in plans]
+    if args.dry_run:
+        return _print_plan(jobs, results, args.json)
+    lengths, broken = _lengths(jobs)
+    for done in (*broken, *_each(jobs, find, args, lengths, broken)):
+        results.append(done)
+        if done.timeline is not None:
+            _print(done, args.json, several=len(sources) > 1)
+        for refused in done.refused if done.error is None else ():
+            log.warning(refused)
+        if done.error is not None:
+            log.error(_naming(done) if len(sources) > 1 else done.error)
+            if not args.keep_going:
                 break
-            log.error(f"{done.video}: {done.error}")
-    if any(done.timeline for done in results):
-        save_options(args.command, plans, settings_of(args))
-    if failed is not None and len(videos) == 1:
-        log.error(f"{failed.error}")
-        return failed.exit_code
-    if failed is not None:
-        log.error(f"{failed.video}: {failed.error}")
-        left = len(videos) - len(results)
-        if left:
-            log.error(f"stopped with {left} to go; --keep-going would do them too")
-        return 5 if any(done.timeline for done in results) else failed.exit_code
-    if len(videos) > 1:
-        log.info(_summary(videos, results))
-    errors = [done for done in results if done.error is not None]
-    if errors:
-        return errors[0].exit_code if len(videos) == 1 else 5
-    return 0
+    save_options(args, (file["path"] for done in results for file in done.written))
+    failed = [done for done in results if done.error is not None]
+    left = len(sources) - len(results)
+    if left:
+        log.error(f"stopped with {left} to go; --keep-going goes on after a video that fails")
+    elif len(sources) > 1:
+        log.info(_summary(sources, results))
+    if not failed:
+        return 0
+    return 5 if any(done.timeline for done in results if done.error is None) else failed[0].exit_code
 
 
-def _all_done(jobs: list[Job], find: Finder, settings: argparse.Namespace, progress: VideoProgress) -> Iterator[Done]:
-    if not jobs:
+def _naming(done: Done) -> str:
+    """The error of one of many videos, with its name unless it has it."""
+    error, name = str(done.error), str(done.source)
+    return error if name in error else f"{name}: {error}"
+
+
+def _lengths(jobs: Sequence[Job]) -> tuple[dict[Source, float], list[Done]]:
+    """Seconds of each video that can be opened, and the others as failures: before a model is loaded."""
+    from stepformer.media import probe
+
+    lengths: dict[Source, float] = {}
+    broken: list[Done] = []
+    for job in jobs:
+        lengths[job.source] = 0.0
+        if job.source.kind == "video" and job.source.path.is_file():
+            try:
+                lengths[job.source] = round(probe(job.source.path).duration_s, 1)
+            except InputError as error:
+                broken.append(Done(job.source, error=str(error), exit_code=error.exit_code))
+    return lengths, broken
+
+
+def _each(
+    jobs: Sequence[Job], find: Finder, args: argparse.Namespace, lengths: dict[Source, float], broken: Sequence[Done]
+) -> Iterator[Done]:
+    """What becomes of the videos that can be opened, as they are done."""
+    unread = {done.source for done in broken}
+    jobs = [job for job in jobs if job.source not in unread]
+    if not jobs or (broken and not args.keep_going):
         return
-    start = (settings.model, settings.encoder, settings.device, find, not settings.no_cache)
-    if settings.jobs == 1:
-        _start(*start)  # outside run_many: a model that is not here is the command's failure, not a video's
-        _worker["progress"] = progress
-    for outcome in run_many(_work, jobs, min(settings.jobs, len(jobs)), None if settings.jobs == 1 else _start, start):
-        job: Job = outcome.item
-        done = outcome.value if outcome.value is not None else Done(job.video, error=outcome.error, exit_code=1)
-        progress.finish(job.video)
-        yield done
+    start = (args.model, args.encoder, args.device, find, not args.no_cache)
+    total_s = sum(lengths[job.source] for job in jobs)
+    with Progress(args.command, total_s or None, "s of video") as bar:
+        progress = VideoProgress(bar)
+        if args.jobs == 1:
+            _start(*start)  # outside run_many: a model that is not here is the command's failure, not a video's
+            _worker["progress"] = progress
+        for outcome in run_many(_work, jobs, min(args.jobs, len(jobs)), None if args.jobs == 1 else _start, start):
+            done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=1)
+            progress.finish(lengths[done.source], done.timeline is not None)
+            yield done
 
 
 class VideoProgress:
     """Progress in seconds of video, with the speed relative to real time."""
 
-    def __init__(self, bar: Progress, lengths_s: dict[Path, float]) -> None:
-        self._bar, self._lengths = bar, lengths_s
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
         self._within = 0.0
         self._began = time.monotonic()
 
@@ -154,40 +190,17 @@ class VideoProgress:
         """Called while speech is turned into text."""
         self._bar.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
 
-    def finish(self, video: Path) -> None:
-        """One video is done, or has failed."""
-        self._advance(self._lengths.get(video, 0.0) - self._within)
+    def finish(self, length_s: float, well: bool) -> None:
+        """One video is done; of one that failed, the rest is not to be waited for."""
+        if well:
+            self._advance(length_s - self._within)
+        elif self._bar.total:
+            self._bar.total = max(self._bar.total - (length_s - self._within), 0.0)
         self._within = 0.0
 
     def _advance(self, seconds: float) -> None:
         elapsed = max(time.monotonic() - self._began, 1e-6)
-        done = self._bar.done + seconds
-        self._bar.advance(seconds, note=f"{done / elapsed:.2g} x real time")
-
-
-class _shown:  # noqa: N801 (reads as a function)
-    """A progress bar over videos, once their lengths are known."""
-
-    def __init__(self, command: str, jobs: Sequence[Job], settings: argparse.Namespace) -> None:
-        lengths = {} if settings.quiet else {job.video: _length_s(job.video) for job in jobs}
-        self._bar = Progress(command, sum(lengths.values()) or None, "s of video", quiet=not jobs)
-        self._lengths = lengths
-
-    def __enter__(self) -> VideoProgress:
-        self._bar.__enter__()
-        return VideoProgress(self._bar, self._lengths)
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
-
-
-def _length_s(video: Path) -> float:
-    from stepformer.media import probe
-
-    try:
-        return round(probe(video).duration_s, 1)
-    except StepFormerError:
-        return 0.0  # what is wrong with it is said when its turn comes
+        self._bar.advance(seconds, note=f"{(self._bar.done + seconds) / elapsed:.2g} x real time")
 
 
 def _print(done: Done, as_json: bool, several: bool) -> None:
@@ -204,51 +217,48 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
             print(f"not in the video: {'; '.join(absent)}")
         sys.stdout.flush()
     for note in timeline.meta.get("notes", ()):
-        log.info(f"{done.video}: {note}")
+        log.info(f"{done.source}: {note}")
     for file in done.written:
         if not as_json:
             print(f"{file['path']}  {file['format']}", flush=True)
         for note in file["notes"]:
             log.info(f"{file['path']}: {note}")
+    parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in done.spent.items())
+    read = "" if "decode" in done.spent else "features were kept from before; "
+    log.debug(f"{done.source}: {read}{parts}; {done.seconds:.2f} s in all")
 
 
-def _tell_plan(jobs: Sequence[Job], skipped: Sequence[Path], as_json: bool) -> int:
+def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> int:
     rows: list[dict[str, Any]] = [
-        {"video": str(job.video), "would_write": [output.path for output in job.outputs], "request": str(job.request)}
+        {"video": str(job.source), "would_write": [output.path for output in job.outputs], "request": str(job.request)}
         for job in jobs
     ]
-    rows += [{"video": str(video), "skipped": True, "would_write": []} for video in skipped]
+    rows += [{"video": str(done.source), "skipped": True, "would_write": []} for done in skipped]
     for row in rows:
         if as_json:
             print(json.dumps(row, ensure_ascii=False))
-        else:
-            files = ", ".join(row["would_write"]) or "nothing, the result is printed"
-            print(f"{row['video']}  {'there already, left' if row.get('skipped') else f'would write {files}'}")
-            if row.get("request"):
-                print(f"  {row['request']}")
+            continue
+        files = ", ".join(row["would_write"]) or "nothing, the result is printed"
+        print(f"{row['video']}  {'there already, left' if row.get('skipped') else f'would write {files}'}")
+        if row.get("request"):
+            print(f"  {row['request']}")
     return 0
 
 
-def _summary(videos: Sequence[Path], results: Sequence[Done]) -> str:
-    by_video = {done.video: done for done in results}
+def _summary(sources: Sequence[Source], results: Sequence[Done]) -> str:
     rows = []
-    for video in videos:
-        done = by_video.get(video)
-        if done is None:
-            rows.append((video.name, "", "", "not reached"))
-        elif done.skipped:
-            rows.append((video.name, "", "", "there already"))
-        elif done.error is not None or done.timeline is None:
-            rows.append((video.name, "", clock(done.seconds), f"failed: {done.error}"))
-        else:
-            rows.append((video.name, str(len(done.timeline["steps"])), clock(done.seconds), "ok"))
+    for done in sorted(results, key=lambda one: sources.index(one.source)):
+        steps = "" if done.timeline is None else str(len(done.timeline["steps"]))
+        spent = "" if done.skipped else clock(done.seconds)
+        bad = f"failed: {done.error}" if done.error else ""
+        partly = f"without {len(done.refused)} of its files" if done.refused else ""
+        rows.append(
+            (Path(str(done.source)).name, steps, spent, "there already" if done.skipped else bad or partly or "ok")
+        )
     width = min(40, max(len(row[0]) for row in rows))
     lines = [f"{'video':<{width}}  steps  time   result"]
     lines += [f"{name[:width]:<{width}}  {steps:>5}  {spent:>5}  {result}" for name, steps, spent, result in rows]
     good = sum(done.timeline is not None and done.error is None for done in results)
-    bad = sum(done.error is not None for done in results)
-    lines.append(f"{good} done, {sum(done.skipped for done in results)} left as they were, {bad} failed")
+    bad_ones = sum(done.error is not None for done in results)
+    lines.append(f"{good} done, {sum(done.skipped for done in results)} left as they were, {bad_ones} failed")
     return "\n".join(lines)
-
-
-__all__ = ["OVER_VIDEOS", "Done", "Job", "run_over"]

@@ -8,6 +8,7 @@ import shutil
 import textwrap
 from pathlib import Path
 
+from stepformer.base.files import no_such
 from stepformer.base.progress import clock
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, positive
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     options = phrase_options(args)
     if args.file.suffix.lower() in (*SUFFIXES, *_SOUND):
         if not args.file.is_file():
-            raise InputError(f"there is no file {args.file}")
+            raise no_such(args.file)
         with Progress("listening", None, "s of sound", quiet=args.json) as progress:
 
             def heard(done_s: float, total_s: float) -> None:

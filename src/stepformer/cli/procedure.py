@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.inputs import find_videos, listed
+from stepformer.cli.inputs import Source, find_sources
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of, share
+from stepformer.cli.outputs import may_write
 from stepformer.errors import InputError, PartialError, StepFormerError
 
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
@@ -35,20 +35,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-share", type=share, default=0.2, metavar="0..1", help="share of videos with a common step"
     )
     parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
-    add(parser, "out", "title", "model", "encoder", "device", "threads", "seed", "keep_going", "dry_run", *LISTENING)
+    add(parser, "out", "overwrite", "title", "model", "encoder", "device", "threads", "rate", "seed", "keep_going")
+    add(parser, "dry_run", *LISTENING)
 
 
 def run(args: argparse.Namespace) -> int:
     """Finds the procedure, prints it, writes what was asked for."""
-    sources = list(find_sources(args.videos))
+    sources = find_sources(args.videos)
     if args.dry_run:
-        print(json.dumps([name for name, _ in sources]) if args.json else "\n".join(name for name, _ in sources))
+        names = [str(source) for source in sources]
+        print(json.dumps(names) if args.json else "\n".join(names))
         return 0
     if len(sources) < 2:
         raise InputError(
             f"a procedure is what several videos of one task have in common, and there is {len(sources) or 'no'} video "
             f"here; give at least two (for one: stepformer discover {args.videos[0]})"
         )
+    if args.out:
+        may_write([str(Path(args.out) / "procedure.json")], args.overwrite)
     import stepformer
     from stepformer.app.procedure import ClusterOptions, find_procedure, from_findings
 
@@ -82,20 +86,8 @@ def run(args: argparse.Namespace) -> int:
     return PartialError.exit_code if failed else 0
 
 
-def find_sources(names: list[str]) -> Iterator[tuple[str, Any]]:
-    """(name, what to read) of everything the arguments name: a path, or (store, id) for a feature store."""
-    from stepformer.data.store import INFO_FILE, FeatureStore
-
-    for name in listed(names):
-        if (Path(name) / INFO_FILE).is_file():
-            store = FeatureStore(Path(name))
-            yield from ((video, (store, video)) for video in store.ids)
-        else:
-            yield from ((str(path), path) for path in find_videos([name]))
-
-
-def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
-    from stepformer.app.discover import Features, Knobs
+def _find_all(model: Any, sources: list[Source], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
+    from stepformer.app.discover import Knobs
     from stepformer.base.many import sentence
     from stepformer.base.progress import Progress
     from stepformer.narration import narration_of
@@ -105,23 +97,16 @@ def _find_all(model: Any, sources: list[tuple[str, Any]], args: argparse.Namespa
     findings: list[Any] = []
     failed: dict[str, str] = {}
     with Progress("videos", len(sources), "videos") as progress:
-        for name, source in sources:
+        for source in sources:
             try:
-                if isinstance(source, tuple):
-                    stored = source[0].read(source[1])
-                    source[0].require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
-                    features = Features(
-                        stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video
-                    )
-                else:
-                    features = model.read(source)
-                heard = None if args.no_labels or isinstance(source, tuple) else narration_of(source, how)
+                features = source.read(model, args.rate, text=True)
+                heard = None if args.no_labels or source.kind != "video" else narration_of(source.path, how)
                 findings.append(model.find(features, knobs, narration=heard))
             except (StepFormerError, OSError) as error:
                 if not args.keep_going:
                     raise
-                failed[name] = sentence(error)
-            progress.advance(1, name)
+                failed[str(source)] = sentence(error)
+            progress.advance(1, str(source))
     return findings, failed
 
 

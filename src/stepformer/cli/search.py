@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import no_such
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.errors import InputError, PartialError, UsageError
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rebuild and not args.update:
         raise UsageError("--rebuild goes with --update")
     if not Path(args.folder).is_dir():
-        raise InputError(f"there is no folder {args.folder}")
+        raise no_such(args.folder, "folder")
     result: dict[str, Any] = {"folder": args.folder}
     code = 0
     if args.update:

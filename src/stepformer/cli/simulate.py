@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepformer.cli.log import log
 from stepformer.cli.options import add, positive, share
+from stepformer.cli.outputs import may_write
 
 if TYPE_CHECKING:
     from stepformer.data.world import World
@@ -29,7 +30,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "out", "data", "world", "seed", "device", "threads")
+    add(parser, "out", "overwrite", "data", "world", "seed", "device", "threads")
     parser.add_argument(
         "--procedures", type=positive, default=6000, metavar="N", help="procedures drawn from the grammar"
     )
@@ -50,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.out and not args.world:
         raise UsageError("give --out FILE to make a world, or --world FILE with --calibrate or --fit")
+    if args.out and not args.world:
+        may_write([args.out], args.overwrite)
     world: World
     if args.world:
         world = load_world(args.world)

@@ -6,9 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
+from stepformer.base.files import no_such
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of
-from stepformer.errors import InputError
 from stepformer.narration.listening import Listening
 from stepformer.timeline import Timeline
 
@@ -70,7 +70,7 @@ def open_timeline(
 
     path = Path(name)
     if not path.is_file():
-        raise InputError(f"there is no file {name}")
+        raise no_such(name)
     if path.suffix.lower() not in SUFFIXES:
         timeline = export.read(path)
         return timeline, video or _beside(path, timeline.video)

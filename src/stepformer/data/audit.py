@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,23 +38,26 @@ def audit(
     videos: Path | str | None = None,
     rate_hz: float = 1.0,
     tolerance_s: float = 2.0,
+    needed: Collection[str] | None = None,
 ) -> Audit:
     """Holds annotations, features and video files of a dataset against each other.
 
     ``features`` is a folder of ``.npy`` at ``rate_hz``, ``videos`` a folder of video files, both optional and searched
     for ``<task>_<video>`` and ``<video>``. Durations that differ by more than ``tolerance_s`` disagree. An annotation
     lies past the end if it ends after the video: beyond 0.01 s where the dataset gives the length, beyond one feature
-    where only features do. Without annotation, features are asked for too: a missing file is a problem either way.
+    where only features do. ``needed`` are the keys of the videos whose files must be there (default: all); of the
+    others a note says how many have none.
     """
     problems = list(dataset.problems)
     feature_files = _folder(features, "features")
     video_files = _folder(videos, "videos")
-    no_length = 0
-    overlapping = 0
+    no_length = overlapping = 0
+    others: list[Problem] = []
     for record in dataset.videos:
         where = f"video {record.key}"
-        from_features = _features_length(record, feature_files, rate_hz, problems)
-        from_video = _video_length(record, video_files, problems)
+        missing = problems if needed is None or record.key in needed else others
+        from_features = _features_length(record, feature_files, rate_hz, missing)
+        from_video = _video_length(record, video_files, missing)
         # a length that was itself taken from the features says nothing more than they do
         own_length = None if record.features is not None and record.duration_s == from_features else record.duration_s
         lengths = [
@@ -87,6 +90,9 @@ def audit(
             problems.append(Problem("missing", where, "its annotation is empty"))
 
     notes = []
+    if without := len({problem.where for problem in others if problem.kind == "missing"}):
+        notes.append(f"{without} videos that are not scored have no files either; --subset all asks for them too")
+    problems += [problem for problem in others if problem.kind != "missing"]
     if no_length:
         notes.append(f"{no_length} annotated videos have no duration; give --features or --videos to check their ends")
     if overlapping:

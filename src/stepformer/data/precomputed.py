@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix, unit
-from stepformer.base.files import why_no_array
+from stepformer.base.files import no_such, why_no_array
 from stepformer.data.records import find_features, video_id
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
@@ -42,7 +42,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
             return dict(load_file(path))
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
+        raise no_such(path) from None
     except Exception as error:  # the readers raise many kinds for a damaged file
         raise InputError(f"{path} cannot be read as arrays: {why_no_array(error)}") from error
     raise InputError(f"{path} is none of {', '.join(SUFFIXES)}")

@@ -24,7 +24,7 @@ from __future__ import annotations
 import csv
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base.files import why_no_array
+from stepformer.base.files import no_such, why_no_array
 from stepformer.data.records import Task
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
@@ -177,21 +177,31 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
     raise InputError(f"{source} is no prediction; known are {', '.join(SUFFIXES)}")
 
 
-def find_predictions(folder: Path | str) -> dict[str, Path]:
-    """Prediction files under a folder, at any depth, by name; two of one name are an error."""
+def find_predictions(folder: Path | str, suffixes: Sequence[str] = SUFFIXES) -> dict[str, Path]:
+    """Prediction files under a folder, at any depth, by name; two of one name are an error.
+
+    What ``stepformer discover`` writes is called ``<name>.steps.json``; of a video's several files the one whose ending
+    comes first in ``suffixes`` is taken. The options it keeps beside them are no prediction.
+    """
     root = Path(folder)
     if not root.is_dir():
-        raise InputError(f"the predictions folder {root} does not exist")
-    found: dict[str, Path] = {}
+        raise no_such(root, "folder")
+    found: dict[str, tuple[int, Path]] = {}
     for path in sorted(root.rglob("*")):
-        if path.suffix not in SUFFIXES or path.name.endswith(_VECTORS) or not path.is_file():
+        name, ours, rest = path.name.rpartition(".steps.")
+        ending = f".{rest}" if ours else next((s for s in suffixes if path.name.endswith(s)), "")
+        if ending not in suffixes or path.name.endswith(_VECTORS) or path.name == "stepformer.options.json":
             continue
-        if path.stem in found:
-            raise InputError(f"two predictions are called {path.stem}: {found[path.stem]} and {path}")
-        found[path.stem] = path
+        name = name or path.name.removesuffix(ending)
+        rank, other = found.get(name, (len(suffixes), path))
+        if other != path and not (ours and other.name.startswith(f"{name}.steps.") and other.parent == path.parent):
+            raise InputError(f"two predictions are called {name}: {other} and {path}")
+        if suffixes.index(ending) < rank:
+            found[name] = (suffixes.index(ending), path)
     if not found:
-        raise InputError(f"{root} holds no predictions; files are called <task>_<video> or <video> plus {SUFFIXES}")
-    return found
+        known = ", ".join(suffixes)
+        raise InputError(f"{root} holds no predictions; files are called <task>_<video> or <video>, with {known}")
+    return {name: path for name, (_, path) in found.items()}
 
 
 def names_steps(prediction: Prediction, task: Task) -> bool:

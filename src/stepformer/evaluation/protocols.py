@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -318,6 +319,19 @@ def _segmental(prepared: Prepared, options: table1.Table1Options) -> Result:
         predictions += step_ids(data, prepared.kind, options)
         labels += data.labels
     return Result("segmental", segmental.score_segmental(predictions, labels), {}, _mapped(prepared.kind))
+
+
+def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
+    """Every video on its own: Table 2's scores, and those of the best matching of its ids to its steps."""
+    rows: list[dict[str, Any]] = []
+    for data in prepared.tasks.values():
+        for i, positions in enumerate(position_ids(data, prepared.kind)):
+            located = table2.score_table2([positions], [data.own[i]]).mean
+            matched = per_video.score_per_video([data.ids[i]], [data.labels[i]])
+            record = data.records[i]
+            row = {"task": record.task, "video": record.video, "seconds": len(data.labels[i]) / prepared.rate_hz}
+            rows.append({**row, "table2": dict(located), "per-video": dict(matched)})
+    return rows
 
 
 PROTOCOLS: dict[str, tuple[str, Callable[[Prepared, table1.Table1Options], Result]]] = {

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import no_such
 from stepformer.errors import InputError, MissingError
 
 # FFmpeg opens these too, but as pictures or as text drawn on a terminal: nobody who gives one means a video
@@ -119,7 +120,7 @@ def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterato
     av = import_av()
     file = Path(path)
     if not file.exists():
-        raise InputError(f"there is no file {file}")
+        raise no_such(file)
     if file.is_dir():
         raise InputError(f"{file} is a folder, not a video file")
     if not file.stat().st_size:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from stepformer.base.files import no_such
 from stepformer.errors import InputError
 
 SUFFIXES = (
@@ -46,7 +47,7 @@ def _expand(name: str, ids: bool) -> list[Path]:
         if not files:
             raise InputError(f"no file matches {name}")
         return [p for p in files if is_video(Path(p.name))] or files
-    raise InputError(f"there is no file {name}")
+    raise no_such(name)
 
 
 def is_video(path: Path) -> bool:

@@ -143,7 +143,7 @@ def test_command_writes_and_tells(saved, tmp_path, capsys):
 
 
 def test_command_json(saved, tmp_path, capsys):
-    assert main(["export", str(saved), str(tmp_path / "b.txt"), "--json"]) == 0
+    assert main(["export", str(saved), str(tmp_path / "b.txt"), "--json", "--overwrite"]) == 0
     (result,) = json.loads(capsys.readouterr().out)
     assert result["format"] == "youtube" and "moved" in result["notes"][0]
 

@@ -22,6 +22,7 @@ from stepformer.app.search.index import (
     read_info,
     unit,
 )
+from stepformer.base.files import no_such
 from stepformer.base.many import sentence
 from stepformer.errors import InputError, StepFormerError
 from stepformer.narration import Listening, narration_of
@@ -67,7 +68,7 @@ def find_sources(folder: Path) -> tuple[list[Source], list[tuple[str, str]]]:
     from stepformer.media import is_video
 
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}")
+        raise no_such(folder, "folder")
     places = [folder] if (folder / INFO_FILE).is_file() else sorted(p.parent for p in folder.glob(f"*/{INFO_FILE}"))
     found = [source for place in places for source in _stored(place, folder)]
     if (folder / INFO_FILE).is_file():

@@ -23,7 +23,8 @@ from stepformer.app.search.index import (
     read_videos,
     unit,
 )
-from stepformer.errors import InputError, UsageError
+from stepformer.base.files import no_such
+from stepformer.errors import UsageError
 
 PER_VIDEO = 3
 _WIDER = 8  # neighbours asked for each result wanted: several moments of one step are one result
@@ -58,7 +59,7 @@ class SearchIndex:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise InputError(f"there is no folder {folder}")
+            raise no_such(folder, "folder")
         self.info: IndexInfo = read_info(self.folder)
         place = generation_folder(self.folder, self.info.generation)
         self.graphs = {kind: open_graph(place / f"{kind}.usearch", self.info.dim, view=True) for kind in KINDS}

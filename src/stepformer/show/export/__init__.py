@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stepformer.base.files import replacing, write_bytes
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError, UsageError, near
 from stepformer.show.export.options import Options, Rendered
 from stepformer.timeline import Timeline
 
@@ -93,7 +93,7 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format
     """
     if format is not None:
         if format not in FORMATS:
-            raise UsageError(f"no export format {format!r}; there are: {', '.join(FORMATS)}")
+            raise UsageError(f"no export format {near(format, FORMATS)}")
         return FORMATS[format]
     text = os.fspath(path)
     if text.endswith(("/", os.sep)):
