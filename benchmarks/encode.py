@@ -197,7 +197,7 @@ def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[En
         if untrained is None:
             return [EncodeRow(name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, f"not measured: {error}")]
         encoder, note = untrained(), "weights not here: the same network, untrained"
-    from stepformer.encoders.base import encode_clips
+    from stepformer.encoders.base import finished
     from stepformer.media import VideoReader
 
     count = max(1, round(seconds * encoder.rate_hz))
@@ -210,9 +210,9 @@ def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[En
         if have >= count:
             break
     decode_s, decode_cpu_s = time.perf_counter() - began, time.process_time() - worked
-    encode_clips(encoder, batches[:1])  # warms up
+    finished(encoder, [encoder.encode_video(part) for part in batches[:1]])  # warms up
     began, worked = time.perf_counter(), time.process_time()
-    encode_clips(encoder, batches)
+    finished(encoder, [encoder.encode_video(part) for part in batches])
     encode_s, encode_cpu_s = time.perf_counter() - began, time.process_time() - worked
     covered = have / encoder.rate_hz
     speed = covered / (decode_s + encode_s)

@@ -21,10 +21,10 @@ import torch
 from benchmarks.quality import boundary_f1
 from benchmarks.real import _cuts, _equal, overlap, simulated
 from benchmarks.real_data import RealVideo
-from stepformer.app.discover.features import Features
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.progress import Progress
 from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_in_rows
+from stepformer.encoders.reading import Features
 from stepformer.errors import UsageError
 
 HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all

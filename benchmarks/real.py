@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from benchmarks.quality import boundary_f1
 from benchmarks.real_data import RealVideo, load
 from stepformer.app.discover.knobs import Knobs
+from stepformer.base.arrays import unit
 from stepformer.base.progress import Progress
-from stepformer.base.vectors import unit
 from stepformer.core.inference import find_steps, find_texts, pooled_slots
 from stepformer.core.model import Slots
 from stepformer.core.segments import Segment
@@ -225,9 +225,9 @@ def localisation_row(data: str, method: str, videos: list[RealVideo], model: Any
 
 def simulated(world_file: Path, encoder: str, limit: int, seed: int = 0) -> list[RealVideo]:
     """Videos of the simulated dev split: what the constants of inference were chosen on."""
-    from stepformer.app.discover.features import Features
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
+    from stepformer.encoders.reading import Features
     from stepformer.evaluation.validation import make_trial
 
     world = load_world(world_file)

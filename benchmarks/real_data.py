@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.app.discover.features import Features
+from stepformer.encoders.reading import Features
 from stepformer.errors import InputError
 
 GTEA_HZ = 15.0

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.line import MEASURES, Seen, _markdown, lines, measure, parts, with_less_background
 from benchmarks.real_data import RealVideo
-from stepformer.app.discover.features import Features
+from stepformer.encoders.reading import Features
 
 
 def planted():

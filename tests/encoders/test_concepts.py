@@ -6,7 +6,7 @@ import torch
 
 from stepformer import encoders
 from stepformer.base import weights
-from stepformer.encoders.base import Encoded, check_frames, encode_clips
+from stepformer.encoders.base import Encoded, check_frames, finished
 from stepformer.encoders.concepts import class_names
 from stepformer.errors import InputError, UsageError
 from stepformer.media.picture import FrameSpec
@@ -71,10 +71,10 @@ def test_batches_of_one_video_join_and_a_whole_video_step_runs_once():
             return Encoded(whole.vectors * 10, whole.structure)
 
     encoder = Two()
-    out = encode_clips(encoder, [np.zeros((2, 1)), np.zeros((1, 1))])
+    out = finished(encoder, [encoder.encode_video(part) for part in [np.zeros((2, 1)), np.zeros((1, 1))]])
     assert out.vectors[:, 0].tolist() == [20, 20, 10] and out.structure.shape == (3, 1) and encoder.calls == 1
     with pytest.raises(InputError, match="no frames"):
-        encode_clips(encoder, [])
+        finished(encoder, [encoder.encode_video(part) for part in []])
     with pytest.raises(InputError, match="does not go with"):
         Encoded(np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32))
 

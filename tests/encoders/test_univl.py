@@ -9,7 +9,7 @@ from published import OUTPUTS, filled
 
 from stepformer import encoders
 from stepformer.encoders import s3d
-from stepformer.encoders.base import Encoded, Encoder, encode_clips
+from stepformer.encoders.base import Encoded, Encoder, finished
 from stepformer.encoders.univl import UniVL, UniVLEncoder, windows
 from stepformer.errors import InputError, MissingError, UsageError
 
@@ -84,7 +84,7 @@ def test_video_from_frames_to_vectors(encoder):
     frames = np.random.default_rng(0).integers(0, 256, (2, 16, 224, 224, 3), np.uint8)
     clips = encoder.encode_video(frames)
     assert clips.vectors.shape == (2, 1024)
-    whole = encode_clips(encoder, [frames[:1], frames[1:]])
+    whole = finished(encoder, [encoder.encode_video(part) for part in [frames[:1], frames[1:]]])
     assert whole.vectors.shape == (2, 768)
     np.testing.assert_allclose(whole.vectors, encoder.finish(clips).vectors, rtol=1e-3, atol=1e-3)
 

@@ -17,7 +17,7 @@ def unit(vectors: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDAr
     [[0.6, 0.8], [0.0, 0.0]]
     """
     array = np.asarray(vectors, dtype)
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" or array.dtype == np.float16:
         array = array.astype(np.float64)
     return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-12))
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepformer.errors import MissingError, StepFormerError, UsageError
+from stepformer.errors import StepFormerError, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,9 +76,11 @@ def run(args: argparse.Namespace) -> int:
     """Measures, compares, prints."""
     import torch
 
+    from stepformer.core.devices import torch_device
+
     if min(args.repeats, args.naive_items, args.threads) < 1:
         raise UsageError("--repeats, --naive-items and --threads must be at least 1")
-    device = _device(args.device)
+    device = torch_device(args.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)
     try:
@@ -202,20 +204,6 @@ def _best_ms(call: Callable[[], Any], repeats: int, wait: Callable[[], None] | N
             wait()
         times.append((time.perf_counter() - started) * 1000)
     return min(times)
-
-
-def _device(name: str) -> Any:
-    import torch
-
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"--device is cpu, cuda or cuda:N, not {name!r}") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"--device is cpu, cuda or cuda:N, not {name!r}")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise MissingError("torch sees no CUDA device here; leave --device out to measure the CPU")
-    return device
 
 
 def _version(package: str) -> str | None:

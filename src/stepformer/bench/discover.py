@@ -34,13 +34,13 @@ def measure(model: Any, video: Path, repeats: int, seconds: float) -> tuple[dict
     """
     import numpy as np
 
-    from stepformer.app.discover.features import Features, _encode
+    from stepformer.encoders.reading import Features, encode_file
 
     runs: list[dict[str, float]] = []
     read_s = 0.0
     for number in range(repeats + 1):
         if number <= 1 or repeats <= 3:
-            features = _encode(video, model.encoder, None, str(video), model.encoder.rate_hz)
+            features = encode_file(video, model.encoder, rate_hz=model.encoder.rate_hz)
         read_s = features.duration_s
         length = max(1, round(seconds * features.rate_hz))
         index = np.arange(length) % len(features)

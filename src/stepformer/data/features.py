@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from stepformer.base import many
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
+from stepformer.encoders.reading import encode_file
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.media.finding import SUFFIXES, find_videos
 from stepformer.media.subtitles import subtitles_beside
@@ -206,60 +206,26 @@ def _start(settings: Settings) -> _State:
 def _encode(source: Source) -> Done:
     if _state is None:
         raise UsageError("the worker was not started")
-    from stepformer.encoders.base import encode_clips
-
     encoder, settings = _state.encoder, _state.settings
-    problems: tuple[str, ...] = ()
-    clock = _Clock()
-    began = time.perf_counter()
-    if encoder.wants is None:  # its features lie in files of its own
-        encoded = encoder.features(source.video)
-        duration_s = len(encoded.vectors) / encoder.rate_hz
-    else:
-        from stepformer.media import VideoReader, VideoWarning
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VideoWarning)  # they come back as data
-            reader = VideoReader(
-                source.video, backend=settings.backend, hardware=settings.hardware, threads=settings.threads
-            )
-            batch = max(1, _FRAMES_AT_ONCE // encoder.wants.frames)
-            encoded = encode_clips(encoder, clock.watch(reader.clips(encoder.wants, encoder.rate_hz, batch)))
-        problems = tuple(problem.text for problem in reader.problems)
-        duration_s = reader.end_s if reader.end_s else reader.info.duration_s
-    encode_s = time.perf_counter() - began - clock.spent_s
+    seen = encode_file(
+        source.video, encoder, rate_hz=encoder.rate_hz, name=source.name,
+        batch=max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1,
+        backend=settings.backend, hardware=settings.hardware, threads=settings.threads,
+    )  # fmt: skip
     began = time.perf_counter()
     phrases, notes = _phrases(source, settings) if settings.phrases else ([], ())
     vectors = encoder.encode_text([phrase.text for phrase in phrases]) if phrases else None
     text_s = time.perf_counter() - began
     meta = source.stamp()
-    problems = (*problems, *notes)
+    problems = (*seen.problems, *notes)
     if problems:
         meta["problems"] = list(problems)
     stored = StoredVideo(
-        source.name, encoded.vectors, encoder.rate_hz, duration_s, encoded.structure, tuple(phrases), vectors, meta
+        source.name, seen.vectors, encoder.rate_hz, seen.duration_s, seen.structure, tuple(phrases), vectors, meta
     )
     spool(settings.store, stored)
-    return Done(source.name, duration_s, len(phrases), clock.spent_s, encode_s, text_s, problems)
-
-
-class _Clock:
-    """Time spent inside an iterator: decoding, as opposed to what is done with the pictures."""
-
-    def __init__(self) -> None:
-        self.spent_s = 0.0
-
-    def watch(self, items: Iterable[Any]) -> Iterator[Any]:
-        iterator = iter(items)
-        while True:
-            began = time.perf_counter()
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-            finally:
-                self.spent_s += time.perf_counter() - began
-            yield item
+    spent = seen.seconds
+    return Done(source.name, seen.duration_s, len(phrases), spent["decode"], spent["encode"], text_s, problems)
 
 
 def _phrases(source: Source, settings: Settings) -> tuple[list[Any], tuple[str, ...]]:

@@ -7,7 +7,7 @@ for the seconds ``[i / rate_hz, (i + 1) / rate_hz)``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -100,12 +100,12 @@ def check_frames(frames: Any, wants: FrameSpec, name: str) -> Frames:
     return frames
 
 
-def encode_clips(encoder: Encoder, batches: Iterable[Frames]) -> Encoded:
-    """All batches of one video, in order, to its vectors.
+def finished(encoder: Encoder, parts: Sequence[Encoded]) -> Encoded:
+    """All batches of one video, in order, as its vectors.
 
     An encoder that looks over the whole video after its clips (UniVL's transformer) has a method ``finish``
     that is given the joined clip vectors once.
     """
-    whole = Encoded.join([encoder.encode_video(batch) for batch in batches])
+    whole = Encoded.join(parts)
     finish = getattr(encoder, "finish", None)
     return whole if finish is None else finish(whole)

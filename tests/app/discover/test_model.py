@@ -210,7 +210,7 @@ def test_a_video_file_and_what_is_kept_of_it(tmp_path):
 
 
 def test_short_videos_are_looked_at_more_often(tmp_path):
-    from stepformer.app.discover.features import looks_hz
+    from stepformer.encoders.reading import looks_hz
 
     assert [looks_hz(t, 1.0) for t in (0.0, 8.0, 21.0, 33.0, 64.0, 500.0)] == [4, 4, 4, 2, 1, 1]
     features = tiny_model().read(write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE], seconds_each=3))
@@ -256,7 +256,7 @@ def test_a_stopped_run_goes_on_where_it_was_and_gives_the_same(tmp_path, batches
 
 
 def test_chunks_are_kept_while_a_video_is_read_for_a_run_that_is_killed(tmp_path, monkeypatch):
-    from stepformer.app.discover import features
+    from stepformer.encoders import reading as features
 
     monkeypatch.setattr(features, "_CHUNK_S", -1.0)
     monkeypatch.setattr(features, "_keep", lambda *_: None)
@@ -384,8 +384,8 @@ class TableEncoder(ColourEncoder):
 
 
 def test_without_vectors_for_the_phrase_bank_texts_are_present_and_steps_unnamed():
-    from stepformer.app.discover.features import Features
     from stepformer.app.discover.stepformer import StepFormer
+    from stepformer.encoders.reading import Features
 
     model = StepFormer(tiny_model().checkpoint, "tiny", TableEncoder())
     vectors, _, _ = planted()

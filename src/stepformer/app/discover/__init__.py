@@ -16,7 +16,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepformer.app.discover.features import Features, read_video
     from stepformer.app.discover.knobs import Knobs, check_texts
     from stepformer.app.discover.loading import checkpoint_file, load_model
     from stepformer.app.discover.stepformer import Finding, StepFormer

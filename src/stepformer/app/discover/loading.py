@@ -33,8 +33,9 @@ def load_model(
     """
     from stepformer.app.discover.stepformer import StepFormer
     from stepformer.core.checkpoint import load_checkpoint
+    from stepformer.core.devices import torch_device
 
-    chosen = device or _best_device()
+    chosen = str(torch_device(device))
     checkpoint = load_checkpoint(checkpoint_file(name), chosen)
     return StepFormer(checkpoint, name=os.fspath(name), encoder=encoder, device=chosen)
 
@@ -103,9 +104,3 @@ def _from_hub(name: str) -> Path:
             f"{name} is not a file or folder here, and the model hub does not give it ({type(error).__name__}); check "
             "the name and the network, or download model.safetensors yourself and give its path"
         ) from None
-
-
-def _best_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer.base.vectors import unit
+from stepformer.base.arrays import unit
 from stepformer.core.inference import pooled_slots
 
 PRESENT = 0.5

@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer.app.discover.features import Features, Report, check_width, read_video
 from stepformer.app.discover.knobs import Knobs, check_texts
 from stepformer.app.discover.presence import present_texts
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart
-from stepformer.base.vectors import unit
+from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
 from stepformer.core.inference import find_steps, find_texts, slot_similarity
 from stepformer.core.model import Slots
 from stepformer.core.segments import Segment
+from stepformer.encoders.reading import Features, Report, read_video
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
@@ -74,7 +74,12 @@ class StepFormer:
 
         spec = self._encoder_spec if self._encoder_spec is not None else self._own_encoder()
         made = encoders.load(spec) if isinstance(spec, str) else spec
-        check_width(self.checkpoint.model.config.feature_dim, made, self.name)
+        width = self.checkpoint.model.config.feature_dim
+        if made.dim != width:
+            raise UsageError(
+                f"model {self.name} takes vectors of {width} dimensions and encoder {made.name} makes {made.dim}; "
+                "use the encoder the model was trained on, or a model trained on this one"
+            )
         return made
 
     def _own_encoder(self) -> str:

@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.arrays import matrix
 from stepformer.base.cache import kept_file
 from stepformer.core.inference import looks_hz
-from stepformer.encoders.base import Encoded
-from stepformer.errors import InputError, NonFiniteError, UsageError
+from stepformer.encoders.base import Encoded, finished
+from stepformer.errors import InputError, UsageError
+from stepformer.media.reader import Backend
 
 Vectors = NDArray[np.float32]
 Report = Callable[[float, float], None]
@@ -56,12 +58,13 @@ class Features:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise UsageError(f"rate_hz must be positive vectors a second, got {self.rate_hz}")
-        vectors = _matrix(self.vectors, "vectors", self.video)
+        where = f"{self.video}: " if self.video else ""
+        vectors = matrix(self.vectors, f"{where}vectors")
         if len(vectors) == 0:
             raise InputError(f"{self.video or 'the features'}: there is not one frame vector")
         object.__setattr__(self, "vectors", vectors)
         if self.structure is not None:
-            structure = _matrix(self.structure, "structure", self.video)
+            structure = matrix(self.structure, f"{where}structure")
             if len(structure) != len(vectors):
                 raise InputError(f"{len(structure)} structure vectors do not go with {len(vectors)} vectors")
             object.__setattr__(self, "structure", structure)
@@ -92,16 +95,6 @@ class Features:
         )  # fmt: skip
 
 
-def _matrix(value: Any, name: str, video: str) -> Vectors:
-    array = np.ascontiguousarray(value, np.float32)
-    if array.ndim != 2:
-        raise InputError(f"{video + ': ' if video else ''}{name} must be (frames, width), got shape {array.shape}")
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        raise NonFiniteError(f"{video + ': ' if video else ''}{name}[{row}, {column}] is {array[row, column]}")
-    return array
-
-
 def read_video(
     video: str | os.PathLike[str], encoder: Any, report: Report | None = None, cache: bool = True
 ) -> Features:
@@ -111,30 +104,48 @@ def read_video(
     own (captions, precomputed) and is asked for them.
     """
     path = Path(video)
-    if encoder.wants is None:
-        encoded = encoder.features(path)
-        return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=str(video))
     kept: Path | None = None
-    with suppress(OSError):  # what is wrong with the file is said when it is opened
-        kept = kept_file("features", path, _VERSION, encoder.fingerprint, suffix=".safetensors") if cache else None
+    if cache and encoder.wants is not None:
+        with suppress(OSError):  # what is wrong with the file is said when it is opened
+            kept = kept_file("features", path, _VERSION, encoder.fingerprint, suffix=".safetensors")
     if kept is not None and (found := _load(kept, str(video))) is not None:
         if report is not None:
             report(found.duration_s, found.duration_s)
         return found
-    features = _encode(path, encoder, report, str(video), partial=None if kept is None else _Partial(kept))
+    partial = None if kept is None else _Partial(kept)
+    features = encode_file(path, encoder, report=report, partial=partial, name=str(video))
     if kept is not None:
         _keep(kept, features)
         shutil.rmtree(_Partial(kept).folder, ignore_errors=True)
     return features
 
 
-def _encode(
-    path: Path, encoder: Any, report: Report | None, name: str, rate_hz: float | None = None,
+def encode_file(
+    path: Path,
+    encoder: Any,
+    *,
+    rate_hz: float | None = None,
+    batch: int = _BATCH,
+    report: Report | None = None,
     partial: _Partial | None = None,
-) -> Features:  # fmt: skip
+    name: str = "",
+    backend: Backend = "pyav",
+    hardware: str | None = None,
+    threads: int = 0,
+) -> Features:
+    """Decodes and encodes a video file: the one loop that does.
+
+    rate_hz: vectors per second (default: the encoder's, more for a short video). batch: clips encoded at once. backend,
+    hardware, threads: as :class:`stepformer.media.VideoReader` takes them.
+    """
     from stepformer.media import VideoReader, VideoWarning
 
-    reader = VideoReader(path)
+    if encoder.wants is None:  # its features lie in files of its own
+        began = time.perf_counter()
+        encoded = encoder.features(path)
+        spent = {"decode": 0.0, "encode": time.perf_counter() - began}
+        return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
+    reader = VideoReader(path, backend=backend, hardware=hardware, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     spent = {"decode": 0.0, "encode": 0.0}
@@ -143,11 +154,11 @@ def _encode(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
-            for batch in _timed(reader.clips(encoder.wants, rate, _BATCH, start=done), spent):
+            for clips in _timed(reader.clips(encoder.wants, rate, batch, start=done), spent):
                 began = time.perf_counter()
-                parts.append(encoder.encode_video(batch))
+                parts.append(encoder.encode_video(clips))
                 spent["encode"] += time.perf_counter() - began
-                done += len(batch)
+                done += len(clips)
                 if report is not None:
                     report(min(done / rate, total_s), total_s)
                 if partial is not None:
@@ -157,9 +168,7 @@ def _encode(
             partial.write(reader)
         raise
     began = time.perf_counter()
-    whole = Encoded.join(parts)
-    finish = getattr(encoder, "finish", None)
-    whole = whole if finish is None else finish(whole)
+    whole = finished(encoder, parts)
     spent["encode"] += time.perf_counter() - began
     structure = whole.structure
     if structure is not None:
@@ -289,12 +298,3 @@ def _prune(folder: Path) -> None:
         total += size
         if total > CACHE_BYTES:
             path.unlink(missing_ok=True)
-
-
-def check_width(model_dim: int, encoder: Any, model: str) -> None:
-    """Raises where an encoder's vectors do not fit the model."""
-    if encoder.dim != model_dim:
-        raise UsageError(
-            f"model {model} takes vectors of {model_dim} dimensions and encoder {encoder.name} makes {encoder.dim}; "
-            "use the encoder the model was trained on, or a model trained on this one"
-        )
