@@ -444,3 +444,18 @@ def test_records_are_checked():
         Dataset("d", task, (VideoRecord("v", "t", None, (Annotation(1, 0, 1, "b"),)),))
     with pytest.raises(InputError, match="subset"):
         Dataset("d", task, (VideoRecord("v", "t"),)).select("validation")
+
+
+def test_a_numeric_grammar_is_refused_and_a_crash_of_the_reader_is_one_sentence(tmp_path, monkeypatch):
+    scipy_io = pytest.importorskip("scipy.io")
+    from stepformer.data import procel
+
+    file = tmp_path / "make_tea" / "data.mat"
+    file.parent.mkdir()
+    scipy_io.savemat(file, {"grammar": np.arange(4.0), "key_steps_time": np.zeros((1, 0), object)})
+    with pytest.raises(InputError, match="nested otherwise"):
+        procel._read_mat(file)
+    good = file.read_bytes()
+    file.write_bytes(good[:-20])
+    with pytest.raises(InputError):
+        procel._read_mat(file)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepformer.base.arrays import unit
-from stepformer.base.cache import cache_folder
+from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
         raise UsageError("the phrase bank is empty; give it a phrase a line")
     key = hashlib.sha256("\n".join((encoder.fingerprint, *texts)).encode()).hexdigest()[:24]
     path = cache_folder("derived") / f"bank-{key}.safetensors"
-    raw = _load(path)
+    kept = kept_arrays(path)
+    raw = None if kept is None else kept[0].get("vectors")
     if raw is None:
         raw = encoder.encode_text(texts)
-        _save(path, raw)
+        keep_arrays(path, {"vectors": raw})
     return PhraseBank(texts, raw)
 
 
@@ -165,26 +166,3 @@ def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
 def _centred(vectors: Floats) -> NDArray[np.float64]:
     x = np.asarray(vectors, np.float64)
     return unit(x - x.mean(0)) if len(x) > 2 else unit(x)
-
-
-def _load(path: Path) -> NDArray[np.float32] | None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        vectors: NDArray[np.float32] = load_file(path)["vectors"]
-    except (OSError, SafetensorError, KeyError):
-        return None
-    return vectors
-
-
-def _save(path: Path, vectors: Floats) -> None:
-    from safetensors.numpy import save_file
-
-    from stepformer.base.files import replacing
-
-    try:
-        with replacing(path) as temporary:
-            save_file({"vectors": np.asarray(vectors, np.float32)}, temporary)
-    except OSError:
-        return  # a read-only cache only costs time

@@ -1,13 +1,22 @@
-"""The folder of everything that can be made or downloaded again: weights, features, transcripts, tables' runs."""
+"""The folder of everything that can be made or downloaded again: weights, features, transcripts, tables' runs.
+
+Arrays kept there carry a checksum over all they hold, checked on every read (about a gigabyte per second): damage on the
+disk means that they are made again, never that other numbers are used.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from stepformer.base.files import sha256_of, write_text
+import numpy as np
+
+from stepformer.base.files import replacing, sha256_of, write_text
 
 
 def cache_folder(part: str = "") -> Path:
@@ -51,3 +60,44 @@ def content_hash(path: Path) -> str:
 
 def _short_hash(*parts: str) -> str:
     return hashlib.sha256("|".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def keep_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], info: Mapping[str, Any] | None = None) -> bool:
+    """Writes arrays and facts (plain JSON values), atomically; False where the disk is full or may not be written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    facts = json.dumps(info or {})
+    metadata = {"stepformer": facts, "checksum": _checksum(arrays, facts)}
+    try:
+        with replacing(path) as temporary:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata)
+    except (OSError, SafetensorError):  # a full disk reaches us as either
+        return False
+    return True
+
+
+def kept_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """What :func:`keep_arrays` wrote; None where it is not there or damaged, and then it is made again."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        facts = metadata["stepformer"]
+        if metadata["checksum"] != _checksum(arrays, facts):
+            return None
+        return arrays, json.loads(facts)
+    # a damaged header can name types and shapes that NumPy refuses in its own ways
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError, OverflowError, MemoryError):
+        return None
+
+
+def _checksum(arrays: Mapping[str, np.ndarray[Any, Any]], facts: str) -> str:
+    digest = hashlib.blake2b(facts.encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()

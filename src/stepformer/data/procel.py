@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from stepformer.base.guard import in_process
 from stepformer.data.coin import read_json
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError, missing_extra
@@ -32,10 +35,12 @@ class _RawVideo:
 
 
 def _cell_text(cell: Any) -> str:
-    """A MATLAB char cell as text, however deep SciPy nests it."""
+    """A MATLAB char cell as text, however deep SciPy nests it; a number in its place is refused."""
     while not isinstance(cell, str):
         if getattr(cell, "size", 0) == 0:
             return ""
+        if not isinstance(cell, np.ndarray) or cell.dtype.kind not in "OU":
+            raise TypeError(f"a text is a {type(cell).__name__}")
         cell = cell.ravel()[0]
     return cell.strip()
 
@@ -48,10 +53,17 @@ def _pairs(cell: Any) -> list[tuple[float, float]]:
 
 
 def _read_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
-    try:
-        from scipy.io import loadmat
-    except ImportError:
-        raise missing_extra("SciPy", "procel", "reading a ProceL data.mat") from None
+    """In a process of its own: three changed bytes can make SciPy's compiled reader crash."""
+    import importlib.util
+
+    if importlib.util.find_spec("scipy") is None:
+        raise missing_extra("SciPy", "procel", "reading a ProceL data.mat")
+    return in_process(_parse_mat, path, what=str(path))
+
+
+def _parse_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
+    from scipy.io import loadmat
+
     try:
         data = loadmat(path)
     except Exception as error:  # SciPy raises many kinds on a broken file
@@ -61,7 +73,7 @@ def _read_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
         raise InputError(f"{path} is no ProceL data.mat: it lacks {', '.join(missing)}")
     try:
         return _from_cells(path, data)
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path} is no ProceL data.mat: its cells are nested otherwise ({error})") from None
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer.base import weights
-from stepformer.base.cache import cache_folder
+from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.encoders import efficientnet, i3d, i3d_int8
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
@@ -94,17 +94,11 @@ class ConceptsEncoder:
 
     def _name_vectors(self, kind: str) -> Vectors:
         """Sentence vectors of the class names less their mean; kept on disk, for they take seconds to make."""
-        from safetensors.numpy import load_file, save_file
-
-        from stepformer.base.files import replacing
-
         path = cache_folder("derived") / f"{kind}-{weights.entry('minilm').fingerprint}.safetensors"
-        if path.is_file():
-            vectors: Vectors = load_file(path)["vectors"]
-        else:
-            vectors = self._sentences.encode_text(class_names(kind))
-            with replacing(path) as temporary:
-                save_file({"vectors": vectors}, temporary)
+        kept = kept_arrays(path)
+        vectors: Vectors = self._sentences.encode_text(class_names(kind)) if kept is None else kept[0]["vectors"]
+        if kept is None:
+            keep_arrays(path, {"vectors": vectors})
         return np.asarray(vectors - vectors.mean(0), np.float32)
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:

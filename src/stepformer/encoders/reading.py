@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix
-from stepformer.base.cache import kept_file
+from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded, finished
 from stepformer.errors import InputError, UsageError
@@ -215,7 +215,7 @@ class _Partial:
         parts: list[Encoded] = []
         gap_s = 0.0
         for path in sorted(self.folder.glob("*.safetensors")):
-            found = _arrays(path)
+            found = kept_arrays(path)
             if found is None or int(path.stem) != self._done:
                 break  # a chunk is damaged or missing: on from there
             arrays, info = found
@@ -237,39 +237,14 @@ class _Partial:
             return
         whole = Encoded.join(self._new)
         arrays = {"vectors": whole.vectors} | ({} if whole.structure is None else {"structure": whole.structure})
-        with suppress(OSError):
-            _save(self.folder / f"{self._done:08d}.safetensors", arrays, {"longest_gap_s": reader.longest_gap_s})
+        chunk = self.folder / f"{self._done:08d}.safetensors"
+        if keep_arrays(chunk, arrays, {"longest_gap_s": reader.longest_gap_s}):
             self._done += len(whole.vectors)
             self._new = []
 
 
-def _arrays(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Arrays and facts of a file; None where it is not there or damaged."""
-    import json
-
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            info = json.loads((file.metadata() or {})["stepformer"])
-            return {key: file.get_tensor(key) for key in file.keys()}, info  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError, KeyError, ValueError):
-        return None
-
-
-def _save(path: Path, arrays: dict[str, Any], info: dict[str, Any]) -> None:
-    import json
-
-    from safetensors.numpy import save_file
-
-    from stepformer.base.files import replacing
-
-    with replacing(path) as temporary:
-        save_file(arrays, temporary, {"stepformer": json.dumps(info)})
-
-
 def _load(kept: Path, name: str) -> Features | None:
-    found = _arrays(kept)
+    found = kept_arrays(kept)
     if found is None:
         return None
     arrays, info = found
@@ -286,8 +261,8 @@ def _keep(kept: Path, features: Features) -> None:
     if features.structure is not None:
         arrays["structure"] = features.structure.astype(np.float16)  # for distances alone
     info = {"rate_hz": features.rate_hz, "duration_s": features.duration_s, "problems": list(features.problems)}
-    with suppress(OSError):  # a full or read-only disk costs the second look its speed, nothing else
-        _save(kept, arrays, info)
+    keep_arrays(kept, arrays, info)  # a full or read-only disk costs the second look its speed, nothing else
+    with suppress(OSError):
         _prune(kept.parent)
 
 

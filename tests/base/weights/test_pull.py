@@ -368,3 +368,85 @@ def test_no_registry_host_is_written_down():
     for path in source.glob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert "py" + "pi.org" not in text and "python" + "hosted" not in text, path.name
+
+
+def test_damaged_weights_are_pulled_again_and_never_used(site, monkeypatch):
+    spec = make(site)
+    file = weights.pull(spec, quiet=True)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    monkeypatch.setattr(weights, "_checked", set())  # as a new process begins
+    left = weights.folder_of(spec).parent / ".tiny.abc.partial"
+    left.mkdir()
+    assert weights.pull(spec, quiet=True).read_bytes() == MODEL
+    assert not left.exists()  # of a pull that was killed
+
+
+@pytest.fixture
+def elsewhere():
+    """A second host that notes the headers it gets."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    got = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            got.append(dict(self.headers))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", got
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_password_goes_to_its_own_host_alone(elsewhere, monkeypatch):
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    from stepformer.base.weights.http import open_url
+
+    other, got = elsewhere
+    asked = []
+
+    class Redirect(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers.get("Authorization"))
+            self.send_response(302)
+            self.send_header("Location", f"{other}/file")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(proxy, raising=False)
+    try:
+        open_url(f"http://me:secret@127.0.0.1:{server.server_port}/x").read()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked[0].startswith("Basic ")
+    assert "Authorization" not in got[0]
+
+
+def test_a_password_is_never_printed(site, monkeypatch):
+    host = site.url.removeprefix("http://")
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://me:secret@{host}/simple?token=hidden")
+    spec = make(site)
+    site.files.clear()
+    with pytest.raises(StepFormerError) as caught:
+        weights.pull(spec, quiet=True)
+    assert "secret" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    assert host in str(caught.value)

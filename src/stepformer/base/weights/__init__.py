@@ -20,6 +20,7 @@ from stepformer.base.weights.records import Container, File, Piece, Weights
 from stepformer.errors import MissingError, StepFormerError, UsageError
 
 _MANIFEST = "manifest.json"
+_checked: set[tuple[str, str]] = set()  # (folder, fingerprint) of weights whose files were hashed in this process
 
 __all__ = [
     "Container", "File", "Piece", "Weights",
@@ -53,25 +54,35 @@ def _manifest(weights: Weights) -> dict[str, Any] | None:
     """What was written when the weights were pulled, or None if they are not here as registered now."""
     try:
         manifest = json.loads((folder_of(weights) / _MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return manifest if manifest["fingerprint"] == weights.fingerprint and manifest["files"] else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    return manifest if manifest.get("fingerprint") == weights.fingerprint else None
+
+
+def _is_whole(weights: Weights) -> bool:
+    """Whether the weights are here and their files are what was pulled: hashed once per process, 0.1 s per 100 MB."""
+    key = (str(folder_of(weights)), weights.fingerprint)
+    if _manifest(weights) is None:
+        return False
+    if key not in _checked and not _troubles(weights):
+        _checked.add(key)
+    return key in _checked
 
 
 def find(name: str) -> Path | None:
     """The pulled file or folder of ``name``, or None if it is not here. Never touches the network."""
     weights = entry(name)
-    return folder_of(weights) / weights.main if _manifest(weights) is not None else None
+    return folder_of(weights) / weights.main if _is_whole(weights) else None
 
 
 def pull(name: str | Weights, *, quiet: bool = False) -> Path:
-    """The file or folder of the weights, downloaded if they are not here.
+    """The file or folder of the weights, downloaded if they are not here, or damaged.
 
     Safe to call from many processes at once: one downloads, the others wait. Raises MissingError when the
     weights are not here and cannot be had, with what was tried.
     """
     weights = entry(name) if isinstance(name, str) else name
-    if _manifest(weights) is None:
+    if not _is_whole(weights):
         from filelock import FileLock
 
         from stepformer.base.weights.install import install
@@ -80,13 +91,20 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / f".{weights.name}.lock"):
-                if _manifest(weights) is None:
+                if not _is_whole(weights):
+                    _remove_left_behind(folder, weights)
                     _install_whole(weights, install, quiet)
         except PermissionError as error:
             raise StepFormerError(
                 f"{folder} cannot be written: {error}; set STEPFORMER_CACHE to a folder that can"
             ) from error
     return folder_of(weights) / weights.main
+
+
+def _remove_left_behind(folder: Path, weights: Weights) -> None:
+    """Folders of pulls that were killed; the caller holds the lock, so nobody works in them."""
+    for left in folder.glob(f".{weights.name}.*.partial"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _install_whole(weights: Weights, install: Any, quiet: bool) -> None:
@@ -116,9 +134,14 @@ def _install_whole(weights: Weights, install: Any, quiet: bool) -> None:
 def verify(name: str) -> list[str]:
     """Rehashes the pulled files; the troubles found, empty when all is well. MissingError if not pulled."""
     weights = entry(name)
-    manifest = _manifest(weights)
-    if manifest is None:
+    if _manifest(weights) is None:
         raise MissingError(f"{name} is not here; get it with: stepformer models pull {name}")
+    return _troubles(weights)
+
+
+def _troubles(weights: Weights) -> list[str]:
+    """What is wrong with the pulled files, by their hashes."""
+    manifest = _manifest(weights) or {"files": {}}
     troubles = []
     for path, facts in manifest["files"].items():
         file = folder_of(weights) / path

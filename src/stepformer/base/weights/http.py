@@ -38,6 +38,24 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+class _KeepSecrets(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect without the password where it leads to another host."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """The request to follow with."""
+        followed = super().redirect_request(req, fp, code, msg, headers, newurl)
+        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        if followed is not None and (old.scheme, old.netloc) != (new.scheme, new.netloc):
+            followed.remove_header("Authorization")
+        return followed
+
+
+def shown(url: str) -> str:
+    """An address as it may be printed: without name and password, query and fragment, which can carry secrets."""
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
 def open_url(url: str, headers: dict[str, str] | None = None, timeout_s: float = _TIMEOUT_S) -> Any:
     """Opens an address; a name and password written in it are sent as basic authentication."""
     parts = urllib.parse.urlsplit(url)
@@ -48,7 +66,8 @@ def open_url(url: str, headers: dict[str, str] | None = None, timeout_s: float =
         host = parts.netloc.rpartition("@")[2]
         url = urllib.parse.urlunsplit(parts._replace(netloc=host))
     request = urllib.request.Request(url, headers=sent)
-    return urllib.request.urlopen(request, timeout=timeout_s, context=_tls() if parts.scheme == "https" else None)
+    opener = urllib.request.build_opener(_KeepSecrets, urllib.request.HTTPSHandler(context=_tls()))
+    return opener.open(request, timeout=timeout_s)
 
 
 def need_space(folder: Path, size: int) -> None:
@@ -88,20 +107,20 @@ def download(url: str, target: Path, sha256: str, size: int | None = None, *, qu
                 _continue(url, partial, progress)
                 break
             except urllib.error.HTTPError as error:
-                raise StepFormerError(f"{url} answered {error.code} {error.reason}") from error
+                raise StepFormerError(f"{shown(url)} answered {error.code} {error.reason}") from error
             except OSError as error:
                 full = disk_full(error, target.parent)
                 if full is not None:
                     partial.unlink(missing_ok=True)
                     raise full from error
                 if attempt == _TRIES:
-                    raise StepFormerError(f"{url} could not be fetched: {error}") from error
+                    raise StepFormerError(f"{shown(url)} could not be fetched: {error}") from error
     found = sha256_of(partial)
     if found != sha256:
         partial.unlink()
         raise StepFormerError(
-            f"{url} has SHA-256 {found}, not {sha256} as registered; it was thrown away. Either the download was "
-            "tampered with or damaged on the way (try again), or the file at its source has changed"
+            f"{shown(url)} has SHA-256 {found}, not {sha256} as registered; it was thrown away. Either the download "
+            "was tampered with or damaged on the way (try again), or the file at its source has changed"
         )
     partial.replace(target)
     return target

@@ -16,7 +16,7 @@ import sys
 import urllib.parse
 from html.parser import HTMLParser
 
-from stepformer.base.weights.http import open_url
+from stepformer.base.weights.http import open_url, shown
 from stepformer.errors import MissingError, StepFormerError
 
 _JSON_PAGE = "application/vnd.pypi.simple.v1+json"
@@ -109,7 +109,7 @@ def find_file(project: str, filename: str) -> str:
             for name, url in _page_links(page):
                 if name == filename:
                     return url.partition("#")[0]
-            troubles.append(f"{page} does not list it")
-        except (OSError, ValueError, StepFormerError) as error:
-            troubles.append(f"{page}: {error}")
+            troubles.append(f"{shown(page)} does not list it")
+        except (OSError, ValueError, KeyError, TypeError, StepFormerError) as error:
+            troubles.append(f"{shown(page)}: {error}")
     raise StepFormerError(f"{filename} was found in no package index: " + "; ".join(troubles))
