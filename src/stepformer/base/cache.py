@@ -1,7 +1,7 @@
 """The folder of everything that can be made or downloaded again: weights, features, transcripts, tables' runs.
 
-Arrays kept there carry a checksum over all they hold, checked on every read (about a gigabyte per second): damage on the
-disk means that they are made again, never that other numbers are used.
+Arrays kept there carry a checksum over all they hold, checked on every read (about a gigabyte per second): damage on
+the disk means that they are made again, never that other numbers are used.
 """
 
 from __future__ import annotations
