@@ -48,14 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
-    "reproduce table1": ("stepformer.cli.reproduce_table1", "step discovery against published methods"),
-    "reproduce table2": ("stepformer.cli.reproduce_table2", "zero-shot localisation against published methods"),
-    "reproduce table3": ("stepformer.cli.reproduce_table3", "losses, Drop-DTW, presets and controls"),
-    "reproduce table4": ("stepformer.cli.reproduce_table4", "number of slots and layers"),
-    "reproduce data": ("stepformer.cli.reproduce_data", "one encoder or several, open texts or all"),
-    "reproduce figures": ("stepformer.cli.reproduce_figures", "timelines, attention, alignment, narration"),
-    "reproduce all": ("stepformer.cli.reproduce_all", "the paper's four tables and ours, every run once"),
-    "reproduce real-features": ("stepformer.cli.reproduce_real", "uniform, K-means, Kukleva on real features"),
+    "reproduce": ("stepformer.cli.reproduce", "the paper's tables and figures, and the evidence behind ours"),
     "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to mend it"),
     "completion": ("stepformer.cli.completion", "a completion script for bash, zsh or fish"),
 }
@@ -64,7 +57,6 @@ GROUPS = {
     "prepare": "subtitles to phrases, videos to features",
     "bench": "measure one part of the product against its limit",
     "models": "named weights and released checkpoints",
-    "reproduce": "the paper's tables and figures",
 }
 
 _DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times, from the video alone."

@@ -14,16 +14,23 @@ COLUMNS = {"f1": "F1", "precision": "Prec.", "recall": "Rec.", "mof": "MoF", "io
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A share in [0, 1] with an optional spread, shown as a percentage; ``bold`` marks the best of a column."""
+    """A share in [0, 1], shown as a percentage; ``bold`` marks the best of a column.
+
+    spread: standard deviation over seeds. interval: the value is a difference, and this is its bootstrap interval.
+    """
 
     value: float
     spread: float | None = None
     bold: bool = False
+    interval: tuple[float, float] | None = None
 
     def text(self) -> str:
-        """``28.3`` or ``28.3 ± 0.4``; ``–`` where there is no value."""
+        """``28.3``, ``28.3 ± 0.4`` or ``+9.6 [+8.1, +11.0]``; ``–`` where there is no value."""
         if math.isnan(self.value):
             return "–"
+        if self.interval is not None:
+            low, high = self.interval
+            return f"{100 * self.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
         plain = f"{100 * self.value:.1f}"
         return plain if self.spread is None else f"{plain} ± {100 * self.spread:.1f}"
 
@@ -98,6 +105,8 @@ class Table:
                     out[name] = {"value": None if math.isnan(cell.value) else cell.value}  # JSON has no NaN
                     if cell.spread is not None:
                         out[name]["spread"] = None if math.isnan(cell.spread) else cell.spread
+                    if cell.interval is not None:
+                        out[name]["interval"] = list(cell.interval)
                 else:
                     out[name] = cell
             rows.append(out)

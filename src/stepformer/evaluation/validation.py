@@ -35,12 +35,26 @@ FULL = Table1Options(unit_norm=True)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Rendered videos of one split. ``kinds`` (P, S) is each step instance's number within its task."""
+    """Videos of one split with everything that is known of them.
+
+    ``kinds`` (P, S) is each step instance's number within its task. ``spaces`` names each video's feature extractor
+    where they differ.
+    """
 
     batches: list[Batch]
     texts: list[Tensor]  # per batch (B, S, D): vectors of the step texts
     tasks: IntArray  # (P,)
     kinds: IntArray  # (P, S)
+    rate_hz: float = 1.0
+    spaces: tuple[str, ...] = ()
+
+    def find(self, video: int) -> tuple[Batch, int]:
+        """The batch that a video stands in, and its row there."""
+        for batch in self.batches:
+            if video < len(batch.video):
+                return batch, video
+            video -= len(batch.video)
+        raise IndexError(video)
 
     def labels(self) -> list[IntArray]:
         """Per video (N,): step instance of each frame, -1 background."""

@@ -1,7 +1,7 @@
-"""The paper's figures on one simulated task: what all methods find against the truth, where slots look, how they align.
+"""The paper's figures on one task: what all methods find against the truth, where slots look, how they align.
 
-The videos are those of one task of a split. The video that is drawn is the one of median zero-shot IoU under the
-model, unless another is asked for: neither the best nor the worst.
+The videos are those of one task of a split, simulated or real. The video that is drawn is the one of median zero-shot
+IoU under the model (of median F1 where there are no step texts), unless another is asked for: neither best nor worst.
 """
 
 from __future__ import annotations
@@ -14,141 +14,147 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.core.inference import InferenceConfig, find_texts, no_slots, slot_similarity, slots_of_texts
+from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.inference import InferenceConfig, locate, locate_texts, slot_similarity, slots_of_texts
 from stepformer.core.losses import cosines, match
-from stepformer.core.model import Slots, StepDecoder
-from stepformer.data.simulator import Simulator
-from stepformer.data.world import World
+from stepformer.core.model import Slots
 from stepformer.errors import UsageError
-from stepformer.evaluation.baselines import baseline
 from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.metrics import score_video
-from stepformer.evaluation.table1 import Table1Options, cluster_segments
-from stepformer.evaluation.validation import FULL, Trial, make_trial, model_slots, segment_vectors
-from stepformer.reproduce import drawing, methods, scoring
-from stepformer.reproduce.worker import pooled
+from stepformer.evaluation.table1 import cluster_segments
+from stepformer.evaluation.validation import FULL, Trial
+from stepformer.reproduce import drawing
+from stepformer.reproduce.methods import Method, Stage, answer, first_options, locate_units, task_steps
+from stepformer.reproduce.plan import read_checkpoint
+from stepformer.reproduce.sources import Source, Words
 from stepformer.show.alignments import draw_alignment
 
 IntArray = npt.NDArray[np.int64]
 
 PUBLISHED = (("kukleva", "Kukleva et al."), ("elhamifar", "Elhamifar et al."), ("shen", "Shen et al."))
+_UPDATES = 500  # of a published method: enough for a picture
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One task's videos, the model's slots for them, and which video is drawn."""
+    """One task's videos as methods see them, which of them is drawn, and the words beside it."""
 
-    trial: Trial
-    outputs: list[Slots]
-    task: str
-    step_names: tuple[str, ...]  # of the task, by step number
-    instance_names: tuple[str, ...]  # of the drawn video's step list
-    phrase_texts: tuple[str, ...]  # of the drawn video's narration, in order
+    stage: Stage
+    words: Words
     video: int
-    config: InferenceConfig
+    simulated: bool
 
     @property
-    def place(self) -> tuple[int, int]:
-        """(batch, row) of the drawn video."""
-        at = self.video
-        for number, batch in enumerate(self.trial.batches):
-            if at < len(batch.video):
-                return number, at
-            at -= len(batch.video)
-        raise UsageError(f"there is no video {self.video}")
+    def config(self) -> InferenceConfig:
+        """The options that the model brings."""
+        return InferenceConfig(**(self.stage.inference or {}))
 
-    def drawn(self) -> tuple[Slots, int]:
-        """The slots of the drawn video alone, and its number of frames."""
-        number, row = self.place
-        output = self.outputs[number]
-        n = int(self.trial.batches[number].video_mask[row].sum())
-        return Slots(output.slots[row : row + 1], output.frames[row : row + 1, :n], None), n
+    def drawn(self) -> tuple[Slots, Trial]:
+        """The slots and the trial of the drawn video alone, without padding."""
+        batch, row = self.stage.trial.find(self.video)
+        number = next(i for i, b in enumerate(self.stage.trial.batches) if b is batch)
+        n = int(batch.video_mask[row].sum())
+        output, texts = self.stage.outputs()[number], self.stage.trial.texts[number]
+        one = batch._replace(**{name: value[row : row + 1] for name, value in batch._asdict().items()})
+        one = one._replace(**{name: getattr(one, name)[:, :n] for name in ("video", "video_mask", "labels")})
+        count = int((one.steps >= 0).sum())
+        own = replace(self.stage.trial, batches=[one], texts=[texts[row : row + 1, :count]])
+        return Slots(output.slots[row : row + 1], output.frames[row : row + 1, :n], None), own
 
 
 def make_scene(
-    world: World, model: StepDecoder, config: InferenceConfig, split: str, task: int, video: int | None, encoder: str
+    source: Source, checkpoint: str, split: str = "test", task: int = 0, video: int | None = None, device: str = "cpu"
 ) -> Scene:
-    """Renders the videos of the ``task``-th task of a split and runs the model on them."""
-    videos = world.split(split)
-    tasks = sorted(set(videos.tasks.tolist()))
+    """The videos of the ``task``-th task of a split, and the model on them."""
+    if split not in source.datasets:
+        raise UsageError(f"there is no split {split!r}; there are {', '.join(source.datasets)}")
+    whole = source.trial(split, 0)
+    tasks = np.unique(whole.tasks)
     if not 0 <= task < len(tasks):
         raise UsageError(f"the split {split} has tasks 0 to {len(tasks) - 1}, not {task}")
-    own = videos.pick(torch.nonzero(videos.tasks == tasks[task]).squeeze(1))
-    device = next(model.parameters()).device
-    simulator = Simulator(replace(world, extra={**world.extra, "figure": own}), device=device)
-    trial = make_trial(simulator, "figure", encoder, seed=200)
-    outputs = scoring.all_slots(trial, model_slots(model))
-    found = scoring.located(trial, outputs, config)
-    ious = [score_video(p, y).iou for p, y in zip(found, trial.labels(), strict=True)]
+    own = np.flatnonzero(whole.tasks == tasks[task])
+    loaded = load_checkpoint(read_checkpoint(checkpoint).weights.path or "", device)
+    stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, dict(loaded.inference))
     if video is None:
-        video = int(np.argsort(ious)[len(ious) // 2])
-    if not 0 <= video < len(ious):
-        raise UsageError(f"the task has videos 0 to {len(ious) - 1}, not {video}")
-    count = int(own.kinds.max()) + 1
-    names = [""] * count
-    for ids, kinds in zip(own.steps.tolist(), own.kinds.tolist(), strict=True):
-        for text, kind in zip(ids, kinds, strict=True):
-            if kind >= 0:
-                names[kind] = world.texts[text]
-    number, row = Scene(trial, outputs, "", (), (), (), video, config).place
-    batch = trial.batches[number]
-    steps = tuple(world.texts[i] for i in batch.steps[row].tolist() if i >= 0)
-    said = tuple(world.texts[i] for i in batch.phrase_ids[row].tolist() if i >= 0)
-    known: Sequence[str] = world.meta.get("task_names", ())
-    name = known[tasks[task]] if tasks[task] < len(known) else f"task {task}"
-    return Scene(trial, outputs, name, tuple(names), steps, said, video, config)
+        video = median_video(stage)
+    if not 0 <= video < len(own):
+        raise UsageError(f"the task has videos 0 to {len(own) - 1}, not {video}")
+    return Scene(stage, source.words(split, int(own[video]), whole), video, not source.real)
 
 
-def draw_figures(
-    scene: Scene, out: Path, seed: int = 0, fit: Sequence[str] = ("kukleva", "elhamifar", "shen")
-) -> list[Path]:
+def _only(trial: Trial, members: IntArray) -> Trial:
+    """Some videos of a trial, one in each batch."""
+    batches, texts = [], []
+    for i in members.tolist():
+        batch, row = trial.find(i)
+        number = next(n for n, b in enumerate(trial.batches) if b is batch)
+        batches.append(batch._replace(**{name: value[row : row + 1] for name, value in batch._asdict().items()}))
+        texts.append(trial.texts[number][row : row + 1])
+    spaces = tuple(trial.spaces[i] for i in members) if trial.spaces else ()
+    return replace(
+        trial, batches=batches, texts=texts, tasks=trial.tasks[members], kinds=trial.kinds[members], spaces=spaces
+    )
+
+
+def median_video(stage: Stage) -> int:
+    """The video of median IoU under the model, or the middle one where there are no texts."""
+    made = answer(Method("slots", rule="own"), stage)
+    if made.locate is None:
+        return len(stage.trial.tasks) // 2
+    ious = locate_units(stage.trial, made.locate(first_options(made)["locate"]))[:, 0]
+    return int(np.argsort(ious)[len(ious) // 2])
+
+
+def draw_figures(scene: Scene, out: Path, fit: Sequence[str] = ("kukleva", "elhamifar", "shen")) -> list[Path]:
     """All figures of a scene as PNG files; ``fit``: published methods to fit on the task's videos."""
     out.mkdir(parents=True, exist_ok=True)
-    paths = [out / f"{name}.png" for name in ("timelines", "attention", "alignment", "phrases")]
-    where = f"{scene.task}, video {scene.video} (simulated features)"
-    number, row = scene.place
-    batch = scene.trial.batches[number]
-    truth = scene.trial.task_labels()[scene.video]
-    drawing.timelines(paths[0], timelines(scene, fit, seed), truth, scene.step_names, where)
-    drawing.attention(paths[1], attention(scene), scene.trial.labels()[scene.video], scene.instance_names, where)
-    one = batch._replace(**{name: getattr(batch, name)[row : row + 1] for name in batch._fields})
-    output = scene.outputs[number]
-    own = Slots(output.slots[row : row + 1], output.frames[row : row + 1], None)
-    draw_alignment(
-        paths[2], own, one, scene.config, title=f"slots and frames: {where}", names=list(scene.instance_names)
+    where = f"{scene.words.task}, video {scene.video} ({'simulated' if scene.simulated else 'real'} features)"
+    slots, own = scene.drawn()
+    drawing.timelines(
+        paths_of(out)[0], timelines(scene, fit), scene.stage.trial.task_labels()[scene.video], scene.words.steps, where
     )
-    drawing.phrases(paths[3], *matched_phrases(scene), where)
-    return paths
+    names = list(scene.words.instances)
+    drawn = [paths_of(out)[0]]
+    if scene.stage.has_texts:
+        drawing.attention(paths_of(out)[1], attention(scene), own.labels()[0], names, where)
+        drawn.append(paths_of(out)[1])
+    draw_alignment(
+        paths_of(out)[2], slots, own.batches[0], scene.config, title=f"slots and frames: {where}", names=names
+    )
+    drawn.append(paths_of(out)[2])
+    if scene.words.phrases:
+        drawing.phrases(paths_of(out)[3], *matched_phrases(scene), where)
+        drawn.append(paths_of(out)[3])
+    return drawn
 
 
-def timelines(scene: Scene, fit: Sequence[str], seed: int = 0) -> dict[str, IntArray]:
+def paths_of(out: Path) -> list[Path]:
+    """The files of the four figures."""
+    return [out / f"{name}.png" for name in ("timelines", "attention", "alignment", "phrases")]
+
+
+def timelines(scene: Scene, fit: Sequence[str]) -> dict[str, IntArray]:
     """What each method finds in the drawn video, in step numbers of the task; -1 none, -2 a cluster without a step.
 
-    Clusters become steps by the Hungarian matching of the whole task, as Table 1 scores them.
+    Clusters become steps by the Hungarian matching of the whole task, as Table 1 scores them. Nothing is chosen here.
     """
-    trial = scene.trial
-    labels = trial.task_labels()
-    videos, steps = methods.feature_videos(trial)
-    count = len(scene.step_names)
-    found: dict[str, list[IntArray]] = {
-        "uniform": [np.arange(len(y)) * count // len(y) for y in labels],
-        "K-means": baseline("kmeans").fit(videos, steps, seed=seed).segment(videos),
+    trial = scene.stage.trial
+    rows = {"uniform": Method("uniform"), "K-means": Method("kmeans")}
+    narrated = all(bool(batch.phrase_mask.any()) for batch in trial.batches)
+    rows |= {
+        label: Method(name, setting="weak", rule="own", updates=_UPDATES)
+        for name, label in PUBLISHED
+        if name in fit and (name != "shen" or narrated)
     }
-    for name, label in PUBLISHED:
-        if name in fit:
-            found[label] = baseline(name).fit(videos, steps, setting="weak", seed=seed).segment(videos)
-    found["pooled32"] = clustered(trial, scoring.all_slots(trial, pooled), scene.config, count)
-    found["StepFormer"] = clustered(trial, scene.outputs, scene.config, count)
-    return {name: named(clusters, labels)[scene.video] for name, clusters in found.items()}
-
-
-def clustered(trial: Trial, outputs: list[Slots], config: InferenceConfig, count: int) -> list[IntArray]:
-    """Discovered segments of the task's videos as clusters."""
-    assigned = scoring.discovered(trial, outputs, config)
-    segments = [s for b, f in zip(trial.batches, assigned, strict=True) for s in scoring.per_video(f, b.video_mask)]
-    vectors = [v for o, f in zip(outputs, assigned, strict=True) for v in segment_vectors(o, f, "slots")]
-    options: Table1Options = FULL
-    return cluster_segments(segments, vectors, count, 0, options)
+    rows |= {"pooled32": Method("pooled", rule="own"), "StepFormer": Method("slots", rule="own")}
+    labels, out = trial.task_labels(), {}
+    for label, method in rows.items():
+        made = answer(method, scene.stage)
+        assert made.discover is not None
+        found, vectors = made.discover(first_options(made)["discover"])
+        if vectors is not None:
+            found = cluster_segments(found, vectors, task_steps(trial, np.arange(len(found))), 0, FULL)
+        out[label] = named(found, labels)[scene.video]
+    return out
 
 
 def named(clusters: Sequence[IntArray], labels: Sequence[IntArray]) -> list[IntArray]:
@@ -168,47 +174,36 @@ def named(clusters: Sequence[IntArray], labels: Sequence[IntArray]) -> list[IntA
 
 def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray]]:
     """For slots and for ground-truth texts: similarity (M, N) of each step with the frames, and what it localises."""
-    own, n = scene.drawn()
-    number, row = scene.place
-    texts = scene.trial.texts[number][row : row + 1, : len(scene.instance_names)]
-    batch = scene.trial.batches[number]
-    mask = batch.video_mask[row : row + 1, :n]
+    slots, own = scene.drawn()
+    batch, texts = own.batches[0], own.texts[0]
     lengths = torch.tensor([texts.shape[1]], device=texts.device)
-    taken = slots_of_texts(cosines(texts, own.slots), lengths)[0].clamp(min=0)
-    slots = slot_similarity(own, mask, scene.config)[0, taken]
-    video = batch.video[row : row + 1, :n]
-    direct = cosines(texts, video)[0]
+    taken = slots_of_texts(cosines(texts, slots.slots), lengths)[0].clamp(min=0)
+    seen = slot_similarity(slots, batch.video_mask, scene.config)[0, taken]
+    direct = cosines(texts, batch.video)[0]
 
     def plain(x: torch.Tensor) -> npt.NDArray[np.float32]:
         return x.float().cpu().numpy()
 
-    def placed(output: Slots) -> IntArray:
-        found = find_texts(output, mask, texts, lengths, scene.config, structure=video)
-        return found.assignment[0].cpu().numpy()
-
-    return {
-        "StepFormer slots": (plain(slots), placed(own)),
-        "ground-truth texts": (plain(direct), placed(no_slots(video))),
-    }
+    found = locate(slots, batch.video_mask, texts, lengths, scene.config)[0].cpu().numpy()
+    alone = locate_texts(batch.video, batch.video_mask, texts, lengths, scene.config)[0].cpu().numpy()
+    return {"StepFormer slots": (plain(seen), found), "ground-truth texts": (plain(direct), alone)}
 
 
 def matched_phrases(scene: Scene, keep: float = 0.5) -> tuple[tuple[str, ...], IntArray, IntArray]:
-    """Phrases of the drawn video, the slot each is matched with (-1 none), and the step each names (-1 none).
+    """Phrases of the drawn video, the slot each is matched with (-1 none), and the step each names (-1 not known).
 
-    keep: the share of each slot's 12 best similarities above the drop line, as in training.
+    keep: the share of each slot's 12 best similarities above the drop threshold, as in training.
     """
-    own, _ = scene.drawn()
-    number, row = scene.place
-    batch = scene.trial.batches[number]
-    count = len(scene.phrase_texts)
-    if not count:
-        return (), np.empty(0, np.int64), np.empty(0, np.int64)
-    phrases, mask = batch.phrases[row : row + 1, :count], batch.phrase_mask[row : row + 1, :count]
-    taken = match(cosines(own.slots, phrases), mask, keep, 12)[0]  # (K, L)
+    slots, own = scene.drawn()
+    batch, count = own.batches[0], len(scene.words.phrases)
+    taken = match(cosines(slots.slots, batch.phrases[:, :count]), batch.phrase_mask[:, :count], keep, 12)[0]  # (K, L)
     slot = torch.where(taken.any(0), taken.to(torch.uint8).argmax(0), -1).cpu().numpy()
-    return scene.phrase_texts, slot, batch.phrase_steps[row, :count].cpu().numpy()
+    return scene.words.phrases, slot, batch.phrase_steps[0, :count].cpu().numpy()
 
 
 def figure_notes(scene: Scene, paths: Sequence[Path]) -> Mapping[str, object]:
     """What the figures show, for the command's JSON."""
-    return {"task": scene.task, "video": scene.video, "files": [str(path) for path in paths], "simulated": True}
+    return {
+        "task": scene.words.task, "video": scene.video, "files": [str(path) for path in paths],
+        "simulated": scene.simulated,
+    }  # fmt: skip

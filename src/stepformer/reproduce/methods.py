@@ -1,58 +1,485 @@
-"""The published methods of Tables 1 and 2 on simulated videos, fitted and scored on the same split.
+"""What each row of a table does with the videos of a trial, and the one rule by which its options are chosen.
 
-The baselines must be trained on the dataset they are tested on (their key-steps are of its tasks); like the paper, and
-unlike StepFormer, they therefore see the tested videos, without labels. What can be chosen is chosen on the
-choosing videos, where the method is fitted first: Kukleva's share of background, and the drop line and read-out with
-which Shen's ordered prototypes are localised, from the same grid as every other method.
+A :class:`Method` says what is scored; :func:`answer` applies it to a trial and gives an :class:`Answer`: how steps are
+localised and discovered under given options, and which options there are to choose from. The rule (docs/evaluation.md)
+is the same for every row: the options that score best on the dev videos, by IoU for localisation and by F1 for
+discovery, from at most :data:`BUDGET` of them; nothing else is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from stepformer.core.model import Slots
+from stepformer.core.inference import InferenceConfig, discover, locate, locate_texts, pooled_slots, random_slots
+from stepformer.core.model import Slots, StepDecoder
+from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
-from stepformer.evaluation.validation import Trial, unsupervised
-from stepformer.reproduce import scoring
-from stepformer.reproduce.runs import Run
+from stepformer.evaluation.baselines.base import keep_nearest
+from stepformer.evaluation.baselines.kmeans import unit
+from stepformer.evaluation.baselines.spaces import align_spaces
+from stepformer.evaluation.controls import change_slots, equal_lengths
+from stepformer.evaluation.kmeans import kmeans
+from stepformer.evaluation.metrics import score_video
+from stepformer.evaluation.statistics import by_task, discovery_scores
+from stepformer.evaluation.table1 import Table1Options, cluster_segments
+from stepformer.evaluation.validation import FULL, QUICK, Trial, model_slots, segment_vectors, smoothed
 
-BACKGROUNDS = (0.0, 0.4)
-MIN_UPDATES = 5_000
-"""Steps of Kukleva's optimiser; the authors' 60 epochs are more on a dataset of the size they had."""
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Options = Mapping[str, Any]
+Segments = tuple[list[IntArray], list[npt.NDArray[np.float32]] | None]  # per video; vectors, or None: cluster ids
+
+BUDGET = 30
+"""Options that each row may try for each of the two tasks."""
+UPDATES = 5_000
+"""Optimiser steps per model, the same for every published method; they may stop earlier where nothing improves."""
+DROPS: tuple[Options, ...] = ({"auto": True}, *({"keep": k, "locate_keep": k} for k in (0.05, 0.1, 0.2, 0.4)))
+READS = (0.0, 0.5, 1.0)
+TEXTS = (0.0, 0.5)
+CLUSTER_BY = ("slots", "frames")
+WINDOWS = (1, 3, 5, 9, 15, 31)
+"""Frames over which the video is averaged for ground-truth texts on smoothed frames."""
+SHARES = (0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
+"""Of a cluster's frames that stay, nearest to its centre first, for methods that cluster frames."""
+TIME_WEIGHTS = (0.0, 0.5, 1.0)
+"""Of the relative time beside the frame's vector, for the same methods."""
+ZERO_SHOT = ("iou", "precision", "recall", "mof")
+UNSUPERVISED = ("f1", "precision", "recall", "mof")
 
 
-def feature_videos(trial: Trial) -> tuple[list[FeatureVideo], dict[str, int]]:
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What is scored. Everything here is part of a run's id.
+
+    kind: ``slots`` (the model's), a control (``uniform``, ``equal cuts``, ``kmeans``, ``random``, ``pooled``,
+    ``changes``, ``text``) or a published method (``kukleva``, ``elhamifar``, ``shen``) in a ``setting``.
+    frames: what the method looks at: ``raw``, ``smoothed``, ``model`` (the model's output frames), ``aligned`` (several
+    feature spaces brought into one) or ``labels`` (the truth itself, to see what a method can reach).
+    rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
+    without Drop-DTW), ``own`` (what the model brings, nothing chosen). options: fixed, instead of a rule.
+    updates: optimiser steps per model of a published method, at most.
+    """
+
+    kind: str
+    frames: str = "raw"
+    setting: str = ""
+    rule: str = "grid"
+    options: tuple[tuple[str, Any], ...] | None = None
+    updates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A method on the videos of one trial; None where it does not do one of the two tasks.
+
+    The first of the options is what is used where there are no dev videos to choose on.
+    """
+
+    locate: Callable[[Options], list[IntArray]] | None = None
+    discover: Callable[[Options], Segments] | None = None
+    locate_options: Sequence[Options] = ({},)
+    discover_options: Sequence[Options] = ({},)
+    curve: Sequence[Any] = ()  # of a published method's fit
+
+
+# -- scores -----------------------------------------------------------------------------------------------------
+
+
+def locate_units(trial: Trial, found: Sequence[IntArray]) -> FloatArray:
+    """(V, 4): IoU, precision, recall and MoF of each video."""
+    scores = [score_video(p, y) for p, y in zip(found, trial.labels(), strict=True)]
+    return np.array([[getattr(s, name) for name in ZERO_SHOT] for s in scores])
+
+
+def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> IntArray:
+    """(S, V, 5): counts of each video (:data:`stepformer.evaluation.statistics.COUNTS`) for each K-means seed.
+
+    One Hungarian matching per task and seed, as Table 1 asks; summed over a task's videos, the counts give its scores.
+    """
+    found, vectors = segments
+    labels = trial.task_labels()
+    out = np.zeros((len(options.seeds), len(found), 5), np.int64)
+    for group in by_task(trial.tasks):
+        own = [found[i] for i in group]
+        truth = np.concatenate([labels[i] for i in group])
+        video = np.repeat(np.arange(len(group)), [len(s) for s in own])
+        for number, seed in enumerate(options.seeds):
+            if vectors is not None:
+                own = cluster_segments(
+                    [found[i] for i in group], [vectors[i] for i in group], task_steps(trial, group), seed, options
+                )
+            elif number:
+                out[number][group] = out[0][group]
+                continue
+            out[number][group] = video_counts(np.concatenate(own), truth, video, len(group))
+    return out
+
+
+def video_counts(clusters: IntArray, truth: IntArray, video: IntArray, videos: int) -> IntArray:
+    """(videos, 5) counts of a task's frames: clusters and truth (N,), -1 background, ``video`` (N,) whose they are."""
+    from stepformer.evaluation.hungarian import assign
+
+    overlap = np.zeros((int(clusters.max(initial=-1)) + 2, int(truth.max(initial=-1)) + 2), np.int64)
+    np.add.at(overlap, (clusters + 1, truth + 1), 1)
+    rows, columns = assign(overlap[1:, 1:])
+    step_of = np.full(len(overlap), -2)  # a cluster without a step agrees with nothing
+    step_of[0] = -1
+    step_of[rows + 1] = columns
+    agreeing = step_of[clusters + 1] == truth
+
+    def count(mask: npt.NDArray[np.bool_]) -> IntArray:
+        return np.bincount(video[mask], minlength=videos)
+
+    everything = np.ones(len(truth), bool)
+    masks = (agreeing & (truth >= 0), clusters >= 0, truth >= 0, agreeing, everything)
+    return np.stack([count(mask) for mask in masks], 1)
+
+
+def task_steps(trial: Trial, group: IntArray) -> int:
+    """The number of steps of a task, given its videos."""
+    return int(trial.kinds[group].max()) + 1
+
+
+def summary(units: Mapping[str, npt.NDArray[Any]], tasks: IntArray) -> dict[str, float]:
+    """``zs_iou ... un_mof`` of units: means over videos, and means over tasks and K-means seeds."""
+    out: dict[str, float] = {}
+    if "locate" in units:
+        out |= {f"zs_{k}": float(v) for k, v in zip(ZERO_SHOT, units["locate"].mean(0), strict=True)}
+    if "discover" in units:
+        per_task = np.stack([units["discover"][:, g].sum(1) for g in by_task(tasks)], 1)  # (S, T, 5)
+        out |= {f"un_{k}": float(v.mean()) for k, v in discovery_scores(per_task).items()}
+    return out
+
+
+# -- the rule ---------------------------------------------------------------------------------------------------
+
+
+def grids(rule: str) -> tuple[list[Options], list[Options]]:
+    """The options of slots for localisation and for discovery under a rule."""
+    if rule == "paper":
+        shares = list(DROPS[1:])
+        return shares, [{**drop, "cluster_by": "slots"} for drop in shares]
+    fixed: Options = {"ordered": False} if rule == "unordered" else {}
+    found = [{**fixed, **drop, "read": read} for drop, read in itertools.product(DROPS, READS)]
+    return (
+        [{**base, "text": text} for base, text in itertools.product(found, TEXTS)],
+        [{**base, "cluster_by": way} for base, way in itertools.product(found, CLUSTER_BY)],
+    )
+
+
+def choose(answer: Answer, trial: Trial) -> dict[str, Any]:
+    """The best options of each task on a dev trial, what they score there, and how many were tried."""
+    out: dict[str, Any] = {"tried": {}, "dev": {}}
+    tasks: list[tuple[str, Sequence[Options], Callable[[Options], float]]] = []
+    if answer.locate is not None:
+        find = answer.locate
+        tasks.append(("locate", answer.locate_options, lambda o: float(locate_units(trial, find(o))[:, 0].mean())))
+    if answer.discover is not None:
+        cut = answer.discover
+        tasks.append(
+            (
+                "discover",
+                answer.discover_options,
+                lambda o: summary({"discover": discover_units(trial, cut(o), QUICK)}, trial.tasks)["un_f1"],
+            )
+        )
+    for name, options, score in tasks:
+        if len(options) > BUDGET:
+            raise UsageError(f"{len(options)} options to choose from are more than the {BUDGET} that a row may try")
+        scores = [score(o) for o in options] if len(options) > 1 else []
+        best = int(np.argmax(scores)) if scores else 0
+        out[name], out["tried"][name] = dict(options[best]), len(options)
+        if scores:
+            out["dev"][name] = scores[best]
+    return out
+
+
+def first_options(answer: Answer) -> dict[str, Any]:
+    """The options where nothing is chosen."""
+    found = {"locate": dict(answer.locate_options[0]), "discover": dict(answer.discover_options[0])}
+    return {**found, "tried": {"locate": 1, "discover": 1}, "dev": {}}
+
+
+def units_of(answer: Answer, chosen: Mapping[str, Any], trial: Trial) -> dict[str, npt.NDArray[Any]]:
+    """What is scored, under chosen options."""
+    out: dict[str, npt.NDArray[Any]] = {}
+    if answer.locate is not None:
+        out["locate"] = locate_units(trial, answer.locate(chosen["locate"]))
+    if answer.discover is not None:
+        out["discover"] = discover_units(trial, answer.discover(chosen["discover"]), FULL)
+    return out
+
+
+# -- methods ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Stage:
+    """The videos of one trial as methods see them, each kind of frames made once."""
+
+    trial: Trial
+    has_texts: bool
+    seed: int
+    device: str = "cpu"
+    model: StepDecoder | None = None
+    inference: Options | None = None  # that the model brings
+    reference: tuple[list[IntArray] | None, list[IntArray] | None] = (None, None)  # what "equal cuts" counts
+    _outputs: list[Slots] | None = None
+
+    def outputs(self) -> list[Slots]:
+        """The model's slots and frames, batch by batch."""
+        if self._outputs is None:
+            if self.model is None:
+                raise UsageError("this row needs a model's frames, and no model is given")
+            make = model_slots(self.model)
+            self._outputs = [make(batch) for batch in self.trial.batches]
+        return self._outputs
+
+    def frames(self, kind: str) -> list[Tensor]:
+        """(B, N, D) frames of each batch."""
+        if kind == "model":
+            return [output.frames for output in self.outputs()]
+        if kind == "raw":
+            return [batch.video for batch in self.trial.batches]
+        raise UsageError(f"no frames {kind!r} here")
+
+
+def answer(method: Method, stage: Stage) -> Answer:
+    """A method on the videos of a stage."""
+    with torch.inference_mode(method.kind not in ("kukleva", "elhamifar", "shen")):
+        made = _METHODS[method.kind](method, stage)
+    if not stage.has_texts:
+        made = replace(made, locate=None)
+    if method.options is not None:
+        made = replace(made, locate_options=[dict(method.options)], discover_options=[dict(method.options)])
+    return made
+
+
+def per_video(values: Tensor, mask: Tensor) -> list[IntArray]:
+    """A padded (B, N) tensor as one array per video."""
+    lengths = mask.sum(1).tolist()
+    return [row[:n].astype(np.int64) for row, n in zip(values.cpu().numpy(), lengths, strict=True)]
+
+
+def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options | None = None) -> Answer:
+    """Slots, a model's or a control's: aligned with texts and frames by the one engine."""
+
+    @torch.inference_mode()
+    def find(options: Options) -> list[IntArray]:
+        config = InferenceConfig(**options)
+        out: list[IntArray] = []
+        for batch, texts, output in zip(trial.batches, trial.texts, outputs, strict=True):
+            lengths = (batch.steps >= 0).sum(1)
+            out += per_video(locate(output, batch.video_mask, texts, lengths, config), batch.video_mask)
+        return out
+
+    @torch.inference_mode()
+    def cut(options: Options) -> Segments:
+        config = InferenceConfig(**{k: v for k, v in options.items() if k != "cluster_by"})
+        found = [discover(o, b.video_mask, config) for b, o in zip(trial.batches, outputs, strict=True)]
+        segments = [s for b, f in zip(trial.batches, found, strict=True) for s in per_video(f, b.video_mask)]
+        by = options.get("cluster_by", "slots")
+        return segments, [v for o, f in zip(outputs, found, strict=True) for v in segment_vectors(o, f, by)]
+
+    if rule == "own":
+        given = dict(own or asdict(InferenceConfig()))
+        return Answer(find, cut, [given], [given])
+    return Answer(find, cut, *grids(rule))
+
+
+def _slots(method: Method, stage: Stage) -> Answer:
+    return slot_answer(stage.trial, stage.outputs(), method.rule, stage.inference)
+
+
+def _control_slots(method: Method, stage: Stage) -> Answer:
+    outputs = []
+    for number, (batch, frames) in enumerate(zip(stage.trial.batches, stage.frames(method.frames), strict=True)):
+        if method.kind == "random":
+            generator = torch.Generator(device=frames.device).manual_seed(1_000 * stage.seed + number)
+            outputs.append(random_slots(frames, batch.video_mask, generator=generator))
+        else:
+            outputs.append({"pooled": pooled_slots, "changes": change_slots}[method.kind](frames, batch.video_mask))
+    return slot_answer(stage.trial, outputs, method.rule, stage.inference)
+
+
+def _text(method: Method, stage: Stage) -> Answer:
+    trial = stage.trial
+    windows = WINDOWS if method.frames == "smoothed" else (1,)
+    seen = stage.frames("raw" if method.frames == "smoothed" else method.frames)
+
+    @torch.inference_mode()
+    def find(options: Options) -> list[IntArray]:
+        config = InferenceConfig(**{k: v for k, v in options.items() if k != "window"})
+        out: list[IntArray] = []
+        for batch, texts, frames in zip(trial.batches, trial.texts, seen, strict=True):
+            video = smoothed(frames, batch.video_mask, options.get("window", 1))
+            lengths = (batch.steps >= 0).sum(1)
+            out += per_video(locate_texts(video, batch.video_mask, texts, lengths, config), batch.video_mask)
+        return out
+
+    if method.rule == "own":
+        return Answer(find, None, [dict(stage.inference or asdict(InferenceConfig()))])
+    return Answer(find, None, [{**drop, "window": w} for drop, w in itertools.product(DROPS, windows)])
+
+
+def _uniform(method: Method, stage: Stage) -> Answer:
+    """As many equal parts as the video (localisation) or its task (discovery) has steps."""
+    labels, kinds = stage.trial.labels(), stage.trial.kinds
+
+    def find(_: Options) -> list[IntArray]:
+        return [np.arange(len(y)) * int((k >= 0).sum()) // len(y) for y, k in zip(labels, kinds, strict=True)]
+
+    def cut(_: Options) -> Segments:
+        parts = [np.empty(0, np.int64)] * len(labels)
+        for group in by_task(stage.trial.tasks):
+            for i in group:
+                parts[i] = np.arange(len(labels[i])) * task_steps(stage.trial, group) // len(labels[i])
+        return parts, None
+
+    return Answer(find, cut)
+
+
+def _equal_cuts(method: Method, stage: Stage) -> Answer:
+    """As many equal parts as the model has segments, gaps included.
+
+    Localisation: the model's own sequence of steps and gaps, all of one length. Discovery: parts known by their mean
+    frame, clustered as slots are.
+    """
+    located, found = stage.reference
+    frames = [f for b, v in zip(stage.trial.batches, stage.frames("raw"), strict=True) for f in _rows(v, b.video_mask)]
+
+    def find(_: Options) -> list[IntArray]:
+        return [equal_lengths(ids) for ids in located or []]
+
+    def cut(_: Options) -> Segments:
+        parts, vectors = [], []
+        for ids, video in zip(found or [], frames, strict=True):
+            count = 1 + int((np.diff(ids) != 0).sum())
+            part = np.arange(len(ids)) * count // len(ids)
+            parts.append(part)
+            vectors.append(np.stack([video[part == p].mean(0) for p in range(count)]))
+        return parts, vectors
+
+    return Answer(find if located is not None else None, cut)
+
+
+def _rows(values: Tensor, mask: Tensor) -> list[npt.NDArray[np.float32]]:
+    """(B, N, D) frames as one (n, D) array per video."""
+    return [v[:n].float().cpu().numpy() for v, n in zip(values, mask.sum(1).tolist(), strict=True)]
+
+
+def _kmeans(method: Method, stage: Stage) -> Answer:
+    videos, steps = feature_videos(stage, method.frames)
+    return frame_clusters(videos, [unit(v.features) for v in videos], steps, stage.seed)
+
+
+def frame_clusters(
+    videos: Sequence[FeatureVideo], points: Sequence[npt.NDArray[Any]], steps: Mapping[str, int], seed: int
+) -> Answer:
+    """K-means of frames, with their relative time or without, task by task; the nearest of each cluster stay."""
+    groups = by_task([v.task for v in videos])
+
+    @cache
+    def clusters(weight: float) -> list[tuple[IntArray, FloatArray]]:
+        out = []
+        for group in groups:
+            timed = [np.c_[points[i], weight * videos[i].relative_time] if weight else points[i] for i in group]
+            joined = np.concatenate(timed)
+            found = kmeans(joined, steps[videos[group[0]].task], seed=seed, restarts=5)
+            out.append((found.labels, ((joined - found.centers[found.labels]) ** 2).sum(1)))
+        return out
+
+    def cut(options: Options) -> Segments:
+        out = [np.empty(0, np.int64)] * len(videos)
+        for group, (labels, distances) in zip(groups, clusters(options["time_weight"]), strict=True):
+            kept = keep_nearest(labels, distances, options["keep"])
+            ends = np.cumsum([len(videos[i].features) for i in group])[:-1]
+            for i, part in zip(group, np.split(kept, ends), strict=True):
+                out[i] = part
+        return out, None
+
+    pairs = itertools.product(SHARES, TIME_WEIGHTS)
+    return Answer(None, cut, discover_options=[{"keep": keep, "time_weight": w} for keep, w in pairs])
+
+
+# -- published methods ------------------------------------------------------------------------------------------
+
+
+def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo], dict[str, int]]:
     """The videos of a trial as baselines take them, and the number of steps of each task."""
+    trial = stage.trial
+    seen = stage.frames(frames if frames == "model" else "raw")
     videos: list[FeatureVideo] = []
-    for batch, texts in zip(trial.batches, trial.texts, strict=True):
-        for i, n in enumerate(batch.video_mask.sum(1).tolist()):
-            said = batch.phrase_mask[i]
-            times = batch.phrase_times[i][said].float().cpu().numpy()
-            steps = int((batch.steps[i] >= 0).sum())
-            at = len(videos)
+    truth = trial.task_labels()
+    for batch, texts, values in zip(trial.batches, trial.texts, seen, strict=True):
+        for i, seen_as in enumerate(_rows(values, batch.video_mask)):
+            said, at = batch.phrase_mask[i], len(videos)
+            times = batch.phrase_times[i][said].float().cpu().numpy() / trial.rate_hz
+            count = int((batch.steps[i] >= 0).sum())
+            told = np.eye(int(trial.kinds.max()) + 2, dtype=np.float32)[truth[at] + 1] if frames == "labels" else None
             videos.append(
                 FeatureVideo(
                     f"video{at}",
                     str(trial.tasks[at]),
-                    batch.video[i, :n].float().cpu().numpy(),
+                    seen_as if told is None else told,
+                    trial.rate_hz,
                     phrase_vectors=batch.phrases[i][said].float().cpu().numpy(),
                     phrase_times_s=np.stack([times - 1, times + 1], 1),
-                    step_vectors=texts[i, :steps].float().cpu().numpy(),
-                    step_ids=trial.kinds[at, :steps],
+                    step_vectors=texts[i, :count].float().cpu().numpy(),
+                    step_ids=trial.kinds[at, :count],
+                    space=trial.spaces[at] if trial.spaces and frames != "labels" else "",
                 )
             )
-    steps_of = {str(t): int(trial.kinds[trial.tasks == t].max()) + 1 for t in np.unique(trial.tasks)}
-    return videos, steps_of
+    steps = {str(trial.tasks[g[0]]): task_steps(trial, g) for g in by_task(trial.tasks)}
+    return (align_spaces(videos) if frames == "aligned" else videos), steps
 
 
-def discovery_scores(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> scoring.Scores:
-    """``un_*`` of clusters that a method names across the videos of a task."""
-    return {f"un_{k}": v for k, v in unsupervised(trial, fitted.segment(videos)).items()}
+def _kukleva(method: Method, stage: Stage) -> Answer:
+    videos, steps = feature_videos(stage, method.frames)
+    given = dict(method.options or ())
+    # the perceptron is so small that a GPU only waits for it
+    fit = baseline("kukleva", **{"min_updates": method.updates, **given}).fit
+    fitted = fit(videos, steps, setting=_setting(method), seed=stage.seed)
+
+    def cut(options: Options) -> Segments:
+        changed = replace(fitted.options, background=options.get("background", 0.0), decode=options.get("decode", True))
+        return replace(fitted, options=changed).segment(videos), None
+
+    shares = [0.4, *(round(0.05 * i, 2) for i in range(15) if i != 8)]
+    tried = [{"background": share, "decode": decode} for share, decode in itertools.product(shares, (True, False))]
+    return Answer(None, cut, discover_options=tried, curve=fitted.curve)
+
+
+def _elhamifar(method: Method, stage: Stage) -> Answer:
+    videos, steps = feature_videos(stage, method.frames)
+    fit = baseline("elhamifar", max_updates=method.updates).fit
+    fitted: Any = fit(videos, steps, seed=stage.seed, device=stage.device)
+
+    def cut(options: Options) -> Segments:
+        return fitted.segment(videos, **options), None
+
+    pairs = itertools.product(SHARES[::-1], (1, 3, 5))  # all segments stay in the published method
+    tried = [{"keep": keep, "smooth": window} for keep, window in pairs]
+    return Answer(None, cut, discover_options=tried, curve=fitted.curve)
+
+
+def _shen(method: Method, stage: Stage) -> Answer:
+    videos, steps = feature_videos(stage, method.frames)
+    fit = baseline("shen", max_updates=method.updates).fit
+    fitted: Any = fit(videos, steps, setting=_setting(method), seed=stage.seed, device=stage.device)
+    trial, outputs = prototypes(stage.trial, fitted, videos)
+    localised = slot_answer(trial, outputs, method.rule, stage.inference)
+    found = frame_clusters(videos, [fitted.frames(v) for v in videos], steps, stage.seed)
+    return replace(found, locate=localised.locate, locate_options=localised.locate_options, curve=fitted.curve)
 
 
 def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tuple[Trial, list[Slots]]:
@@ -77,45 +504,13 @@ def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tup
     return replace(trial, texts=texts), out
 
 
-def run_baseline(run: Run, stage: Any, device: str) -> dict[str, Any]:
-    """Fits a published method on each split and scores it there."""
-    name, setting = run.spec["method"], run.spec["setting"]
-    options: dict[str, Any] = {"min_updates": MIN_UPDATES} if name == "kukleva" else {}
-    # Kukleva's perceptron is so small that a GPU only waits for it
-    where = "cpu" if name == "kukleva" else device
-
-    def fit(videos: Sequence[FeatureVideo], steps: dict[str, int]) -> Any:
-        return baseline(name, **options).fit(videos, steps, setting=setting, seed=run.seed, device=where)
-
-    chosen: dict[str, Any] = {}
-    config = None
-    if name in ("kukleva", "shen"):
-        videos, steps = feature_videos(stage.dev)
-        fitted = fit(videos, steps)
-        if name == "kukleva":
-            tried = {
-                share: discovery_scores(stage.dev, with_background(fitted, share), videos)["un_f1"]
-                for share in BACKGROUNDS
-            }
-            options["background"] = max(tried, key=lambda share: tried[share])
-            chosen = {"grid": {"background": options["background"], "dev": {"un_f1": tried[options["background"]]}}}
-        else:
-            own, outputs = prototypes(stage.dev, fitted, videos)
-            config = scoring.choose_locate(own, outputs)
-            chosen = {"grid": {"zero_shot": scoring.plain(config)}}
-    found: dict[str, dict[str, scoring.Scores]] = {}
-    for split in run.spec["splits"]:
-        trial = stage.trial(split, scoring.MAIN_ENCODER)
-        videos, steps = feature_videos(trial)
-        fitted = fit(videos, steps)
-        scores = discovery_scores(trial, fitted, videos)
-        if config is not None:
-            own, outputs = prototypes(trial, fitted, videos)
-            scores |= scoring.locate_scores(own, outputs, config)
-        found[split] = {scoring.MAIN_ENCODER: {key: round(float(value), 5) for key, value in scores.items()}}
-    return {"chosen": chosen, "scores": {"grid": found}}
+def _setting(method: Method) -> Any:
+    return method.setting or "weak"
 
 
-def with_background(fitted: Any, share: float) -> Any:
-    """The same fitted Kukleva with another share of background."""
-    return replace(fitted, options=replace(fitted.options, background=share))
+_METHODS: dict[str, Callable[[Method, Stage], Answer]] = {
+    "slots": _slots, "random": _control_slots, "pooled": _control_slots, "changes": _control_slots, "text": _text,
+    "uniform": _uniform, "equal cuts": _equal_cuts, "kmeans": _kmeans, "kukleva": _kukleva, "elhamifar": _elhamifar,
+    "shen": _shen,
+}  # fmt: skip
+PUBLISHED = ("kukleva", "elhamifar", "shen")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -145,6 +145,43 @@ def baseline(name: str, **options: Any) -> Baseline:
     module, cls = BASELINES[name]
     made: Baseline = getattr(importlib.import_module(module), cls)(**options)
     return made
+
+
+@dataclass(slots=True)
+class Curve:
+    """A learning curve: the mean loss of every ``window`` updates, and whether it has stopped improving.
+
+    It has when the lowest mean is ``patience`` windows old; a mean counts as lower by ``least`` of its size or more.
+    """
+
+    window: int = 50
+    patience: int = 5
+    least: float = 0.005
+    points: list[tuple[int, float]] = field(default_factory=list)  # updates done, mean loss
+    _losses: list[float] = field(default_factory=list)
+    _best: float = math.inf
+    _since: int = 0
+
+    def add(self, loss: float) -> None:
+        """The loss of one more update."""
+        self._losses.append(loss)
+        if len(self._losses) % self.window:
+            return
+        mean = float(np.mean(self._losses[-self.window :]))
+        self.points.append((len(self._losses), round(mean, 6)))
+        better = self._best == math.inf or mean < self._best - self.least * abs(self._best)
+        self._since = 0 if better else self._since + 1
+        self._best = mean if better else self._best
+
+    @property
+    def updates(self) -> int:
+        """How many there were."""
+        return len(self._losses)
+
+    @property
+    def flat(self) -> bool:
+        """Whether the loss has stopped improving."""
+        return self._since >= self.patience
 
 
 def by_task(videos: Sequence[FeatureVideo]) -> dict[str, list[int]]:

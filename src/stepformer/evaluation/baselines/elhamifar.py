@@ -31,12 +31,14 @@ from torch import Tensor, nn
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
+    Curve,
     FeatureVideo,
     FloatArray,
     IntArray,
     Setting,
     by_task,
     check_setting,
+    keep_nearest,
     steps_of,
 )
 from stepformer.evaluation.kmeans import kmeans
@@ -51,6 +53,7 @@ class Elhamifar:
     width: int = 128  # channels of the convolutional network
     levels: int = 3  # of pooling by two
     rounds: int = 4  # of subset selection and one pass of training
+    max_updates: int = 0  # beyond the rounds: until the loss stops improving, at most so many updates in all
     task_weight: float = 0.5
     learning_rate: float = 1e-3
     refine: int = 10  # Lloyd steps that carry the candidates to the next round
@@ -79,8 +82,10 @@ class Elhamifar:
         targets = [torch.tensor([task_index[v.task]], device=device) for v in videos]
         candidates: npt.NDArray[np.floating] | None = None
         chosen: dict[str, IntArray] = {}
+        curve, done = Curve(window=len(videos)), 0
         with one_thread():
-            for _ in range(self.rounds):
+            while done < self.rounds or (curve.updates < self.max_updates and not curve.flat):
+                done += 1
                 with torch.no_grad():
                     pooled = [model.pool(x).cpu().numpy() for x in inputs]  # (S_i, D) each
                 candidates = self._candidates(np.concatenate(pooled), candidates, seed)
@@ -92,7 +97,8 @@ class Elhamifar:
                     optimizer.zero_grad(set_to_none=True)
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
-        return FittedElhamifar(self, model.eval(), chosen, device)
+                    curve.add(float(loss.detach()))
+        return FittedElhamifar(self, model.eval(), chosen, device, [curve.points])
 
     def _candidates(
         self, points: FloatArray, before: npt.NDArray[np.floating] | None, seed: int
@@ -236,18 +242,38 @@ class FittedElhamifar:
     model: KeyStepNetwork
     chosen: Mapping[str, IntArray]
     device: str
+    curve: Sequence[Sequence[tuple[int, float]]] = ()  # updates, loss
 
     @torch.no_grad()
-    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
-        """The best-scored of the task's key-steps for each segment, repeated over its frames. No background."""
-        out = []
+    def segment(self, videos: Sequence[FeatureVideo], keep: float = 1.0, smooth: int = 1) -> list[IntArray]:
+        """The best-scored of the task's key-steps for each segment, repeated over its frames.
+
+        keep: share of each key-step's segments, best scored first, that stay; the others are background (the published
+        method has none). smooth: scores are averaged over so many segments.
+        """
+        best: list[IntArray] = []
+        margin: list[npt.NDArray[np.floating]] = []
+        width = 1
         for video in videos:
             if video.task not in self.chosen:
                 raise UsageError(f"no key-steps were chosen for task {video.task!r}; fit on videos of it")
             segments = torch.from_numpy(cut(video, self.options.segment_s)).to(self.device)
+            width = segments.shape[1]
             if segments.shape[2] != self.model.look.in_features:
                 raise InputError(f"video {video.video}: features of width {segments.shape[2]} do not fit the network")
-            scores = self.model.score(self.model.pool(segments)).cpu().numpy()
-            best = self.chosen[video.task][scores[:, self.chosen[video.task]].argmax(axis=1)]
-            out.append(np.repeat(best, segments.shape[1])[: len(video.features)])
-        return out
+            scores = self.model.score(self.model.pool(segments))[:, self.chosen[video.task].tolist()]  # (S, K)
+            if smooth > 1:
+                scores = nn.functional.avg_pool1d(
+                    scores.T[None], smooth, 1, smooth // 2, count_include_pad=False
+                )[0].T  # fmt: skip
+            values = scores.cpu().numpy()
+            best.append(self.chosen[video.task][values.argmax(axis=1)])
+            margin.append(-values.max(axis=1))
+        out = list(best)
+        for where in by_task(videos).values():
+            ends = np.cumsum([len(best[i]) for i in where])[:-1]
+            joined, far = (np.concatenate([part[i] for i in where]) for part in (best, margin))
+            kept = keep_nearest(joined, far, keep)
+            for i, part in zip(where, np.split(kept, ends), strict=True):
+                out[i] = part
+        return [np.repeat(ids, width)[: len(video.features)] for ids, video in zip(out, videos, strict=True)]

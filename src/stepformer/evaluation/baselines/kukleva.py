@@ -39,6 +39,7 @@ from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
     BACKGROUND,
+    Curve,
     FeatureVideo,
     FloatArray,
     IntArray,
@@ -91,8 +92,8 @@ class Kukleva:
         check_setting(self, setting, videos)
         groups = dict(training_groups(videos, setting))
         with one_thread():
-            embeddings = train_embeddings(list(groups.values()), self, seed, device)
-        return FittedKukleva(self, dict(zip(groups, embeddings, strict=True)), dict(n_steps), seed, device)
+            embeddings, curve = train_embeddings(list(groups.values()), self, seed, device)
+        return FittedKukleva(self, dict(zip(groups, embeddings, strict=True)), dict(n_steps), seed, device, curve)
 
 
 class TimeEmbedding(nn.Module):
@@ -158,8 +159,8 @@ def prepare(video: FeatureVideo, standardize: bool) -> FloatArray:
 
 def train_embeddings(
     groups: Sequence[Sequence[FeatureVideo]], options: Kukleva, seed: int, device: str
-) -> list[TimeEmbedding]:
-    """For each group of videos the perceptron that predicts relative time.
+) -> tuple[list[TimeEmbedding], list[list[tuple[int, float]]]]:
+    """For each group of videos the perceptron that predicts relative time; and the learning curves.
 
     Perceptrons of one shape that take equally many steps are trained side by side: one product of many small matrices
     costs little more than one of them. Each sees the very batches that it would see alone.
@@ -176,11 +177,11 @@ def train_embeddings(
         times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))
         key = (options.total_updates(len(inputs[-1])), model.first.in_features)
         stacks.setdefault(key, []).append(number)
-    for (updates, _), own in stacks.items():
-        train_stack(
-            [models[i] for i in own], [inputs[i] for i in own], [times[i] for i in own], updates, options, seed
-        )  # fmt: skip
-    return models
+    curves = [
+        train_stack([models[i] for i in own], [inputs[i] for i in own], [times[i] for i in own], updates, options, seed)
+        for (updates, _), own in stacks.items()
+    ]
+    return models, curves
 
 
 def train_stack(
@@ -190,8 +191,12 @@ def train_stack(
     updates: int,
     options: Kukleva,
     seed: int,
-) -> None:
-    """Trains G perceptrons at once, each on its own frames: inputs (n_g, D), times (n_g,). Changes the models."""
+) -> list[tuple[int, float]]:
+    """Trains G perceptrons at once, each on its own frames: inputs (n_g, D), times (n_g,). Changes the models.
+
+    Gives the mean loss of every 50 updates.
+    """
+    curve = Curve()
     device = inputs[0].device
     names = [name for name, _ in models[0].named_parameters()]
     stacked = {
@@ -222,11 +227,13 @@ def train_stack(
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        curve.add(float(loss.detach() / weight.sum()))
     with torch.no_grad():
         for number, model in enumerate(models):
             for name in names:
                 model.get_parameter(name).copy_(stacked[name][number])
             model.eval()
+    return curve.points
 
 
 def endless_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
@@ -245,6 +252,7 @@ class FittedKukleva:
     n_steps: Mapping[str, int]
     seed: int
     device: str
+    curve: Sequence[Sequence[tuple[int, float]]] = ()  # of each stack of models: updates, loss
 
     def _model(self, task: str) -> TimeEmbedding:
         model = self.embeddings.get(None) or self.embeddings.get(task)

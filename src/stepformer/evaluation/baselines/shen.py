@@ -10,8 +10,9 @@ sequence alignment" (CVPR 2021).
    that lie farthest from its centre become background.
 
 Defaults are those of the authors' code: 5 rounds, β = γ = 0.001, empty slots at cost 1, Adam at 5e-4 with weight decay
-0.02, batches of up to 30 videos, 30 epochs. A frame here is what the features have, mostly one a second; theirs are
-clips of 3.2 s.
+0.02, batches of up to 30 videos, 30 epochs. With ``max_updates`` training goes on after those until the loss stops
+improving, for which 30 updates on a task of 20 videos are too few. A frame here is what the features have, mostly one
+per second; theirs are clips of 3.2 s.
 
 "weak" learns the two layers task by task with K = the task's number of steps. "unsupervised" learns one pair on batches
 drawn from all videos, with K = the mean number of steps (the paper merges all tasks into one).
@@ -33,6 +34,7 @@ from torch import Tensor, nn
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
+    Curve,
     FeatureVideo,
     FloatArray,
     IntArray,
@@ -56,6 +58,7 @@ class Shen:
     time_weight: float = 1.0  # of squared time distance against squared feature distance
     extra_narration: int = 10  # prototypes of speech that is about no step
     epochs: int = 30
+    max_updates: int = 0  # beyond the epochs: until the loss stops improving, at most so many updates in all
     batch: int = 30  # videos
     learning_rate: float = 5e-4
     weight_decay: float = 0.02
@@ -75,7 +78,7 @@ class Shen:
     ) -> FittedShen:
         """Learns the two linear layers: a pair a task, or one pair for all."""
         check_setting(self, setting, videos)
-        models = {}
+        models, curves = {}, []
         for group, members in training_groups(videos, setting):
             told = [v for v in members if v.phrase_vectors is not None and len(v.phrase_vectors)]
             if not told:
@@ -83,8 +86,9 @@ class Shen:
                 raise InputError(f"shen learns from narration, and none of {whose} has phrases")
             tasks = {v.task for v in members}
             k = max(2, round(float(np.mean([steps_of(task, n_steps) for task in sorted(tasks)]))))
-            models[group] = train_layers(told, k, self, seed, device)
-        return FittedShen(self, models, dict(n_steps), seed, device)
+            models[group], curve = train_layers(told, k, self, seed, device)
+            curves.append(curve.points)
+        return FittedShen(self, models, dict(n_steps), seed, device, curves)
 
 
 class TwoLayers(nn.Module):
@@ -131,8 +135,10 @@ def phrase_relative_times(video: FeatureVideo) -> FloatArray:
     return placed
 
 
-def train_layers(videos: Sequence[FeatureVideo], k: int, options: Shen, seed: int, device: str) -> TwoLayers:
-    """The layers after ``epochs`` passes over the videos in random batches."""
+def train_layers(
+    videos: Sequence[FeatureVideo], k: int, options: Shen, seed: int, device: str
+) -> tuple[TwoLayers, Curve]:
+    """The layers after passes over the videos in random batches, and how the loss fell."""
     model = TwoLayers(videos[0].features.shape[1]).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
     rng = np.random.default_rng(seed)
@@ -141,7 +147,9 @@ def train_layers(videos: Sequence[FeatureVideo], k: int, options: Shen, seed: in
     phrases = [torch.as_tensor(v.phrase_vectors).to(device) for v in videos]
     frame_times = [torch.from_numpy(v.relative_time * scale).to(device) for v in videos]
     phrase_times = [torch.from_numpy(phrase_relative_times(v) * scale).to(device) for v in videos]
-    for _ in range(options.epochs):
+    curve, epoch = Curve(), 0
+    while epoch < options.epochs or (curve.updates < options.max_updates and not curve.flat):
+        epoch += 1
         for batch in np.array_split(rng.permutation(len(videos)), -(-len(videos) // options.batch)):
             loss = batch_loss(
                 model,
@@ -154,7 +162,8 @@ def train_layers(videos: Sequence[FeatureVideo], k: int, options: Shen, seed: in
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-    return model.eval()
+            curve.add(float(loss.detach()))
+    return model.eval(), curve
 
 
 def batch_loss(
@@ -185,6 +194,7 @@ class FittedShen:
     n_steps: Mapping[str, int]
     seed: int
     device: str
+    curve: Sequence[Sequence[tuple[int, float]]] = ()  # of each model: updates, loss
 
     def _model(self, task: str) -> TwoLayers:
         model = self.models.get(None) or self.models.get(task)

@@ -1,0 +1,290 @@
+"""``stepformer reproduce``: the paper's tables and figures, and our own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepformer.evaluation.tables import Table
+    from stepformer.reproduce.plan import Setup
+    from stepformer.reproduce.sources import SourceSpec
+
+HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md, TABLE.tex and TABLE.json into --out:
+
+  table1         unsupervised step discovery: StepFormer, published methods, controls
+  table2         zero-shot localisation of given steps
+  table3         the losses, Drop-DTW, the presets, and the controls on raw frames and on the model's frames
+  table4         the number of slots and of decoder layers
+  data           what the default preset learns from other training data
+  evidence       what does the work: each change of the default preset against the paper's alone
+  real-features  Kukleva et al. and controls on GTEA and Breakfast (--data)
+  figures        timelines, attention, alignment and narration of one video
+  all            every table but real-features, each run once
+
+Videos are simulated (--world), or your own features with annotations (--features, --dataset). Runs are found again by
+what decides their numbers, so a stopped call goes on where it was, and nothing is done twice."""
+
+EXAMPLES = [
+    "stepformer reproduce table3 --smoke",
+    "stepformer reproduce all --world world.safetensors --out results --jobs 12 --device cuda --steps 1200",
+    "stepformer reproduce table2 --features univl --dataset crosstask --texts t.npz --checkpoint runs/mine --out real",
+    "stepformer reproduce table3 --out results --render",
+]
+
+KINDS = ("control", "published", "model")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    # clustering multiplies small matrices: threads of the matrix product wait for each other longer than they work
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    whats = ("table1", "table2", "table3", "table4", "data", "evidence", "real-features", "figures", "all")
+    parser.add_argument("what", choices=whats, help="which table, or figures")
+    parser.add_argument("--out", help="folder of tables and results (with --smoke: a temporary one)")
+    parser.add_argument("--smoke", action="store_true", help="a tiny world and tiny trainings: does every part work?")
+    videos = parser.add_argument_group("videos")
+    videos.add_argument("--world", help="simulated world file (stepformer simulate --out FILE)")
+    videos.add_argument("--features", help="folder of <task>_<video>.npy or <video>.npy, (frames, width)")
+    videos.add_argument("--dataset", help="their annotations: CrossTask, COIN, ProceL or a plain folder")
+    videos.add_argument("--subset", help="the videos to score (default: the dataset's test set)")
+    videos.add_argument("--dev", help="the subset on whose videos options are chosen (default: nothing is chosen)")
+    videos.add_argument("--rate", type=float, default=1.0, help="features per second (default: 1)")
+    videos.add_argument("--texts", help=".npz of step texts and their vectors in the space of the features")
+    videos.add_argument("--data", help="folder with gtea and breakfast in it, for real-features")
+    videos.add_argument(
+        "--only-data", nargs="+", default=[], choices=("gtea", "scores", "breakfast"), metavar="NAME",
+        help="of --data only gtea, scores or breakfast (default: all)",
+    )  # fmt: skip
+    models = parser.add_argument_group("models")
+    models.add_argument("--checkpoint", help="a model, or the folder of a training, instead of trainings")
+    models.add_argument("--store", nargs="+", default=[], help="feature stores to train on (prepare features)")
+    models.add_argument("--steps", type=int, help="training steps of every model (default: the preset's)")
+    models.add_argument("--batch", type=int, help="videos per training step (default: the preset's)")
+    models.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a field of all configs")
+    models.add_argument(
+        "--rule", choices=("grid", "own"), default="grid",
+        help="options of models: chosen as those of every row, or what they bring (default: grid)",
+    )  # fmt: skip
+    runs = parser.add_argument_group("runs")
+    runs.add_argument("--seeds", type=int, nargs="+", help="seeds (default: 0 1 2)")
+    runs.add_argument(
+        "--only", nargs="+", choices=KINDS, default=[], metavar="KIND",
+        help=f"only rows of these kinds: {', '.join(KINDS)} (default: all)",
+    )  # fmt: skip
+    runs.add_argument("--jobs", type=int, default=1, help="processes at a time; on a GPU they share it (default: 1)")
+    runs.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
+    runs.add_argument("--work", help="folder for weights of unfinished trainings (default: OUT/work)")
+    runs.add_argument("--time-limit", type=float, metavar="S", help="stop after this long; the same command goes on")
+    runs.add_argument("--keep-weights", action="store_true", help="keep the weights of trainings in the work folder")
+    runs.add_argument("--again", action="store_true", help="do the runs again though results are there")
+    runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
+    runs.add_argument("--render", action="store_true", help="only write the tables from the results there are")
+    figures = parser.add_argument_group("figures")
+    figures.add_argument("--split", default="test", help="split of the videos (default: test)")
+    figures.add_argument("--task", type=int, default=0, help="number of the task within the split (default: 0)")
+    figures.add_argument("--video", type=int, help="number of the video within the task (default: that of median IoU)")
+    figures.add_argument("--no-published", action="store_true", help="do not fit the published methods")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is missing, then writes and prints. 5 where some jobs failed or are left."""
+    if args.smoke:
+        os.environ["OMP_NUM_THREADS"] = "1"  # everything is tiny there
+    if args.smoke and not args.out:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="stepformer-smoke-") as folder:
+            args.out = folder
+            return _run(args)
+    return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from stepformer.errors import UsageError
+    from stepformer.reproduce.plan import PAPER_TABLES
+
+    if not args.out:
+        raise UsageError("give the folder of the tables with --out FOLDER")
+    if args.jobs < 1:
+        raise UsageError(f"--jobs must be at least 1, got {args.jobs}")
+    out = Path(args.out)
+    if args.what == "figures":
+        return _figures(args, out)
+    tables = PAPER_TABLES if args.what == "all" else (args.what,)
+    code = 0
+    if not args.render:
+        code = _execute(args, tables, out)
+        if args.plan:
+            return 0
+    made = _write(tables, out)
+    if args.json:
+        print(json.dumps({name: table.to_dict() for name, table in made.items()}))
+    else:
+        print("\n\n".join(table.to_text() for table in made.values()))
+    if not args.smoke:
+        print(f"written: {', '.join(str(out / f'{name}.md') for name in made)} (.tex, .json)", file=sys.stderr)
+    return code
+
+
+def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
+    """Where the videos come from."""
+    import torch
+
+    from stepformer.errors import UsageError
+    from stepformer.reproduce.sources import FeatureFiles, SourceSpec
+
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if args.smoke:
+        from stepformer.reproduce import smoke
+
+        world = out / "world.safetensors"
+        if not world.exists():
+            smoke.write_world(world)
+        return SourceSpec(world=str(world), device=device)
+    if args.what == "real-features":
+        if not args.data:
+            raise UsageError("real-features needs --data FOLDER: the folder with gtea and breakfast in it")
+        return SourceSpec(labelled=args.data, only=tuple(args.only_data), device=device)
+    if args.features:
+        if not args.dataset:
+            raise UsageError("--features needs --dataset PATH: the annotations of the videos")
+        stores = tuple(args.store)
+        files = FeatureFiles(args.dataset, args.features, args.rate, args.texts, stores, args.subset, args.dev)
+        return SourceSpec(files=files, device=device)
+    if not args.world:
+        raise UsageError("give the videos: --world FILE (stepformer simulate makes one), or --features and --dataset")
+    return SourceSpec(world=args.world, device=device)
+
+
+def _setup(args: argparse.Namespace, spec: SourceSpec, tables: Sequence[str]) -> Setup:
+    from stepformer.errors import UsageError
+    from stepformer.reproduce import smoke
+    from stepformer.reproduce.plan import Setup, read_checkpoint
+
+    source = spec.open()
+    if "table2" in tables and not source.has_texts:
+        raise UsageError("Table 2 localises step texts: give their vectors with --texts FILE.npz")
+    if args.store and args.checkpoint:
+        raise UsageError("--store trains the models of the table and --checkpoint brings one: give one of the two")
+    if source.real and not args.store and set(tables) & {"table4", "data"}:
+        raise UsageError("this table trains models: give the feature stores to train on with --store")
+    device = spec.device.partition(":")[0]
+    setup = Setup(
+        source,
+        tuple(args.seeds or (0, 1, 2)),
+        args.steps,
+        args.batch,
+        overrides_of(args),
+        tuple(str(Path(store).resolve()) for store in args.store),
+        read_checkpoint(args.checkpoint) if args.checkpoint else None,
+        args.rule,
+        device,
+    )
+    return smoke.smaller(setup, bool(args.seeds)) if args.smoke else setup
+
+
+def overrides_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Fields of all configs, from --set."""
+    from stepformer.cli.train import _value
+    from stepformer.errors import UsageError
+
+    overrides: dict[str, Any] = {}
+    for pair in args.set:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
+        overrides[key.strip()] = _value(value.strip())
+    return overrides
+
+
+def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
+    from stepformer.base.files import write_json
+    from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs, stamp
+    from stepformer.reproduce.plan import TABLES, plan_table
+    from stepformer.reproduce.report import places_of, plan_entry
+
+    out.mkdir(parents=True, exist_ok=True)
+    spec = _source(args, out)
+    setup = _setup(args, spec, tables)
+    store = RunStore(out / "runs")
+    wanted: dict[str, tuple[Any, list[str]]] = {}
+    labels: dict[str, str] = {}
+    entries = {}
+    for name in tables:
+        rows = plan_table(name, setup, args.only)
+        entries[name] = plan_entry(name, rows, setup.source, _training(args, setup))
+        for row in rows:
+            for run in row.runs.values():
+                places = wanted.setdefault(run.id, (run, []))[1]
+                places += [p for p in places_of(TABLES[name], setup.source) if p not in places]
+                labels.setdefault(run.id, row.label)
+    if args.again:
+        for run_id in wanted:
+            store.remove(run_id)
+    missing = {i: (run, store.missing(i, places)) for i, (run, places) in wanted.items()}
+    missing = {i: pair for i, pair in missing.items() if pair[1]}
+    if args.plan:
+        for i, (run, _) in wanted.items():
+            print(f"{'to do' if i in missing else 'done'}  {i}  {labels[i]}, seed {run.seed}")
+        return 0
+    plan = out / "plan.json"
+    known = json.loads(plan.read_text("utf-8"))["tables"] if plan.exists() else {}
+    write_json(plan, {"tables": {**known, **entries}, **stamp(setup.device)})
+    work = Path(args.work) if args.work else out / "work"
+    jobs = make_jobs(missing, labels, Job("", spec, (), store.folder, work, keep_weights=args.keep_weights))
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    if len(missing) < len(wanted):
+        say(f"{len(wanted) - len(missing)} of {len(wanted)} runs are done already")
+    ended = execute(jobs, args.jobs, args.time_limit, say)
+    return 5 if ended.failed or ended.left else 0
+
+
+def _training(args: argparse.Namespace, setup: Setup) -> str:
+    """How the models of a table were made, for its caption."""
+    if setup.checkpoint is not None:
+        return f"StepFormer: {setup.checkpoint.label}, weights {setup.checkpoint.weights.hash[:12]}."
+    if setup.source.real and not setup.stores:
+        return ""
+    steps = f"{setup.steps} steps" if setup.steps else "the preset's number of steps"
+    data = f"the stores {', '.join(args.store)}" if setup.stores else "simulated videos; no model has seen a test text"
+    return f"Trained for {steps}, batch {setup.batch or 128}, on {data}."
+
+
+def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
+    from stepformer.errors import InputError
+    from stepformer.reproduce.execute import RunStore
+    from stepformer.reproduce.report import build_table, write_table
+
+    plan = out / "plan.json"
+    if not plan.exists():
+        raise InputError(f"there is no {plan}; run the table first, without --render")
+    entries = json.loads(plan.read_text("utf-8"))["tables"]
+    made: dict[str, Table] = {}
+    for name in tables:
+        if name not in entries:
+            raise InputError(f"{plan} has nothing of {name}; run: stepformer reproduce {name}")
+        made[name] = build_table(name, entries[name], RunStore(out / "runs"))
+        write_table(made[name], out, name)
+    return made
+
+
+def _figures(args: argparse.Namespace, out: Path) -> int:
+    from stepformer.errors import UsageError
+    from stepformer.reproduce.figures import draw_figures, figure_notes, make_scene
+
+    if not args.checkpoint:
+        raise UsageError("figures need weights: --checkpoint FILE or the folder of a training")
+    spec = _source(args, out)
+    scene = make_scene(spec.open(), args.checkpoint, args.split, args.task, args.video, spec.device)
+    paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
+    print(json.dumps(figure_notes(scene, paths)) if args.json else "\n".join(map(str, paths)))
+    return 0

@@ -1,0 +1,380 @@
+"""Runs of tables in parallel processes, resumable, and the folder that their results are kept in.
+
+A *job* is what one process does: all rows of one model and seed (trained once, its frames and slots made once), all
+untrained controls of a seed, or one published method. Results are written when a split is scored, two small files a
+run: ``<id>.json`` and ``<id>.npz`` with the scores of every video. A job that was stopped goes on with its training
+where it was, and with the splits that it has not scored. A job that fails stops no other.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stepformer.base.files import replacing, write_json
+from stepformer.base.progress import clock
+from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.config import make_config
+from stepformer.core.model import StepDecoder
+from stepformer.core.training import Trainer
+from stepformer.errors import InputError, StepFormerError
+from stepformer.reproduce.methods import PUBLISHED, Stage, answer, choose, first_options, summary, units_of
+from stepformer.reproduce.plan import SLOTS, Run, Weights, code_hash, digest
+from stepformer.reproduce.sources import Simulated, Source, SourceSpec
+from stepformer.version import __version__
+
+Log = Callable[[str], None]
+Arrays = dict[str, npt.NDArray[Any]]
+_GRACE_S = 30.0  # for a stopped training to save its state
+
+
+# -- results ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunStore:
+    """A folder of results by run id. Folders of several machines are merged by copying files."""
+
+    folder: Path
+
+    def read(self, run_id: str) -> dict[str, Any] | None:
+        """What is known of a run: ``scores`` by place, ``chosen`` options, and where it was made."""
+        with suppress(OSError, ValueError):
+            value: dict[str, Any] = json.loads((self.folder / f"{run_id}.json").read_text("utf-8"))
+            return value
+        return None
+
+    def units(self, run_id: str, place: str) -> Arrays:
+        """Scores of every video of a place: ``locate`` (V, 4), ``discover`` (S, V, 5), ``tasks`` (V,)."""
+        with np.load(self.folder / f"{run_id}.npz", allow_pickle=False) as file:
+            return {k.rpartition("|")[2]: file[k] for k in file.files if k.rpartition("|")[0] == place}
+
+    def missing(self, run_id: str, places: Sequence[str]) -> list[str]:
+        """The places that a run has not been scored on."""
+        known = (self.read(run_id) or {}).get("scores", {})
+        return [place for place in places if place not in known]
+
+    def add(self, run: Run, place: str, units: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """Keeps the scores of one place beside those of others."""
+        before = self.read(run.id) or {"id": run.id, "spec": run.spec, "scores": {}}
+        path = self.folder / f"{run.id}.npz"
+        arrays: Arrays = {}
+        if before["scores"]:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {k: file[k] for k in file.files if k.rpartition("|")[0] != place}
+        small = {"locate": np.float32, "discover": np.int32, "tasks": np.int32}
+        arrays |= {f"{place}|{name}": values.astype(small[name]) for name, values in units.items()}
+        with replacing(path) as temporary:
+            np.savez_compressed(temporary, **arrays)  # type: ignore[arg-type]
+        scores = {k: round(v, 5) for k, v in summary(units, units["tasks"]).items()}
+        write_json(
+            self.folder / f"{run.id}.json",
+            {**before, **facts, "scores": {**before["scores"], place: scores}, **stamp(run.device)},
+        )
+
+    def remove(self, run_id: str) -> None:
+        """Forgets a run."""
+        for suffix in (".json", ".npz"):
+            (self.folder / f"{run_id}{suffix}").unlink(missing_ok=True)
+
+
+def stamp(device: str = "cpu") -> dict[str, Any]:
+    """Which code made a result, when, and where. ``STEPFORMER_COMMIT`` names the commit where there is no git."""
+    return {
+        "commit": commit(),
+        "code": code_hash(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "machine": machine(device),
+        "version": __version__,
+    }
+
+
+def commit() -> str:
+    """The commit of the source, ``+changes`` where files differ from it; ``unknown`` outside a repository."""
+    given = os.environ.get("STEPFORMER_COMMIT")
+    if given:
+        return given
+    here = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*here, "status", "--porcelain", "."], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head[:12] + ("+changes" if changed.stdout.strip() else "")
+
+
+def machine(device: str = "cpu") -> str:
+    """The processor or GPU, and the versions that numbers depend on."""
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else _processor()
+    return f"{name}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return f"{line.partition(':')[2].strip()} ({os.cpu_count()} cores)"
+    return f"{platform.machine()} ({os.cpu_count()} cores)"
+
+
+# -- one job ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one process does. ``runs`` share their weights and seed."""
+
+    label: str
+    source: SourceSpec
+    runs: tuple[tuple[Run, tuple[str, ...]], ...]  # with the places that each is to be scored on
+    results: Path
+    work: Path
+    threads: int = 1
+    keep_weights: bool = False
+
+    @property
+    def id(self) -> str:
+        """Known by what it works on."""
+        weights = self.runs[0][0].weights
+        return digest([self.runs[0][0].seed, None if weights is None else weights.identity, self.label])
+
+
+def make_jobs(runs: Mapping[str, tuple[Run, Sequence[str]]], labels: Mapping[str, str], job: Job) -> list[Job]:
+    """Runs by id, with their places, as jobs; ``job`` says what they have in common. Controls come first."""
+    groups: dict[str, list[str]] = {}
+    for run_id, (run, _) in runs.items():
+        alone = run.method.kind in PUBLISHED
+        shared = digest([run.seed, None if run.weights is None else run.weights.identity])
+        groups.setdefault(run_id if alone else shared, []).append(run_id)
+    out = []
+    for members in groups.values():
+        first = runs[members[0]][0]
+        named = next((labels[i] for i in members if runs[i][0].method == SLOTS), labels[members[0]])
+        name = "controls" if first.weights is None and len(members) > 1 else named
+        own = tuple((runs[i][0], tuple(runs[i][1])) for i in members)
+        out.append(replace(job, label=f"{name}, seed {first.seed}", runs=own))
+    return sorted(out, key=lambda j: j.runs[0][0].weights is not None)
+
+
+def work(job: Job) -> None:
+    """Trains what has to be trained, chooses options, scores what is missing."""
+    torch.set_num_threads(job.threads)
+    store = RunStore(job.results)
+    runs = {run.id: run for run, _ in job.runs}
+    todo = {run.id: missing for run, places in job.runs if (missing := store.missing(run.id, places))}
+    if not todo:
+        return
+    started = time.monotonic()
+    source, first, folder = job.source.open(), job.runs[0][0], job.work / job.id
+    facts: dict[str, Any] = {"label": job.label}
+    model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
+    bench = _Bench(source, first.seed, first.device, model)
+    chosen = {i: (store.read(i) or {}).get("chosen") or bench.chosen(runs[i]) for i in todo}
+    for place in dict.fromkeys(place for places in todo.values() for place in places):
+        stage = bench.stage(place)
+        for i in [i for i, places in todo.items() if place in places]:
+            units, chosen[i], curve = bench.score(runs[i], chosen[i], stage)
+            seconds = round(time.monotonic() - started, 1)
+            more = {"curve": list(curve)} if curve else {}
+            store.add(runs[i], place, units, {**facts, **more, "chosen": chosen[i], "seconds": seconds})
+    if not job.keep_weights:
+        shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served
+
+
+def _model(weights: Weights, source: Source, folder: Path, device: str, facts: dict[str, Any]) -> StepDecoder:
+    """The decoder behind some runs, trained here or loaded."""
+    if weights.config is None:
+        assert weights.path is not None
+        return load_checkpoint(weights.path, device).model
+    last, state, trained = (folder / name for name in ("last.safetensors", "state.safetensors", "trained"))
+    if not trained.exists():
+        started = time.monotonic()
+        world = source.world if isinstance(source, Simulated) else None
+        trainer = Trainer(make_config(weights.config), folder, device, world, quiet=True)
+        trainer.run(resume=state.exists())
+        trained.touch()
+        state.unlink()
+        facts["training"] = {"seconds": round(time.monotonic() - started, 1), "steps": trainer.step}
+    return load_checkpoint(last, device).model
+
+
+class _Bench:
+    """Chooses options of runs that share a model and a seed, and scores them; dev videos are rendered once."""
+
+    def __init__(self, source: Source, seed: int, device: str, model: StepDecoder | None) -> None:
+        self.source, self.seed, self.device, self.model = source, seed, device, model
+        self._dev: Stage | None = None
+        self._slots: dict[str, Any] | None = None
+
+    def stage(self, place: str) -> Stage:
+        """The videos of a place."""
+        trial = self.source.trial(place, self.seed)
+        return Stage(trial, self.source.has_texts, self.seed, self.device, self.model)
+
+    def chosen(self, run: Run) -> dict[str, Any] | None:
+        """The options of a run, chosen on the dev videos; None where there are none, or nothing to choose."""
+        if not self.source.has_dev or run.method.options is not None:
+            return None
+        if run.method.kind == "equal cuts":
+            return {"of": self.chosen(_slots_run(run)), "locate": {}, "discover": {}}
+        if run.method == SLOTS and self._slots is not None:
+            return self._slots
+        self._dev = self._dev or self.stage("dev")
+        self._dev.inference = run.inference
+        made = choose(answer(run.method, self._dev), self._dev.trial)
+        if run.method == SLOTS:
+            self._slots = made
+        return made
+
+    def score(
+        self, run: Run, chosen: dict[str, Any] | None, stage: Stage
+    ) -> tuple[Arrays, dict[str, Any], Sequence[Any]]:
+        """Units of a run on a place, its options, and the learning curve of what was fitted."""
+        stage.inference = run.inference
+        if run.method.kind == "equal cuts":
+            made = answer(_slots_run(run).method, stage)
+            chosen = chosen or {"of": first_options(made), "locate": {}, "discover": {}}
+            assert made.discover is not None
+            located = None if made.locate is None else made.locate(chosen["of"]["locate"])
+            stage.reference = (located, made.discover(chosen["of"]["discover"])[0])
+        made = answer(run.method, stage)
+        chosen = chosen or first_options(made)
+        return {**units_of(made, chosen, stage.trial), "tasks": stage.trial.tasks}, chosen, made.curve
+
+
+def _slots_run(run: Run) -> Run:
+    """The model's own row, from which "equal cuts" takes its number of cuts."""
+    return replace(run, method=replace(run.method, kind="slots"))
+
+
+# -- many jobs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of the jobs: how many ended well, which failed and why, how many were not begun or stopped."""
+
+    done: int
+    failed: Mapping[str, str]
+    left: int
+
+
+def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log: Log) -> Ended:
+    """Works through jobs in processes; Ctrl-C, SIGTERM and the time limit stop them, and they save what they have."""
+    context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+    if sys.platform != "win32":
+        context.set_forkserver_preload(["stepformer.reproduce.execute"])  # torch is imported once for all jobs
+    threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or (os.cpu_count() or 1) // parallel))
+    queue = [replace(job, threads=threads) for job in jobs]
+    started, done, failed = time.monotonic(), 0, {}
+    working: dict[Any, tuple[Job, float]] = {}
+    with _interrupted_by_sigterm(), _ending(working):
+        while queue or working:
+            left_s = None if time_limit_s is None else started + time_limit_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                log(f"the time limit of {time_limit_s:g} s is reached; the same command goes on from here")
+                break
+            while queue and len(working) < parallel:
+                job = queue.pop(0)
+                process = context.Process(target=_process, args=(job, _log_file(job)), name=job.label)
+                process.start()
+                working[process] = (job, time.monotonic())
+            wait([process.sentinel for process in working], timeout=left_s)
+            for process in [p for p in working if p.exitcode is not None]:
+                job, began = working.pop(process)
+                if process.exitcode == 0:
+                    done += 1
+                    log(f"{done}/{len(jobs)} {job.label} ({clock(time.monotonic() - began)})")
+                else:
+                    failed[job.label] = _last_words(_log_file(job))
+                    log(f"failed: {job.label}: {failed[job.label]}")
+    return Ended(done, failed, len(jobs) - done - len(failed))
+
+
+def _log_file(job: Job) -> Path:
+    path = job.work / f"{job.id}.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise InputError(f"cannot write to the work folder {job.work}: {error}; give another with --work") from None
+    return path
+
+
+def _process(job: Job, log: Path) -> None:
+    """The body of a worker process: its words go to the log, its exit code says how it went."""
+    # Ctrl-C reaches the parent, which stops its workers in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with log.open("a", encoding="utf-8") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    try:
+        work(job)
+    except KeyboardInterrupt:
+        os._exit(130)
+    except StepFormerError as error:
+        print(error, file=sys.stderr, flush=True)
+        os._exit(error.exit_code)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    log.unlink(missing_ok=True)
+
+
+def _last_words(log: Path) -> str:
+    """The last line that a failed job wrote."""
+    with suppress(OSError):
+        lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1].strip()
+    return f"it died without a word; its log is {log}"
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM is an interruption like Ctrl-C."""
+    previous = None
+    with suppress(ValueError):  # not in the main thread
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _ending(working: Mapping[Any, Any]) -> Iterator[None]:
+    """Whatever happens, no worker outlives its parent: asked to stop, waited for, then killed."""
+    try:
+        yield
+    finally:
+        for process in working:
+            process.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        for process in working:
+            process.join(max(0.1, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()

@@ -1,0 +1,426 @@
+"""The tables as data: their rows, which weights and which method stand behind a row, and the ids of the runs.
+
+A *run* is one row with one seed. Its id is a hash of all that decides its numbers: the method and the rule of its
+options, the weights (the whole training config, or the hash of a checkpoint and the options it brings), the videos
+with their features, labels and texts, the kind of device, and the code. So nothing is done twice, nothing stale is
+shown, and two tables share what they have in common.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import stepformer
+from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.config import TrainConfig, make_config, merged
+from stepformer.core.training import with_loss_off
+from stepformer.errors import InputError, UsageError
+from stepformer.reproduce import methods, paper
+from stepformer.reproduce.methods import Method
+from stepformer.reproduce.paper import Numbers
+from stepformer.reproduce.sources import OTHER_ENCODERS, Source
+
+TRAIN_ENCODERS = ("concepts", "plain", "joint")
+ALL_TEXTS = (
+    ("grammar", 0.2), ("youcook2", 0.3), ("wikihow", 0.22), ("coin", 0.24), ("crosstask-related", 0.04),
+    ("howto100m-phrases", 1e-4),
+)  # fmt: skip
+"""Sources with their shares when the non-commercial ones are used too (phrases only ever serve as narration)."""
+# rooms and files whose code decides numbers; comments, docstrings and layout do not count
+_TRAIN_CODE = ("core", "core/align", "data/simulator.py", "data/world.py", "data/batches.py", "data/store.py")
+_CODE = (*_TRAIN_CODE, "evaluation", "evaluation/baselines", "reproduce/methods.py", "reproduce/sources.py")
+
+
+# -- weights ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Weights to be trained: a preset with config fields changed and losses switched off."""
+
+    preset: str = "default"
+    changes: tuple[tuple[str, Any], ...] = ()
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of one seed: a training by its whole config, or a checkpoint by the hash of its tensors."""
+
+    config: Mapping[str, Any] | None = None
+    path: str | None = None
+    hash: str = ""
+    inference: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the numbers; where a checkpoint lies does not."""
+        if self.config is not None:
+            return {"config": self.config, "code": code_hash(_TRAIN_CODE)}
+        return {"weights": self.hash, "inference": dict(self.inference)}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A given model: its weights and what they are called, from what the file itself says."""
+
+    weights: Weights
+    label: str
+    dim: int
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """A checkpoint file, or a run folder, of which the best weights are taken, else the last."""
+    file = Path(path)
+    if file.is_dir():
+        names = [name for name in ("best.safetensors", "last.safetensors") if (file / name).is_file()]
+        if not names:
+            raise InputError(f"{file} is no run folder: it has neither best.safetensors nor last.safetensors")
+        file = file / names[0]
+    loaded = load_checkpoint(file)
+    known = str(loaded.provenance.get("preset") or "") or f"weights {loaded.hash[:8]}"
+    weights = Weights(None, str(file), loaded.hash, loaded.inference)
+    return Checkpoint(weights, known, loaded.model.config.feature_dim)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table. ``{model}`` in the label becomes the name of the model whose frames or cuts it uses.
+
+    knows: what a method may learn from (``none``, ``weak`` = one model per task, ``unsupervised``); paper: the numbers
+    that the paper prints in its place, by dataset.
+    """
+
+    label: str
+    method: Method
+    recipe: Recipe | None = None
+    knows: str = "none"
+    paper: Mapping[str, Numbers] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What --only takes: ``control`` (nothing is learned), ``published`` or ``model`` (needs a model's weights)."""
+        if self.method.kind in methods.PUBLISHED:
+            return "published"
+        return "control" if self.recipe is None else "model"
+
+    @property
+    def control(self) -> bool:
+        """Whether it stands for what can be had without the model's slots, on raw frames or on the model's."""
+        return self.method.kind not in ("slots", *methods.PUBLISHED)
+
+
+DEFAULT, PAPER, RELEASED = (Recipe(name) for name in ("default", "paper", "released"))
+SLOTS = Method("slots")
+_FULL = {"crosstask": paper.TABLE3["full"]}
+
+
+def _model(label: str, recipe: Recipe, method: Method = SLOTS, numbers: Mapping[str, Numbers] | None = None) -> Row:
+    return Row(label, method, recipe, "unsupervised", numbers or {})
+
+
+def _changed(label: str, recipe: Recipe, *changes: tuple[str, Any], paper: Numbers | None = None) -> Row:
+    return _model(label, replace(recipe, changes=changes), numbers={"crosstask": paper} if paper else None)
+
+
+UNIFORM = (
+    Row("uniform, as many steps", Method("uniform")),
+    Row("uniform, as many cuts as {model}", Method("equal cuts"), DEFAULT),
+)
+CONTROLS = (
+    Row("frame K-means", Method("kmeans")),
+    Row("random slots", Method("random")),
+    Row("pooled32", Method("pooled")),
+    Row("change-point segments", Method("changes")),
+)
+TEXT = (
+    Row("GT text", Method("text"), knows="unsupervised", paper=paper.TABLE2["text"]),
+    Row("GT text, smoothed frames", Method("text", "smoothed"), knows="unsupervised"),
+)
+ON_FRAMES = tuple(
+    Row(f"{row.label} on {{model}}'s frames", replace(row.method, frames="model"), DEFAULT, row.knows)
+    for row in (CONTROLS[0], *CONTROLS[2:], TEXT[0])
+)
+PUBLISHED = tuple(
+    Row(label, Method(name, setting=setting), None, setting,
+        {d: {**paper.TABLE1[f"{name} {setting}"].get(d, {}), **paper.TABLE2.get(f"{name} {setting}", {}).get(d, {})}
+         for d in paper.DATASETS})
+    for name, label, setting in (
+        ("kukleva", "Kukleva et al.", "weak"), ("elhamifar", "Elhamifar et al.", "weak"),
+        ("shen", "Shen et al.", "weak"), ("kukleva", "Kukleva et al.", "unsupervised"),
+        ("shen", "Shen et al.", "unsupervised"),
+    )
+)  # fmt: skip
+_OURS = {d: {**paper.TABLE1["stepformer"][d], **paper.TABLE2["stepformer"][d]} for d in paper.DATASETS}
+MODELS = (
+    _model("StepFormer (paper)", PAPER, numbers=_OURS),
+    _model("StepFormer (released)", RELEASED, numbers=_OURS),
+    _model("StepFormer ({model})", DEFAULT, numbers=_OURS),
+)
+LOSSES = ("seq", "glob", "div", "smooth")
+# how the default preset differs from the paper's: name, its value there, the paper's value
+CHANGES = (
+    ("relative time", ("model.positions", "relative"), ("model.positions", "absolute")),
+    ("context layers", ("model.context_layers", 2), ("model.context_layers", 0)),
+    ("read-out", ("model.read_out", True), ("model.read_out", False)),
+    ("queries of time codes", ("model.query_init", "time"), ("model.query_init", "normal")),
+)
+_NO_ORDER = (("min_updates", 0), ("standardize", False), ("spread", 2.0), ("decode", False))
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table: its rows, the row that all others are compared with, and its columns.
+
+    tasks: ``zs`` (localisation), ``un`` (discovery) or both; splits: all that the source has, or only these.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    tasks: tuple[str, ...] = ("zs", "un")
+    splits: tuple[str, ...] | None = ("test",)
+    reference: str = "{model}"
+    encoders: tuple[str, ...] = ()
+    main_only: bool = False  # IoU and F1 alone
+
+
+TABLES: dict[str, TableSpec] = {
+    "table1": TableSpec(
+        "Table 1: unsupervised step discovery", (*UNIFORM, *CONTROLS, *ON_FRAMES, *PUBLISHED, *MODELS),
+        ("un",), None, MODELS[-1].label,
+    ),
+    "table2": TableSpec(
+        "Table 2: zero-shot step localisation", (*UNIFORM, *CONTROLS, *TEXT, *ON_FRAMES, *PUBLISHED, *MODELS),
+        ("zs",), None, MODELS[-1].label,
+    ),
+    "table3": TableSpec(
+        "Table 3: ablation and controls",
+        (
+            *UNIFORM, *CONTROLS, *TEXT, *ON_FRAMES,
+            _model("paper", PAPER, numbers=_FULL), _model("paper, its inference", PAPER, Method("slots", rule="paper")),
+            _model("released", RELEASED, numbers=_FULL),
+            _model("{model}, its own options", DEFAULT, Method("slots", rule="own")),
+            _model("{model}", DEFAULT, numbers=_FULL),
+            *(_model(f"default without L_{loss}", Recipe(without=(loss,)),
+                     numbers={"crosstask": paper.TABLE3[f"without {loss}"]}) for loss in LOSSES),
+            _model("{model} without Drop-DTW", DEFAULT, Method("slots", rule="unordered"),
+                   {"crosstask": paper.TABLE3["without Drop-DTW"]}),
+        ),
+    ),
+    "table4": TableSpec(
+        "Table 4: slots and layers of the default preset",
+        (
+            _model("{model}", DEFAULT),
+            *(_changed(f"{n} slots", DEFAULT, ("model.slots", n), paper=paper.TABLE4[f"{n} slots"]) for n in (24, 48)),
+            *(_changed(f"{n} layers", DEFAULT, ("model.layers", n), paper=paper.TABLE4[f"{n} layers"])
+              for n in (2, 4, 6, 8)),
+        ),
+    ),
+    "evidence": TableSpec(
+        "What does the work: the changes of default against paper, one by one, and controls on the model's frames",
+        (
+            *UNIFORM, CONTROLS[2], CONTROLS[3], TEXT[0], *ON_FRAMES,
+            _model("paper", PAPER),
+            *(_changed(f"paper with {name}", PAPER, ours) for name, ours, _ in CHANGES),
+            *(_changed(f"default without {name}", DEFAULT, theirs) for name, _, theirs in CHANGES),
+            _model("{model}, its own options", DEFAULT, Method("slots", rule="own")), _model("{model}", DEFAULT),
+        ),
+        splits=("test", "coin_test"), main_only=True,
+    ),
+    "data": TableSpec(
+        "Training data of the default preset, seen through each simulated encoder",
+        (
+            CONTROLS[2], _model("{model}", DEFAULT),
+            *(_changed(f"trained for {e} alone", DEFAULT, ("data.simulator.encoders", [e])) for e in TRAIN_ENCODERS),
+            _changed("all texts, non-commercial ones too", DEFAULT,
+                     ("data.simulator.sources", [list(pair) for pair in ALL_TEXTS])),
+        ),
+        encoders=OTHER_ENCODERS, main_only=True,
+    ),
+    "real-features": TableSpec(
+        "Published methods on real visual features",
+        (
+            Row("uniform, as many steps", Method("uniform")),
+            Row("K-means", Method("kmeans", options=(("keep", 1.0), ("time_weight", 0.0)))),
+            Row("K-means, spaces aligned", Method("kmeans", "aligned", options=(("keep", 1.0), ("time_weight", 0.0)))),
+            Row("Kukleva et al., one model per task", Method("kukleva", options=(("min_updates", 0),)), knows="weak"),
+            Row("Kukleva et al., one model for all",
+                Method("kukleva", setting="unsupervised", options=(("min_updates", 0),)), knows="unsupervised"),
+            Row("Kukleva et al., spaces aligned", Method("kukleva", "aligned", options=(("min_updates", 0),)),
+                knows="weak"),
+            Row("Kukleva et al., no order", Method("kukleva", "aligned", options=_NO_ORDER), knows="weak"),
+            Row("Kukleva et al., given the labels (a bound, not a result)",
+                Method("kukleva", "labels", options=(("min_updates", 0),)), knows="weak"),
+        ),
+        ("un",), None, "uniform, as many steps",
+    ),
+}  # fmt: skip
+PAPER_TABLES = ("table1", "table2", "table3", "table4", "data", "evidence")
+
+
+# -- runs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all runs of one call share."""
+
+    source: Source
+    seeds: tuple[int, ...] = (0, 1, 2)
+    steps: int | None = None  # of training; None: the preset's
+    batch: int | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # dotted config fields of every training
+    stores: tuple[str, ...] = ()  # to train on instead of the simulation
+    checkpoint: Checkpoint | None = None  # a given model instead of training
+    rule: str = "grid"  # own: models use the options they bring, as an earlier version of the tables did
+    device: str = "cpu"
+    updates: int = methods.UPDATES  # of published methods, at most
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise UsageError(f"seeds must be given and differ, got {self.seeds}")
+        if self.checkpoint is not None and self.checkpoint.dim != self.source.dim:
+            raise InputError(
+                f"the model takes features {self.checkpoint.dim} wide, these are {self.source.dim}; "
+                "they are of another encoder"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One row with one seed; ``weights`` where a model is behind it."""
+
+    method: Method
+    seed: int
+    data: str  # fingerprint
+    device: str = "cpu"
+    weights: Weights | None = None
+    given: Mapping[str, Any] | None = None  # options of every row where there are no dev videos to choose on
+
+    @property
+    def inference(self) -> Mapping[str, Any] | None:
+        """Options that are not chosen: given to every row, or brought by the weights."""
+        return self.given if self.given is not None else self.weights.inference if self.weights is not None else None
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Everything that decides the numbers, as plain values."""
+        return {
+            "method": asdict(self.method), "seed": self.seed, "data": self.data, "device": self.device,
+            "weights": None if self.weights is None else self.weights.identity, "given": self.given,
+            "code": code_hash(_CODE),
+        }  # fmt: skip
+
+    @property
+    def id(self) -> str:
+        """16 hex digits of the hash of the spec."""
+        return digest(self.spec)
+
+
+def digest(value: Any) -> str:
+    """16 hex digits of the hash of plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@cache
+def code_hash(parts: tuple[str, ...] = _CODE) -> str:
+    """12 hex digits of the code that decides numbers, without comments, docstrings and layout."""
+    root = Path(stepformer.__file__).parent
+    total = hashlib.sha256()
+    for part in parts:
+        for file in sorted((root / part).glob("*.py")) if (root / part).is_dir() else [root / part]:
+            tree = ast.parse(file.read_text("utf-8"))
+            for node in ast.walk(tree):
+                body = getattr(node, "body", None)
+                if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+                    constant = body[0].value
+                    if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                        body[:] = body[1:]
+            total.update(f"{file.name}\0{ast.dump(tree)}".encode())
+    return total.hexdigest()[:12]
+
+
+def training(setup: Setup, recipe: Recipe, seed: int) -> TrainConfig:
+    """The whole config of a training."""
+    values: dict[str, Any] = {
+        "preset": recipe.preset,
+        "seed": seed,
+        "model": {"feature_dim": setup.source.dim, "dim": setup.source.dim},
+        "data": {"simulator": {"encoders": list(TRAIN_ENCODERS)}, "store": list(setup.stores)},
+        # the last weights are scored; nothing is selected along the way
+        "validation": {"every": 0},
+    }
+    values |= {"steps": setup.steps} if setup.steps else {}
+    values |= {"batch": setup.batch} if setup.batch else {}
+    config = make_config(merged(merged(values, setup.overrides), dict(recipe.changes)))
+    return with_loss_off(config, *recipe.without) if recipe.without else config
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRow:
+    """A row that is run: its name in this table, and its runs by seed."""
+
+    row: Row
+    label: str
+    runs: Mapping[int, Run]
+
+
+def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[PlannedRow]:
+    """The rows of a table that can be run with a setup, of these kinds (all)."""
+    if name not in TABLES:
+        raise UsageError(f"no table {name!r}; there are {', '.join(TABLES)}")
+    source, planned = setup.source, []
+    for row in TABLES[name].rows:
+        method = row.method
+        if (only and row.kind not in only) or not _possible(row, setup, TABLES[name].tasks):
+            continue
+        if method.kind == "slots" and setup.rule == "own" and method.rule == "grid":
+            method = replace(method, rule="own")
+        if row.kind == "published" and method.options is None:
+            method = replace(method, updates=setup.updates)
+        runs = {}
+        for seed in setup.seeds:
+            weights = given = None
+            if row.recipe is not None:
+                weights = _weights(setup, row.recipe, seed)
+            if not source.has_dev and method.options is None:
+                # nothing to choose on: every row alike takes what the model brings, or what the preset would
+                method = replace(method, rule="own")
+                bringing = weights or _weights(setup, DEFAULT, seed)
+                given = dict(bringing.inference)
+            runs[seed] = Run(method, seed, source.fingerprint, setup.device, weights, given)
+        label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
+        planned.append(PlannedRow(row, label, runs))
+    return planned
+
+
+def _weights(setup: Setup, recipe: Recipe, seed: int) -> Weights:
+    if setup.checkpoint is not None:
+        return setup.checkpoint.weights
+    config = training(setup, recipe, seed)
+    return Weights(json.loads(json.dumps(config.to_dict())), inference=asdict(config.inference))
+
+
+def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:
+    """Whether a row can be run: it has the texts, narration, spaces and weights that it needs."""
+    source, method = setup.source, row.method
+    can_train = not source.real or bool(setup.stores)
+    locates = method.kind not in ("kmeans", "kukleva", "elhamifar") and source.has_texts
+    discovers = method.kind != "text"
+    return (
+        (row.recipe is None or can_train or (setup.checkpoint is not None and row.recipe == DEFAULT))
+        and (setup.checkpoint is None or row.recipe in (None, DEFAULT))
+        and (method.kind != "shen" or source.narrated)
+        and (method.frames != "aligned" or source.several_spaces)
+        and (("zs" in tasks and locates) or ("un" in tasks and discovers))
+    )

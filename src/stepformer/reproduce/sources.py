@@ -1,0 +1,430 @@
+"""Where the videos of a table come from: a simulated world, features of annotated videos, or labelled frames.
+
+Every source gives :class:`~stepformer.evaluation.validation.Trial` records: videos of a split with labels, and where
+there are any, step texts and narration in the space of the frames. What is behind them does not matter to the rest.
+
+A source keeps *dev* videos, on which options are chosen, apart from the splits that tables report. The fingerprint is
+a hash of everything that decides a number: the world file, or all frames, labels, texts and phrases themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from stepformer.base.files import sha256_of, why_no_array
+from stepformer.data import read_dataset
+from stepformer.data.labelled import LabelledVideo
+from stepformer.data.records import Dataset, VideoRecord, with_features
+from stepformer.data.simulator import Batch, Simulator
+from stepformer.data.store import FeatureStore, StoredPhrase, open_stores
+from stepformer.data.world import Videos, World, load_world
+from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.raster import own_labels
+from stepformer.evaluation.validation import Trial, make_trial
+
+MAIN_ENCODER = "concepts"
+OTHER_ENCODERS = ("plain", "joint")
+TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
+DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
+GTEA_DEV_TASKS = ("Cheese", "Coffee", "Peanut")
+"""Activities on which the options of Kukleva et al. without order were picked; no table reports them."""
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What figures write beside a video: names of its task's steps, of its own step list, and its narration."""
+
+    task: str
+    steps: tuple[str, ...]
+    instances: tuple[str, ...]
+    phrases: tuple[str, ...]
+
+
+class Source(ABC):
+    """Videos by split. ``places`` are the columns of tables: a split, or ``split/encoder`` of a simulation."""
+
+    name: str
+    fingerprint: str
+    dim: int
+    datasets: Mapping[str, str]  # split -> dataset, in the order of the columns
+    real: bool = True
+    has_texts: bool = True
+    narrated: bool = True  # some video of every task has phrases
+    has_dev: bool = False
+    several_spaces: bool = False
+    about: str = ""  # one sentence for captions
+
+    @abstractmethod
+    def trial(self, place: str, seed: int) -> Trial:
+        """The videos of a place; ``dev`` where there are dev videos."""
+
+    @abstractmethod
+    def words(self, split: str, video: int, trial: Trial) -> Words:
+        """Names for the ``video``-th video of a split, of which ``trial`` is the rendering."""
+
+
+# -- simulation -------------------------------------------------------------------------------------------------
+
+
+class Simulated(Source):
+    """A world file. Each seed draws its own frames, the same for every method."""
+
+    real = False
+    has_dev = True
+
+    def __init__(self, path: str | Path, device: str = "cpu") -> None:
+        self.world: World = load_world(path)
+        self.fingerprint = sha256_of(path)
+        self.name, self.dim, self.device = "simulated", self.world.dim, device
+        reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
+        self.datasets = {split: self._dataset(split) for split in reported}
+        counts = ", ".join(f"{len(self.world.split(s))} videos of {d}" for s, d in self.datasets.items())
+        self.about = f'Simulated features on {counts}; encoder "{MAIN_ENCODER}" unless a column says otherwise.'
+        self._played = replace(self.world, extra={**self.world.extra, "choose": half_sparse(self.world.dev)})
+
+    def _dataset(self, split: str) -> str:
+        names: Sequence[str] = self.world.meta.get("task_names", ())
+        first = int(self.world.split(split).tasks[0])
+        return names[first].partition(":")[0] if first < len(names) else "unknown"
+
+    def trial(self, place: str, seed: int) -> Trial:
+        """``split`` or ``split/encoder``."""
+        split, _, encoder = place.partition("/")
+        split = "choose" if split == "dev" else split
+        simulator = Simulator(self._played, seed=seed, device=self.device)
+        # each split has its own stream, whatever else is rendered
+        return make_trial(simulator, split, encoder or MAIN_ENCODER, seed=zlib.crc32(split.encode()) % 100_000 + seed)
+
+    def words(self, split: str, video: int, trial: Trial) -> Words:
+        """Texts of the world behind the ids."""
+        world, videos = self.world, self.world.split(split)
+        task = int(videos.tasks[video])
+        names: dict[int, str] = {}
+        for row in torch.nonzero(videos.tasks == task).flatten().tolist():
+            there = videos.kinds[row] >= 0
+            texts = [world.texts[i] for i in videos.steps[row][there].tolist()]
+            names |= dict(zip(videos.kinds[row][there].tolist(), texts, strict=True))
+        batch, at = trial.find(video)
+        known: Sequence[str] = world.meta.get("task_names", ())
+        return Words(
+            known[task] if task < len(known) else f"task {task}",
+            tuple(names.get(i, "") for i in range(max(names) + 1)),
+            tuple(world.texts[i] for i in batch.steps[at].tolist() if i >= 0),
+            tuple(world.texts[i] for i in batch.phrase_ids[at].tolist() if i >= 0),
+        )
+
+
+def half_sparse(videos: Videos) -> Videos:
+    """Every second video with twice as much background added as its steps last, spread evenly between them.
+
+    COIN's steps fill half of its videos, those of other datasets a quarter. A threshold chosen on dense videos alone
+    fails on sparse ones, and how dense the tested videos are must not be known; so options have to serve both kinds.
+    """
+    there = videos.steps >= 0
+    odd = torch.arange(len(videos)) % 2 == 1
+    lengths = torch.where(there, videos.ends - videos.starts, 0.0).nan_to_num().clamp(min=0).sum(1)  # (P,)
+    added = torch.where(odd, 2.0 * lengths, 0.0)
+    pause = added / (there.sum(1) + 1)  # NaN times stay to be sampled
+    later = pause[:, None] * torch.arange(1, there.shape[1] + 1)
+    return replace(videos, starts=videos.starts + later, ends=videos.ends + later, durations=videos.durations + added)
+
+
+# -- features of annotated videos -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureFiles:
+    """A dataset's annotations and a folder of ``<task>_<video>.npy`` or ``<video>.npy`` files, (frames, width).
+
+    texts: an ``.npz`` of step texts and their vectors in the space of the features; without it there is no
+    localisation. stores: feature stores whose phrases of the same videos are their narration. dev: the subset on
+    whose videos options are chosen; without it nothing is chosen.
+    """
+
+    dataset: str
+    features: str
+    rate_hz: float = 1.0
+    texts: str | None = None
+    stores: tuple[str, ...] = ()
+    subset: str | None = None
+    dev: str | None = None
+
+
+class Features(Source):
+    """Real features of annotated videos; the same for every seed."""
+
+    def __init__(self, files: FeatureFiles, device: str = "cpu") -> None:
+        self.files, self.device = files, device
+        dataset = read_dataset(files.dataset)
+        subset = files.subset or TEST_SUBSETS.get(dataset.name)
+        if subset not in (None, "all") and files.subset is None and not any(r.subset == subset for r in dataset.videos):
+            subset = None
+        if files.dev is not None and (files.dev == subset or subset in (None, "all")):
+            raise UsageError("options must be chosen on other videos than those reported: give --subset beside --dev")
+        texts = read_texts(files.texts) if files.texts else None
+        stores = open_stores(files.stores) if files.stores else []
+        self._trials: dict[str, Trial] = {}
+        self._words: dict[str, list[Words]] = {}
+        splits = {"test": subset} | ({"dev": files.dev} if files.dev else {})
+        digest, facts = hashlib.sha256(), []
+        for split, name in splits.items():
+            part = dataset if name in (None, "all") else dataset.select(name)
+            told = with_features(part, files.features, files.rate_hz)
+            records = [r for r in told.videos if r.labels and r.features is not None]
+            if not records:
+                raise InputError(f"no annotated video of {dataset.name} has a feature file in {files.features}")
+            missing = sum(bool(r.labels) for r in told.videos) - len(records)
+            facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
+            self._trials[split] = trial_of(records, told, files.rate_hz, texts, stores, device)
+            self._words[split] = [_words(r, told, stores) for r in records]
+            digest.update(fingerprint(self._trials[split]).encode())
+        self.fingerprint = digest.hexdigest()
+        self.name, self.datasets, self.has_dev = dataset.name, {"test": dataset.name}, "dev" in splits
+        self.has_texts = texts is not None
+        trial = self._trials["test"]
+        self.dim = trial.batches[0].video.shape[2]
+        said = torch.cat([b.phrase_mask.any(1) for b in trial.batches]).cpu().numpy()
+        self.narrated = set(trial.tasks[said]) == set(trial.tasks)
+        self.about = f"Real features of {dataset.name}: {', '.join(facts)}, {files.rate_hz:g} per second."
+
+    def trial(self, place: str, seed: int) -> Trial:
+        """The loaded videos."""
+        return self._trials[place]
+
+    def words(self, split: str, video: int, trial: Trial) -> Words:
+        """Names from the annotations."""
+        return self._words[split][video]
+
+
+def fingerprint(trial: Trial) -> str:
+    """SHA-256 of everything that a trial holds."""
+    digest = hashlib.sha256(f"{trial.rate_hz} {trial.spaces}".encode())
+    digest.update(trial.tasks.tobytes() + trial.kinds.tobytes())
+    for batch, texts in zip(trial.batches, trial.texts, strict=True):
+        for tensor in (*batch, texts):
+            digest.update(str(tuple(tensor.shape)).encode() + tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def read_texts(path: str | Path) -> Vectors:
+    """Text vectors of an ``.npz`` file: texts under ``text`` or ``names``, rows under ``emb`` or ``embeddings``."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            values = {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a readable .npz of text vectors: {why_no_array(error)}") from None
+    texts = next((values[k] for k in ("text", "names") if k in values), None)
+    rows = next((values[k] for k in ("emb", "embeddings") if k in values), None)
+    if texts is None or rows is None or rows.ndim != 2 or len(texts) != len(rows):
+        raise InputError(f"{path} needs texts (text or names) and as many vectors (emb or embeddings)")
+    return {_key(str(t)): row for t, row in zip(texts, _unit(rows), strict=True)}
+
+
+def _key(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _unit(rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    values = np.asarray(rows, np.float32)
+    out: npt.NDArray[np.float32] = values / np.maximum(np.linalg.norm(values, axis=-1, keepdims=True), 1e-9)
+    return out
+
+
+def _words(record: VideoRecord, dataset: Dataset, stores: Sequence[FeatureStore]) -> Words:
+    task = dataset.tasks[record.task]
+    said = tuple(phrase.text for phrase, _ in _phrases(record, stores))
+    return Words(task.title, task.steps, tuple(task.steps[a.step] for a in record.ordered_steps), said)
+
+
+def _phrases(record: VideoRecord, stores: Sequence[FeatureStore]) -> list[tuple[StoredPhrase, npt.NDArray[np.float32]]]:
+    """The narration of a video, chatter left out, from the first store that has it."""
+    assert record.features is not None
+    name = record.features.stem
+    stored = next((store.read(name) for store in stores if name in store.ids), None)
+    if stored is None or stored.phrase_vectors is None:
+        return []
+    return [(p, v) for p, v in zip(stored.phrases, stored.phrase_vectors, strict=True) if not p.chatter]
+
+
+def _own_texts(record: VideoRecord, dataset: Dataset, texts: Vectors, width: int) -> Iterator[npt.NDArray[np.float32]]:
+    for annotation in record.ordered_steps:
+        text = dataset.tasks[record.task].steps[annotation.step]
+        vector = texts.get(_key(text))
+        if vector is None:
+            raise InputError(f"there is no vector for the step text {text!r} of task {record.task}")
+        if len(vector) != width:
+            raise InputError(f"text vectors are {len(vector)} wide and features {width}; both must be of one space")
+        yield vector
+
+
+def trial_of(
+    records: Sequence[VideoRecord],
+    dataset: Dataset,
+    rate_hz: float,
+    texts: Vectors | None = None,
+    stores: Sequence[FeatureStore] = (),
+    device: str = "cpu",
+) -> Trial:
+    """Annotated videos with features as padded batches at the rate of the features."""
+    tasks = {task: i for i, task in enumerate(dict.fromkeys(r.task for r in records))}
+    videos = []
+    for record in records:
+        assert record.features is not None
+        features = np.asarray(np.load(record.features, allow_pickle=False), np.float32)
+        if not np.isfinite(features).all():
+            raise InputError(f"{record.features} has NaN or infinity")
+        n, width = features.shape
+        truth = own_labels(record, n / rate_hz, rate_hz)[:n]
+        labels = np.pad(truth, (0, n - len(truth)), constant_values=-1)
+        own = None if texts is None else np.stack(list(_own_texts(record, dataset, texts, width)))
+        said = _phrases(record, stores)
+        if any(len(vector) != width for _, vector in said):
+            raise InputError(f"phrases of {record.video} are {len(said[0][1])} wide and features {width}")
+        times = [(p.start_s + p.end_s) / 2 * rate_hz for p, _ in said]
+        vectors = _unit([v for _, v in said]) if said else np.zeros((0, width), np.float32)
+        kinds = np.array([a.step for a in record.ordered_steps])
+        videos.append((_unit(features), labels, own, vectors, np.array(times, np.float32), kinds))
+    return padded(videos, np.array([tasks[r.task] for r in records]), rate_hz, device=device)
+
+
+def padded(
+    videos: Sequence[tuple[npt.NDArray[np.float32], npt.ArrayLike, npt.NDArray[np.float32] | None,
+                           npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]],
+    tasks: npt.NDArray[np.int64],
+    rate_hz: float,
+    spaces: tuple[str, ...] = (),
+    device: str = "cpu",
+    size: int = 16,
+) -> Trial:  # fmt: skip
+    """A trial of videos given as (frames (N, D), labels (N,) positions in the step list, step vectors (S, D) or None,
+    phrase vectors (L, D), phrase times (L,) in frames, step number within the task (S,)).
+    """
+    widths = sorted({v[0].shape[1] for v in videos})
+    if len(widths) > 1:
+        raise InputError(f"the features have different widths: {widths}")
+    D, S = widths[0], max(1, *(len(v[5]) for v in videos))
+
+    def stack(rows: Sequence[npt.ArrayLike], length: int, fill: float, kind: type) -> torch.Tensor:
+        arrays = [np.asarray(row) for row in rows]
+        shape = (len(arrays), length, *((D,) if arrays[0].ndim == 2 else ()))
+        out = np.full(shape, fill, kind)
+        for line, row in zip(out, arrays, strict=True):
+            line[: len(row)] = row
+        return torch.from_numpy(out).to(device)
+
+    batches, texts = [], []
+    for first in range(0, len(videos), size):
+        part = videos[first : first + size]
+        N, L = max(len(v[0]) for v in part), max(1, *(len(v[3]) for v in part))
+        unknown = torch.full((len(part), L), -1, device=device)
+        batches.append(
+            Batch(
+                video=stack([v[0] for v in part], N, 0, np.float32),
+                video_mask=stack([np.ones(len(v[0]), bool) for v in part], N, 0, bool),
+                phrases=stack([v[3] for v in part], L, 0, np.float32),
+                phrase_mask=stack([np.ones(len(v[3]), bool) for v in part], L, 0, bool),
+                labels=stack([v[1] for v in part], N, -1, np.int64),
+                steps=stack([np.arange(len(v[5])) for v in part], S, -1, np.int64),
+                phrase_steps=unknown,
+                phrase_ids=unknown,
+                phrase_times=stack([v[4] for v in part], L, 0, np.float32),
+            )
+        )
+        none = np.zeros((0, D), np.float32)
+        texts.append(stack([none if v[2] is None else v[2] for v in part], S, 0, np.float32))
+    kinds = np.full((len(videos), S), -1, np.int64)
+    for row, video in zip(kinds, videos, strict=True):
+        row[: len(video[5])] = video[5]
+    return Trial(batches, texts, np.asarray(tasks), kinds, rate_hz, spaces)
+
+
+# -- densely labelled datasets ----------------------------------------------------------------------------------
+
+
+class Labelled(Source):
+    """GTEA (the four activities on which nothing was chosen) and the Breakfast sample: frames with labels, no texts."""
+
+    has_texts = narrated = False
+
+    def __init__(self, folder: str | Path, only: Sequence[str] = (), device: str = "cpu") -> None:
+        from stepformer.data.breakfast import read_breakfast
+        from stepformer.data.gtea import read_gtea
+
+        root, found = Path(folder), {}
+        if (root / "gtea").is_dir():
+            for split, kind in (("gtea", "cnn"), ("scores", "scores")):
+                videos = read_gtea(root / "gtea", kind)  # type: ignore[arg-type]
+                found[split] = [v for v in videos if v.task not in GTEA_DEV_TASKS]
+        if (root / "breakfast").is_dir():
+            found["breakfast"] = read_breakfast(root / "breakfast")
+        found = {split: videos for split, videos in found.items() if split in (only or found)}
+        if not found:
+            raise InputError(f"{root} has neither a gtea nor a breakfast folder of what was asked for; give --data")
+        self.videos: Mapping[str, list[LabelledVideo]] = found
+        names = {"gtea": "GTEA", "scores": "GTEA class scores", "breakfast": "Breakfast"}
+        self.name, self.datasets = "labelled", {split: names[split] for split in found}
+        self.device = device
+        self._trials = {split: self._load(videos) for split, videos in found.items()}
+        self.several_spaces = any(len(set(t.spaces)) > 1 for t in self._trials.values())
+        self.dim = next(iter(self._trials.values())).batches[0].video.shape[2]
+        self.fingerprint = hashlib.sha256("".join(map(fingerprint, self._trials.values())).encode()).hexdigest()
+        counts = ", ".join(f"{len(v)} videos of {names[s]}" for s, v in found.items())
+        self.about = f"Real visual features: {counts}; of GTEA the activities on which no option was chosen."
+
+    def _load(self, videos: Sequence[LabelledVideo]) -> Trial:
+        tasks = {task: i for i, task in enumerate(sorted({v.task for v in videos}))}
+        rows = []
+        for video in videos:
+            D = video.features.shape[1]
+            # a task's steps are the labels that occur in its videos, a video's own list those that occur in it
+            every = np.unique(np.concatenate([v.labels[v.labels >= 0] for v in videos if v.task == video.task]))
+            own = np.unique(video.labels[video.labels >= 0])
+            labels = np.where(video.labels >= 0, np.searchsorted(own, video.labels), -1)
+            kinds = np.searchsorted(every, own)
+            said = np.zeros((0, D), np.float32)
+            rows.append((video.features, labels, None, said, np.zeros(0, np.float32), kinds))
+        spaces = tuple(v.space for v in videos)
+        return padded(rows, np.array([tasks[v.task] for v in videos]), videos[0].rate_hz, spaces, self.device)
+
+    def trial(self, place: str, seed: int) -> Trial:
+        """The labelled videos."""
+        return self._trials[place]
+
+    def words(self, split: str, video: int, trial: Trial) -> Words:
+        """Names of the labels."""
+        own = self.videos[split][video]
+        kinds = np.unique(own.labels[own.labels >= 0])
+        return Words(own.task, own.names, tuple(own.names[k] for k in kinds), ())
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """A source by its files, for other processes to open. Exactly one of the three is given."""
+
+    world: str | None = None
+    files: FeatureFiles | None = None
+    labelled: str | None = None
+    only: tuple[str, ...] = ()
+    device: str = "cpu"
+
+    def open(self) -> Source:
+        """The source itself."""
+        if self.world is not None:
+            return Simulated(self.world, self.device)
+        if self.files is not None:
+            return Features(self.files, self.device)
+        if self.labelled is not None:
+            return Labelled(self.labelled, self.only, self.device)
+        raise UsageError("give the videos: --world FILE, --features FOLDER with --dataset, or --smoke")
