@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -37,26 +35,18 @@ def parser():
         pytest.skip(f"no spaCy pipeline here: {error}")
 
 
-def bag_of_words(texts, width: int = 64) -> np.ndarray:
-    """A stand-in for the sentence encoder: sums of one random vector a word, unit length, the same everywhere."""
-    out = np.zeros((len(texts), width), np.float32)
-    for i, text in enumerate(texts):
-        for word in text.lower().split() or [""]:
-            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
-            out[i] += np.random.default_rng(seed).standard_normal(width).astype(np.float32)
-    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9)
-
-
 @pytest.fixture(scope="session")
 def word_encoder():
-    """:func:`bag_of_words`, for tests that build worlds of their own."""
-    return bag_of_words
+    """A stand-in for the sentence encoder, for tests that build worlds of their own."""
+    from stepformer.reproduce.smoke import word_vectors
+
+    return word_vectors
 
 
 @pytest.fixture(scope="session")
-def tiny_world():
+def tiny_world(word_encoder):
     """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space."""
     from stepformer.data.worldbuilder import build_world
 
     concepts = [f"{a} {b}" for a in ("cutting", "washing", "holding", "pouring") for b in ("food", "paper", "wood")]
-    return build_world(bag_of_words, concepts, grammar_procedures=150)
+    return build_world(word_encoder, concepts, grammar_procedures=150)

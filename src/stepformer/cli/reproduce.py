@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from stepformer.cli.log import log
+from stepformer.cli.options import Several, above_zero, add, set_fields, words
 
 if TYPE_CHECKING:
     from stepformer.evaluation.tables import Table
@@ -27,13 +29,13 @@ HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md,
   figures        timelines, attention, alignment and narration of one video
   all            every table but real-features, each run once
 
-Videos are simulated (--world), or your own features with annotations (--features, --dataset). Runs are found again by
+Videos are simulated (--world), or your own features with annotations (--dataset, --features). Runs are found again by
 what decides their numbers, so a stopped call goes on where it was, and nothing is done twice."""
 
 EXAMPLES = [
     "stepformer reproduce table3 --smoke",
-    "stepformer reproduce all --world world.safetensors --out results --jobs 12 --device cuda --steps 1200",
-    "stepformer reproduce table2 --features univl --dataset crosstask --texts t.npz --checkpoint runs/mine --out real",
+    "stepformer reproduce all --world world.safetensors --out results --jobs 12 --device cuda --train-steps 1200",
+    "stepformer reproduce table2 --dataset crosstask --features univl --texts t.npz --checkpoint runs/mine --out real",
     "stepformer reproduce table3 --out results --render",
 ]
 
@@ -45,50 +47,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # clustering multiplies small matrices: threads of the matrix product wait for each other longer than they work
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     whats = ("table1", "table2", "table3", "table4", "data", "evidence", "real-features", "figures", "all")
-    parser.add_argument("what", choices=whats, help="which table, or figures")
-    parser.add_argument("--out", help="folder of tables and results (with --smoke: a temporary one)")
+    parser.add_argument("what", choices=whats, metavar="WHAT", help=", ".join(whats))
+    add(parser, "out")
     parser.add_argument("--smoke", action="store_true", help="a tiny world and tiny trainings: does every part work?")
     videos = parser.add_argument_group("videos")
-    videos.add_argument("--world", help="simulated world file (stepformer simulate --out FILE)")
-    videos.add_argument("--features", help="folder of <task>_<video>.npy or <video>.npy, (frames, width)")
-    videos.add_argument("--dataset", help="their annotations: CrossTask, COIN, ProceL or a plain folder")
-    videos.add_argument("--subset", help="the videos to score (default: the dataset's test set)")
-    videos.add_argument("--dev", help="the subset on whose videos options are chosen (default: nothing is chosen)")
-    videos.add_argument("--rate", type=float, default=1.0, help="features per second (default: 1)")
-    videos.add_argument("--texts", help=".npz of step texts and their vectors in the space of the features")
-    videos.add_argument("--data", help="folder with gtea and breakfast in it, for real-features")
+    add(videos, "world", "features", "dataset", "subset", "rate", "data")
+    videos.add_argument("--dev", metavar="NAME", help="subset to choose options on (default: nothing is chosen)")
+    videos.add_argument("--texts", metavar="FILE", help=".npz of step texts and their vectors (default: none)")
     videos.add_argument(
-        "--only-data", nargs="+", default=[], choices=("gtea", "scores", "breakfast"), metavar="NAME",
-        help="of --data only gtea, scores or breakfast (default: all)",
+        "--only-data", action=Several, type=words, default=[], metavar="NAMES",
+        help="of --data only gtea, scores or breakfast (default: all that is there)",
     )  # fmt: skip
     models = parser.add_argument_group("models")
-    models.add_argument("--checkpoint", help="a model, or the folder of a training, instead of trainings")
-    models.add_argument("--store", nargs="+", default=[], help="feature stores to train on (prepare features)")
-    models.add_argument("--steps", type=int, help="training steps of every model (default: the preset's)")
-    models.add_argument("--batch", type=int, help="videos per training step (default: the preset's)")
-    models.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a field of all configs")
+    add(models, "checkpoint", "train_steps", "batch", "set")
+    models.add_argument(
+        "--store", action=Several, default=[], metavar="FOLDER",
+        help="feature store to train on; may be given again (default: the simulation)",
+    )  # fmt: skip
     models.add_argument(
         "--rule", choices=("grid", "own"), default="grid",
-        help="options of models: chosen as those of every row, or what they bring (default: grid)",
+        help="options of models: chosen as those of every row, or what they bring",
     )  # fmt: skip
     runs = parser.add_argument_group("runs")
-    runs.add_argument("--seeds", type=int, nargs="+", help="seeds (default: 0 1 2)")
+    add(runs, "seeds", "jobs", "device")
     runs.add_argument(
-        "--only", nargs="+", choices=KINDS, default=[], metavar="KIND",
+        "--only", action=Several, type=words, default=[], metavar="KINDS",
         help=f"only rows of these kinds: {', '.join(KINDS)} (default: all)",
     )  # fmt: skip
-    runs.add_argument("--jobs", type=int, default=1, help="processes at a time; on a GPU they share it (default: 1)")
-    runs.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
-    runs.add_argument("--work", help="folder for weights of unfinished trainings (default: OUT/work)")
-    runs.add_argument("--time-limit", type=float, metavar="S", help="stop after this long; the same command goes on")
+    runs.add_argument("--work", metavar="FOLDER", help="for weights of unfinished trainings (default: OUT/work)")
+    runs.add_argument(
+        "--stop-after", type=above_zero, metavar="SECONDS", help="the same command goes on later (default: never)"
+    )
     runs.add_argument("--keep-weights", action="store_true", help="keep the weights of trainings in the work folder")
     runs.add_argument("--again", action="store_true", help="do the runs again though results are there")
     runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
     runs.add_argument("--render", action="store_true", help="only write the tables from the results there are")
     figures = parser.add_argument_group("figures")
-    figures.add_argument("--split", default="test", help="split of the videos (default: test)")
-    figures.add_argument("--task", type=int, default=0, help="number of the task within the split (default: 0)")
-    figures.add_argument("--video", type=int, help="number of the video within the task (default: that of median IoU)")
+    add(figures, "split")
+    figures.add_argument("--draw-task", type=int, default=0, metavar="N", help="number of the task within the split")
+    figures.add_argument(
+        "--draw-video", type=int, metavar="N", help="number of the video in the task (default: that of median IoU)"
+    )
     figures.add_argument("--no-published", action="store_true", help="do not fit the published methods")
 
 
@@ -111,8 +110,9 @@ def _run(args: argparse.Namespace) -> int:
 
     if not args.out:
         raise UsageError("give the folder of the tables with --out FOLDER")
-    if args.jobs < 1:
-        raise UsageError(f"--jobs must be at least 1, got {args.jobs}")
+    unknown = {*args.only} - {*KINDS}
+    if unknown:
+        raise UsageError(f"--only takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
     out = Path(args.out)
     if args.what == "figures":
         return _figures(args, out)
@@ -128,7 +128,7 @@ def _run(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(table.to_text() for table in made.values()))
     if not args.smoke:
-        print(f"written: {', '.join(str(out / f'{name}.md') for name in made)} (.tex, .json)", file=sys.stderr)
+        log.info("written: %s (.tex, .json)", ", ".join(str(out / f"{name}.md") for name in made))
     return code
 
 
@@ -151,14 +151,14 @@ def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
         if not args.data:
             raise UsageError("real-features needs --data FOLDER: the folder with gtea and breakfast in it")
         return SourceSpec(labelled=args.data, only=tuple(args.only_data), device=device)
-    if args.features:
-        if not args.dataset:
-            raise UsageError("--features needs --dataset PATH: the annotations of the videos")
+    if args.features and not args.dataset:
+        raise UsageError("--features needs --dataset PATH: the annotations of the videos")
+    if args.dataset:
         stores = tuple(args.store)
         files = FeatureFiles(args.dataset, args.features, args.rate, args.texts, stores, args.subset, args.dev)
         return SourceSpec(files=files, device=device)
     if not args.world:
-        raise UsageError("give the videos: --world FILE (stepformer simulate makes one), or --features and --dataset")
+        raise UsageError("give the videos: --world FILE (stepformer simulate makes one), or --dataset with features")
     return SourceSpec(world=args.world, device=device)
 
 
@@ -177,30 +177,16 @@ def _setup(args: argparse.Namespace, spec: SourceSpec, tables: Sequence[str]) ->
     device = spec.device.partition(":")[0]
     setup = Setup(
         source,
-        tuple(args.seeds or (0, 1, 2)),
-        args.steps,
+        tuple(args.seeds),
+        args.train_steps,
         args.batch,
-        overrides_of(args),
+        set_fields(args.set),
         tuple(str(Path(store).resolve()) for store in args.store),
         read_checkpoint(args.checkpoint) if args.checkpoint else None,
         args.rule,
         device,
     )
-    return smoke.smaller(setup, bool(args.seeds)) if args.smoke else setup
-
-
-def overrides_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Fields of all configs, from --set."""
-    from stepformer.cli.train import _value
-    from stepformer.errors import UsageError
-
-    overrides: dict[str, Any] = {}
-    for pair in args.set:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--set takes KEY=VALUE, got {pair!r}")
-        overrides[key.strip()] = _value(value.strip())
-    return overrides
+    return smoke.smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
 
 
 def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
@@ -238,13 +224,11 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     write_json(plan, {"tables": {**known, **entries}, **stamp(setup.device)})
     work = Path(args.work) if args.work else out / "work"
     jobs = make_jobs(missing, labels, Job("", spec, (), store.folder, work, keep_weights=args.keep_weights))
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     if len(missing) < len(wanted):
-        say(f"{len(wanted) - len(missing)} of {len(wanted)} runs are done already")
-    ended = execute(jobs, args.jobs, args.time_limit, say)
+        log.info("%d of %d runs are done already", len(wanted) - len(missing), len(wanted))
+    ended = execute(jobs, args.jobs, args.stop_after, log.info)
+    for label, why in ended.failed.items():
+        log.error("%s failed: %s", label, why)
     return 5 if ended.failed or ended.left else 0
 
 
@@ -284,7 +268,7 @@ def _figures(args: argparse.Namespace, out: Path) -> int:
     if not args.checkpoint:
         raise UsageError("figures need weights: --checkpoint FILE or the folder of a training")
     spec = _source(args, out)
-    scene = make_scene(spec.open(), args.checkpoint, args.split, args.task, args.video, spec.device)
+    scene = make_scene(spec.open(), args.checkpoint, args.split, args.draw_task, args.draw_video, spec.device)
     paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
     print(json.dumps(figure_notes(scene, paths)) if args.json else "\n".join(map(str, paths)))
     return 0

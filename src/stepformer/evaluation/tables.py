@@ -119,7 +119,7 @@ class Table:
 def _latex(text: str) -> str:
     for char in "&%$#_{}":
         text = text.replace(char, "\\" + char)
-    return text.replace("±", r"$\pm$").replace("–", "--")
+    return text.replace("±", r"$\pm$").replace("–", "--").replace("−", "$-$")
 
 
 def protocols_table(title: str, results: Sequence[Result], notes: Sequence[str] = ()) -> Table:

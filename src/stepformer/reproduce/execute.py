@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepformer.app.training import make_trainer
 from stepformer.base.files import replacing, write_json
 from stepformer.base.progress import clock
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
-from stepformer.core.training import Trainer
 from stepformer.errors import InputError, StepFormerError
 from stepformer.reproduce.methods import PUBLISHED, Stage, answer, choose, first_options, summary, units_of
 from stepformer.reproduce.plan import SLOTS, Run, Weights, code_hash, digest
@@ -108,6 +109,7 @@ def stamp(device: str = "cpu") -> dict[str, Any]:
     }
 
 
+@cache
 def commit() -> str:
     """The commit of the source, ``+changes`` where files differ from it; ``unknown`` outside a repository."""
     given = os.environ.get("STEPFORMER_COMMIT")
@@ -153,9 +155,9 @@ class Job:
 
     @property
     def id(self) -> str:
-        """Known by what it works on."""
-        weights = self.runs[0][0].weights
-        return digest([self.runs[0][0].seed, None if weights is None else weights.identity, self.label])
+        """A training's is the same whatever rows are asked for, so that it is found again."""
+        first = self.runs[0][0]
+        return digest([run.id for run, _ in self.runs] if first.weights is None else first.weights.identity)
 
 
 def make_jobs(runs: Mapping[str, tuple[Run, Sequence[str]]], labels: Mapping[str, str], job: Job) -> list[Job]:
@@ -163,6 +165,7 @@ def make_jobs(runs: Mapping[str, tuple[Run, Sequence[str]]], labels: Mapping[str
     groups: dict[str, list[str]] = {}
     for run_id, (run, _) in runs.items():
         alone = run.method.kind in PUBLISHED
+        # a checkpoint has no seed of its own: its rows of several seeds are several jobs
         shared = digest([run.seed, None if run.weights is None else run.weights.identity])
         groups.setdefault(run_id if alone else shared, []).append(run_id)
     out = []
@@ -209,7 +212,7 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
     if not trained.exists():
         started = time.monotonic()
         world = source.world if isinstance(source, Simulated) else None
-        trainer = Trainer(make_config(weights.config), folder, device, world, quiet=True)
+        trainer = make_trainer(make_config(weights.config), folder, device, world=world, quiet=True)
         trainer.run(resume=state.exists())
         trained.touch()
         state.unlink()
@@ -306,7 +309,6 @@ def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log:
                     log(f"{done}/{len(jobs)} {job.label} ({clock(time.monotonic() - began)})")
                 else:
                     failed[job.label] = _last_words(_log_file(job))
-                    log(f"failed: {job.label}: {failed[job.label]}")
     return Ended(done, failed, len(jobs) - done - len(failed))
 
 
@@ -325,21 +327,23 @@ def _process(job: Job, log: Path) -> None:
     # Ctrl-C reaches the parent, which stops its workers in order
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with log.open("a", encoding="utf-8") as stream:
-        os.dup2(stream.fileno(), 1)
-        os.dup2(stream.fileno(), 2)
-    try:
-        work(job)
-    except KeyboardInterrupt:
-        os._exit(130)
-    except StepFormerError as error:
-        print(error, file=sys.stderr, flush=True)
-        os._exit(error.exit_code)
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    log.unlink(missing_ok=True)
+    with log.open("a", buffering=1, encoding="utf-8") as stream:
+        for number in (1, 2):
+            os.dup2(stream.fileno(), number)
+        sys.stdout = sys.stderr = stream
+        try:
+            work(job)
+            log.unlink(missing_ok=True)
+            code = 0
+        except KeyboardInterrupt:
+            code = 130
+        except StepFormerError as error:
+            stream.write(f"{error}\n")
+            code = error.exit_code
+        except BaseException:
+            traceback.print_exc(file=stream)
+            code = 1
+    os._exit(code)
 
 
 def _last_words(log: Path) -> str:

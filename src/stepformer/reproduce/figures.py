@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from stepformer.core.checkpoint import load_checkpoint
-from stepformer.core.inference import InferenceConfig, locate, locate_texts, slot_similarity, slots_of_texts
+from stepformer.core.inference import InferenceConfig, find_texts, no_slots
 from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots
 from stepformer.errors import UsageError
@@ -46,7 +46,7 @@ class Scene:
     @property
     def config(self) -> InferenceConfig:
         """The options that the model brings."""
-        return InferenceConfig(**(self.stage.inference or {}))
+        return InferenceConfig.from_dict(dict(self.stage.inference or {}))
 
     def drawn(self) -> tuple[Slots, Trial]:
         """The slots and the trial of the drawn video alone, without padding."""
@@ -73,7 +73,7 @@ def make_scene(
         raise UsageError(f"the split {split} has tasks 0 to {len(tasks) - 1}, not {task}")
     own = np.flatnonzero(whole.tasks == tasks[task])
     loaded = load_checkpoint(read_checkpoint(checkpoint).weights.path or "", device)
-    stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, dict(loaded.inference))
+    stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, loaded.inference.to_dict())
     if video is None:
         video = median_video(stage)
     if not 0 <= video < len(own):
@@ -177,16 +177,13 @@ def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray
     slots, own = scene.drawn()
     batch, texts = own.batches[0], own.texts[0]
     lengths = torch.tensor([texts.shape[1]], device=texts.device)
-    taken = slots_of_texts(cosines(texts, slots.slots), lengths)[0].clamp(min=0)
-    seen = slot_similarity(slots, batch.video_mask, scene.config)[0, taken]
-    direct = cosines(texts, batch.video)[0]
-
-    def plain(x: torch.Tensor) -> npt.NDArray[np.float32]:
-        return x.float().cpu().numpy()
-
-    found = locate(slots, batch.video_mask, texts, lengths, scene.config)[0].cpu().numpy()
-    alone = locate_texts(batch.video, batch.video_mask, texts, lengths, scene.config)[0].cpu().numpy()
-    return {"StepFormer slots": (plain(seen), found), "ground-truth texts": (plain(direct), alone)}
+    out = {}
+    for name, rows in (("StepFormer slots", slots), ("ground-truth texts", no_slots(batch.video))):
+        found = find_texts(
+            rows, batch.video_mask, texts, lengths, scene.config, structure=batch.video, rate_hz=own.rate_hz
+        )
+        out[name] = (found.similarity[0].float().cpu().numpy(), found.assignment[0].cpu().numpy())
+    return out
 
 
 def matched_phrases(scene: Scene, keep: float = 0.5) -> tuple[tuple[str, ...], IntArray, IntArray]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -19,15 +19,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.core.inference import InferenceConfig, discover, locate, locate_texts, pooled_slots, random_slots
+from stepformer.base.arrays import unit
+from stepformer.core.inference import (
+    DEFAULT_INFERENCE,
+    PAPER_INFERENCE,
+    InferenceConfig,
+    find_steps,
+    find_texts,
+    no_slots,
+    pooled_slots,
+    random_slots,
+)
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
-from stepformer.evaluation.baselines.base import keep_nearest
-from stepformer.evaluation.baselines.kmeans import unit
 from stepformer.evaluation.baselines.spaces import align_spaces
 from stepformer.evaluation.controls import change_slots, equal_lengths
-from stepformer.evaluation.kmeans import kmeans
+from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.metrics import score_video
 from stepformer.evaluation.statistics import by_task, discovery_scores
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
@@ -42,17 +50,24 @@ BUDGET = 30
 """Options that each row may try for each of the two tasks."""
 UPDATES = 5_000
 """Optimiser steps per model, the same for every published method; they may stop earlier where nothing improves."""
-DROPS: tuple[Options, ...] = ({"auto": True}, *({"keep": k, "locate_keep": k} for k in (0.05, 0.1, 0.2, 0.4)))
-READS = (0.0, 0.5, 1.0)
+THRESHOLDS: tuple[Options, ...] = (
+    {"threshold": "automatic"}, *({"threshold": "percentile", "keep": k, "locate_keep": k} for k in (0.05, 0.1, 0.2, 0.4))
+)  # fmt: skip
+"""Of Drop-DTW without structure: automatic, or the similarity that a share of all pairs reaches."""
+READS = (0.0, 0.5)
 TEXTS = (0.0, 0.5)
+TEXT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+DETAILS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Of the engine with structure and penalty: how much a text itself counts, and how dear a segment is."""
 CLUSTER_BY = ("slots", "frames")
-WINDOWS = (1, 3, 5, 9, 15, 31)
+WINDOWS = (1, 3, 5, 9, 15)
 """Frames over which the video is averaged for ground-truth texts on smoothed frames."""
 SHARES = (0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
 """Of a cluster's frames that stay, nearest to its centre first, for methods that cluster frames."""
 TIME_WEIGHTS = (0.0, 0.5, 1.0)
 """Of the relative time beside the frame's vector, for the same methods."""
 ZERO_SHOT = ("iou", "precision", "recall", "mof")
+_PAPER, _DEFAULT = PAPER_INFERENCE.to_dict(), DEFAULT_INFERENCE.to_dict()
 UNSUPERVISED = ("f1", "precision", "recall", "mof")
 
 
@@ -164,16 +179,21 @@ def summary(units: Mapping[str, npt.NDArray[Any]], tasks: IntArray) -> dict[str,
 
 
 def grids(rule: str) -> tuple[list[Options], list[Options]]:
-    """The options of slots for localisation and for discovery under a rule."""
+    """The options of slots for localisation and for discovery under a rule: changes of the engine's options.
+
+    Twenty are Drop-DTW (the paper's inference with other thresholds, read-out, text), ten the engine with structure and
+    segment penalty as the default preset has it.
+    """
     if rule == "paper":
-        shares = list(DROPS[1:])
-        return shares, [{**drop, "cluster_by": "slots"} for drop in shares]
+        shares = [{**_PAPER, **threshold} for threshold in THRESHOLDS[1:]]
+        return shares, [{**share, "cluster_by": "slots"} for share in shares]
     fixed: Options = {"ordered": False} if rule == "unordered" else {}
-    found = [{**fixed, **drop, "read": read} for drop, read in itertools.product(DROPS, READS)]
-    return (
-        [{**base, "text": text} for base, text in itertools.product(found, TEXTS)],
-        [{**base, "cluster_by": way} for base, way in itertools.product(found, CLUSTER_BY)],
-    )
+    plain = [{**_PAPER, **fixed, **t, "read_share": r} for t, r in itertools.product(THRESHOLDS, READS)]
+    full = {**_DEFAULT, **fixed}
+    located = [{**base, "text_share": text} for base, text in itertools.product(plain, TEXTS)]
+    located += [{**full, "text_share": text, "read_share": r} for text, r in itertools.product(TEXT_SHARES, READS)]
+    found = [*plain, *({**full, "detail": detail} for detail in DETAILS)]
+    return located, [{**base, "cluster_by": way} for base, way in itertools.product(found, CLUSTER_BY)]
 
 
 def choose(answer: Answer, trial: Trial) -> dict[str, Any]:
@@ -278,20 +298,25 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
         config = InferenceConfig(**options)
         out: list[IntArray] = []
         for batch, texts, output in zip(trial.batches, trial.texts, outputs, strict=True):
-            lengths = (batch.steps >= 0).sum(1)
-            out += per_video(locate(output, batch.video_mask, texts, lengths, config), batch.video_mask)
+            mask, lengths = batch.video_mask, (batch.steps >= 0).sum(1)
+            found = find_texts(output, mask, texts, lengths, config, structure=batch.video, rate_hz=trial.rate_hz)
+            out += per_video(found.assignment, mask)
         return out
 
     @torch.inference_mode()
     def cut(options: Options) -> Segments:
         config = InferenceConfig(**{k: v for k, v in options.items() if k != "cluster_by"})
-        found = [discover(o, b.video_mask, config) for b, o in zip(trial.batches, outputs, strict=True)]
-        segments = [s for b, f in zip(trial.batches, found, strict=True) for s in per_video(f, b.video_mask)]
-        by = options.get("cluster_by", "slots")
-        return segments, [v for o, f in zip(outputs, found, strict=True) for v in segment_vectors(o, f, by)]
+        segments: list[IntArray] = []
+        vectors: list[npt.NDArray[np.float32]] = []
+        for batch, output in zip(trial.batches, outputs, strict=True):
+            mask = batch.video_mask
+            found = find_steps(output, mask, config, structure=batch.video, rate_hz=trial.rate_hz).assignment
+            segments += per_video(found, mask)
+            vectors += segment_vectors(output, found, options.get("cluster_by", "slots"))
+        return segments, vectors
 
     if rule == "own":
-        given = dict(own or asdict(InferenceConfig()))
+        given = dict(own or _DEFAULT)
         return Answer(find, cut, [given], [given])
     return Answer(find, cut, *grids(rule))
 
@@ -321,14 +346,16 @@ def _text(method: Method, stage: Stage) -> Answer:
         config = InferenceConfig(**{k: v for k, v in options.items() if k != "window"})
         out: list[IntArray] = []
         for batch, texts, frames in zip(trial.batches, trial.texts, seen, strict=True):
-            video = smoothed(frames, batch.video_mask, options.get("window", 1))
-            lengths = (batch.steps >= 0).sum(1)
-            out += per_video(locate_texts(video, batch.video_mask, texts, lengths, config), batch.video_mask)
+            mask, lengths = batch.video_mask, (batch.steps >= 0).sum(1)
+            alone = no_slots(smoothed(frames, mask, options.get("window", 1)))
+            found = find_texts(alone, mask, texts, lengths, config, structure=batch.video, rate_hz=trial.rate_hz)
+            out += per_video(found.assignment, mask)
         return out
 
     if method.rule == "own":
-        return Answer(find, None, [dict(stage.inference or asdict(InferenceConfig()))])
-    return Answer(find, None, [{**drop, "window": w} for drop, w in itertools.product(DROPS, windows)])
+        return Answer(find, None, [dict(stage.inference or _DEFAULT)])
+    kinds = [_DEFAULT, *({**_PAPER, **threshold} for threshold in THRESHOLDS)]
+    return Answer(find, None, [{**kind, "window": w} for kind, w in itertools.product(kinds, windows)])
 
 
 def _uniform(method: Method, stage: Stage) -> Answer:

@@ -86,7 +86,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         file = file / names[0]
     loaded = load_checkpoint(file)
     known = str(loaded.provenance.get("preset") or "") or f"weights {loaded.hash[:8]}"
-    weights = Weights(None, str(file), loaded.hash, loaded.inference)
+    weights = Weights(None, str(file), loaded.hash, loaded.inference.to_dict())
     return Checkpoint(weights, known, loaded.model.config.feature_dim)
 
 

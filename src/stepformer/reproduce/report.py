@@ -212,7 +212,9 @@ def verdicts(gaps: Mapping[str, Difference], rows: Sequence[Shown], name: str, r
     controls = {row.label: gaps[row.label] for row in rows if row.control and row.label in gaps}
     if controls:
         best = min(controls, key=lambda label: controls[label].value)
-        out.append(f"{name}: the best control is {best}; {reference} is {100 * controls[best].value:+.1f} from it.")
+        lead = 100 * controls[best].value
+        side = "below" if lead > 0 else "above"
+        out.append(f"{name}: the best control is {best}, {abs(lead):.1f} {side} {reference}.")
     return out
 
 

@@ -148,13 +148,14 @@ def half_sparse(videos: Videos) -> Videos:
 class FeatureFiles:
     """A dataset's annotations and a folder of ``<task>_<video>.npy`` or ``<video>.npy`` files, (frames, width).
 
+    features: None takes those of the dataset itself, which a plain folder may have.
     texts: an ``.npz`` of step texts and their vectors in the space of the features; without it there is no
     localisation. stores: feature stores whose phrases of the same videos are their narration. dev: the subset on
     whose videos options are chosen; without it nothing is chosen.
     """
 
     dataset: str
-    features: str
+    features: str | None = None
     rate_hz: float = 1.0
     texts: str | None = None
     stores: tuple[str, ...] = ()
@@ -181,10 +182,15 @@ class Features(Source):
         digest, facts = hashlib.sha256(), []
         for split, name in splits.items():
             part = dataset if name in (None, "all") else dataset.select(name)
-            told = with_features(part, files.features, files.rate_hz)
+            if files.features is not None:
+                bare = replace(part, videos=tuple(replace(r, features=None) for r in part.videos))
+                told = with_features(bare, files.features, files.rate_hz)
+            else:
+                told = part
             records = [r for r in told.videos if r.labels and r.features is not None]
             if not records:
-                raise InputError(f"no annotated video of {dataset.name} has a feature file in {files.features}")
+                where = files.features or f"{files.dataset}; give a folder with --features"
+                raise InputError(f"no annotated video of {dataset.name} has a feature file in {where}")
             missing = sum(bool(r.labels) for r in told.videos) - len(records)
             facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
             self._trials[split] = trial_of(records, told, files.rate_hz, texts, stores, device)

@@ -38,10 +38,9 @@ from stepformer.evaluation.baselines.base import (
     Setting,
     by_task,
     check_setting,
-    keep_nearest,
     steps_of,
 )
-from stepformer.evaluation.kmeans import kmeans
+from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)

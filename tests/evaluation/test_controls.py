@@ -1,0 +1,44 @@
+"""Controls that learn nothing, against brute force."""
+
+import itertools
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepformer.evaluation.controls import change_points, change_slots, equal_lengths
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 1000))
+def test_change_points_are_the_best_of_all_cuts(n, count, seed):
+    frames = np.random.default_rng(seed).normal(size=(n, 3))
+    found = change_points(frames, count)
+    assert found[0] == 0 and (np.diff(found) >= 0).all() and len(np.unique(found)) == min(count, n)
+
+    def scatter(edges):
+        parts = [frames[a:b] for a, b in itertools.pairwise(edges)]
+        return sum(((part - part.mean(0)) ** 2).sum() for part in parts)
+
+    cuts = itertools.combinations(range(1, n), min(count, n) - 1)
+    best = min(scatter((0, *cut, n)) for cut in cuts)
+    own = (0, *(np.flatnonzero(np.diff(found)) + 1), n)
+    assert np.isclose(scatter(own), best)
+
+
+def test_slots_are_the_means_of_the_segments_within_each_video():
+    looks = torch.eye(4)[[0, 0, 0, 1, 1, 2, 2, 2, 2]]
+    video = torch.stack([looks, looks])
+    mask = torch.ones(2, 9, dtype=torch.bool)
+    mask[1, 5:] = False
+    made = change_slots(video, mask, 3)
+    torch.testing.assert_close(made.slots[0], torch.eye(4)[[0, 1, 2]])
+    assert {tuple(row) for row in made.slots[1].tolist()} <= {(1.0, 0, 0, 0), (0, 1.0, 0, 0)}  # nothing of the padding
+    short = change_slots(video[:, :2], mask[:, :2], 3)
+    assert short.slots.shape == (2, 3, 4)  # more slots than frames: the last repeats
+
+
+def test_equal_lengths_keep_the_sequence_and_forget_the_times():
+    assert equal_lengths(np.array([-1, 4, 4, 4, 4, 4, 4, -1, 2])).tolist() == [-1, -1, -1, 4, 4, -1, -1, 2, 2]
+    assert equal_lengths(np.array([3, 3])).tolist() == [3, 3]

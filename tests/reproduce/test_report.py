@@ -1,0 +1,139 @@
+"""Tables and sentences out of made-up results whose numbers can be checked by hand."""
+
+import json
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from stepformer.errors import InputError
+from stepformer.reproduce import paper, report
+from stepformer.reproduce.execute import RunStore
+from stepformer.reproduce.plan import Setup, plan_table
+from stepformer.reproduce.report import Difference, build_table, plan_entry, ranks, spearman, write_table
+
+
+class Videos:
+    """A source without any video."""
+
+    fingerprint, dim, about = "f", 64, "Simulated features on made-up videos."
+    datasets = MappingProxyType({"test": "crosstask", "procel": "procel", "coin_test": "coin"})
+    real = several_spaces = False
+    has_texts = narrated = has_dev = True
+
+
+SETUP = Setup(Videos(), (0, 1, 2), 5, 4)
+TASKS = np.arange(60) // 10
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A function that fills every row of a table; ``value(label, seed)`` is its IoU and its F1."""
+
+    def make(name, value, only=None):
+        rows = plan_table(name, SETUP)
+        store = RunStore(tmp_path / "runs")
+        for row in rows:
+            for seed, run in row.runs.items():
+                if only is not None and row.label not in only:
+                    continue
+                share = value(row.label, seed)
+                hits = np.round(1000 * share).astype(int)  # of 1,000 predicted and 1,000 labelled frames
+                counts = np.tile(np.array([hits, 1000, 1000, hits, 1000]), (1, 60, 1))
+                units = {"locate": np.full((60, 4), share), "discover": counts, "tasks": TASKS}
+                for place in (*Videos.datasets, "test/plain", "test/joint"):
+                    store.add(run, place, units, {"chosen": {}})
+        return build_table(name, plan_entry(name, rows, SETUP.source, "Trained."), store)
+
+    return make
+
+
+def rows_of(made):
+    return {row["method"]: row for row in made.to_dict()["rows"]}
+
+
+def test_rank_correlation_with_ties():
+    assert ranks([3, 1, 3]).tolist() == [2.5, 1.0, 2.5]
+    assert spearman([1, 2, 3], [10, 20, 30]) == pytest.approx(1)
+    assert spearman([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)  # 1 - 6·2 / (4·15)
+    assert spearman([1, 1, 1], [1, 2, 3]) != spearman([1, 1, 1], [1, 2, 3])  # NaN
+
+
+def test_better_is_said_only_where_both_intervals_say_so():
+    assert Difference(0.1, (0.05, 0.15), (0.02, 0.2), 18).verdict == "better"
+    assert Difference(0.1, (0.05, 0.15), (-0.02, 0.2), 18).verdict == "level"
+    assert Difference(0.1, (-0.05, 0.15), (0.02, 0.2), 18).verdict == "level"
+    assert Difference(-0.1, (-0.15, -0.05), (-0.2, -0.02), 18).verdict == "worse"
+    # one task has no spread over tasks: then videos decide
+    assert Difference(0.1, (0.05, 0.15), (0.1, 0.1), 1).shown == (0.05, 0.15)
+
+
+def test_table3_has_mean_spread_difference_paper_and_verdict(table):
+    base = {"default": 0.3, "pooled32": 0.2, "default without L_seq": 0.1, "GT text on default's frames": 0.35}
+    made = table("table3", lambda label, seed: base.get(label, 0.05) + (seed - 1) * 0.01)
+    rows = rows_of(made)
+    assert rows["default"]["ZS IoU"] == pytest.approx({"value": 0.3, "spread": 0.01})
+    assert rows["default"]["paper: ZS IoU/P/R/MoF"] == "23.7/32.9/43.1/67.1"
+    gap = rows["pooled32"]["default − row, ZS IoU"]
+    assert gap["value"] == pytest.approx(0.1) and gap["interval"] == pytest.approx(
+        [0.1, 0.1]
+    )  # all videos say the same
+    assert rows["default"]["default − row, ZS IoU"] is None
+    said = " ".join(made.notes)
+    assert "ZS IoU: default is better than pooled32 (+10.0 [+10.0, +10.0])" in said
+    assert "is worse than GT text on default's frames (-5.0 [-5.0, -5.0])" in said
+    assert "the best control is GT text on default's frames, 5.0 above default" in said
+    assert "Simulated" in said and "Commit:" in said and "Machine:" in said
+    assert "30.0 ± 1.0" in made.to_markdown() and "30.0 $\\pm$ 1.0" in made.to_latex()
+
+
+def test_the_order_of_the_paper_gives_a_rank_correlation_of_one(table):
+    def value(label, seed):
+        key = label.removeprefix("default ").replace("L_", "")
+        return paper.TABLE3.get(key, paper.TABLE3["full"])["zs_iou"]
+
+    made = table("table3", value, {row.label for row in plan_table("table3", SETUP) if "GT" not in row.label})
+    note = next(n for n in made.notes if n.startswith("ZS IoU: rank"))
+    assert "8 rows" in note and "+1.00" in note
+
+
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_comparisons_have_a_column_group_per_dataset_and_unique_column_names(table, name):
+    made = table(name, lambda label, seed: 0.4 if label == "StepFormer (default)" else 0.3 + 0.01 * seed)
+    assert len(set(made.columns)) == len(made.columns)
+    metric = "F1" if name == "table1" else "IoU"
+    ours = rows_of(made)["StepFormer (default)"]
+    for dataset in ("CrossTask", "ProceL", "COIN"):
+        assert ours[f"{dataset} {metric}"]["value"] == pytest.approx(0.4)
+    shen = next(r for r in made.to_dict()["rows"] if r["method"] == "Shen et al." and r["knows"] == "weak")
+    assert shen[f"COIN {metric}"] == pytest.approx({"value": 0.31, "spread": 0.01})
+    column = next(c for c in made.columns if c.startswith("paper: ProceL"))
+    assert shen[column] == ("20.3/17.4/26.7/35.4" if name == "table1" else "12.1/16.0/19.0/30.7")
+
+
+def test_the_data_table_has_a_column_per_encoder(table):
+    made = table("data", lambda label, seed: 0.3)
+    assert [c for c in made.columns if c.endswith(" IoU") and "−" not in c] == [
+        "concepts IoU",
+        "plain IoU",
+        "joint IoU",
+    ]
+
+
+def test_what_is_missing_is_said(table):
+    made = table("table4", lambda label, seed: 0.3, {"default", "24 slots"})
+    assert [row["method"] for row in made.to_dict()["rows"]] == ["default", "24 slots", "4 layers"]
+    assert any(note.startswith("Incomplete: 12 of 21 runs") for note in made.notes)
+
+
+def test_nothing_to_show_is_said(table):
+    with pytest.raises(InputError, match="reproduce table4"):
+        table("table4", None, set())
+
+
+def test_every_file_says_where_it_was_made(table, tmp_path):
+    write_table(table("table4", lambda label, seed: 0.3), tmp_path, "table4")
+    written = json.loads((tmp_path / "table4.json").read_text("utf-8"))
+    assert {"commit", "date", "machine"} <= set(written["written"])
+    assert "Commit: " in (tmp_path / "table4.md").read_text("utf-8")
+    assert report.METRICS["un"][0][0] == "un_f1"
