@@ -8,6 +8,7 @@ import torch
 
 from stepformer.cli import main
 from stepformer.core.checkpoint import load_checkpoint, save_checkpoint
+from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import StepDecoder, preset
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
@@ -52,7 +53,7 @@ def made(tmp_path):
         )
         torch.nn.init.normal_(model.frames_out.weight, std=0.1 * (seed + 1))
         (tmp_path / name).mkdir()
-        given = {"keep": 0.2 * (seed + 1), "locate_keep": 0.2 * (seed + 1)}
+        given = InferenceConfig(keep=0.2 * (seed + 1), locate_keep=0.2 * (seed + 1))
         save_checkpoint(tmp_path / name / "last.safetensors", model, "toy", {"preset": "paper"}, given)
     return tmp_path
 

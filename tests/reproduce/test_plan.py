@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stepformer.core.checkpoint import save_checkpoint
+from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import StepDecoder, preset
 from stepformer.errors import InputError, UsageError
 from stepformer.reproduce import plan
@@ -99,8 +100,8 @@ def test_what_cannot_be_run_has_no_row():
 def checkpoints(tmp_path):
     """Two models of one shape: what a user calls by their preset, and one that says nothing of itself."""
     model = StepDecoder(preset("paper", feature_dim=64, dim=64, layers=1, heads=2, feedforward=32, slots=8))
-    save_checkpoint(tmp_path / "a.safetensors", model, "toy", {"preset": "paper"}, {"keep": 0.2, "locate_keep": 0.2})
-    save_checkpoint(tmp_path / "b.safetensors", model, "toy", {"preset": "paper"}, {"keep": 0.4, "locate_keep": 0.4})
+    save_checkpoint(tmp_path / "a.safetensors", model, "toy", {"preset": "paper"}, InferenceConfig(keep=0.2))
+    save_checkpoint(tmp_path / "b.safetensors", model, "toy", {"preset": "paper"}, InferenceConfig(keep=0.4))
     save_checkpoint(tmp_path / "c.safetensors", model, "toy")
     return tmp_path
 

@@ -51,8 +51,9 @@ BUDGET = 30
 UPDATES = 5_000
 """Optimiser steps per model, the same for every published method; they may stop earlier where nothing improves."""
 THRESHOLDS: tuple[Options, ...] = (
-    {"threshold": "automatic"}, *({"threshold": "percentile", "keep": k, "locate_keep": k} for k in (0.05, 0.1, 0.2, 0.4))
-)  # fmt: skip
+    {"threshold": "automatic"},
+    *({"threshold": "percentile", "keep": share, "locate_keep": share} for share in (0.05, 0.1, 0.2, 0.4)),
+)
 """Of Drop-DTW without structure: automatic, or the similarity that a share of all pairs reaches."""
 READS = (0.0, 0.5)
 TEXTS = (0.0, 0.5)
@@ -178,7 +179,7 @@ def summary(units: Mapping[str, npt.NDArray[Any]], tasks: IntArray) -> dict[str,
 # -- the rule ---------------------------------------------------------------------------------------------------
 
 
-def grids(rule: str) -> tuple[list[Options], list[Options]]:
+def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
     """The options of slots for localisation and for discovery under a rule: changes of the engine's options.
 
     Twenty are Drop-DTW (the paper's inference with other thresholds, read-out, text), ten the engine with structure and
