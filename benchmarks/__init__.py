@@ -11,5 +11,6 @@ STUDIES = {
     "phrases": "phrases against the gold set and against human steps",
     "procedure": "common steps of simulated tasks against controls",
     "real": "discovery and localisation on real videos against controls",
+    "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
 }

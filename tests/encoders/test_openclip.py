@@ -154,8 +154,8 @@ def test_clip_openai_runs_open_clips_towers(open_clip):
     true = OpenClipEncoder("ViT-B-32/none", network=model, pictures_a_second=1)
     frames = np.random.default_rng(1).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
     expected = true.encode_video(frames).vectors
-    found, _ = ClipViT(from_open_clip(true.state()), integers=False)(frames)
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+    tower = ClipViT(from_open_clip(true.state()), integers=False)
+    np.testing.assert_allclose(tower.late(tower.early(frames)[0]).numpy(), expected, atol=1e-5)
     encoder = ClipEncoder("openai", text=true)
     assert encoder.name == "clip:openai" and true.fingerprint in encoder.fingerprint
     np.testing.assert_array_equal(encoder.encode_text(["whisk"]), true.encode_text(["whisk"]))

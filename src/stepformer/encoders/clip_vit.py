@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from stepformer.errors import InputError
 
 PATCH = 16
+EARLY = 4
+"""Layers in the first half; its patches give the structure vectors."""
 _HEAD = 64  # numbers per attention head
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _DEVIATION = (0.26862954, 0.26130258, 0.27577711)
@@ -64,7 +66,7 @@ def integers_available() -> bool:
 
 
 class ClipViT:
-    """uint8 pictures (N, H, W, 3), sides multiples of 16, to unit vectors (N, 512) and patch features (N, P, 768).
+    """uint8 pictures (N, H, W, 3), sides multiples of 16, to unit vectors (N, 512), in two halves.
 
     ``state`` has the names under which the hub publishes CLIP, as the registered "clip-vit-b16-image" weights do; all
     sizes are read off it. Positions of pictures that are not as large as those it was trained on (224 by 224) are
@@ -130,8 +132,12 @@ class ClipViT:
         return torch.cat([self._positions[:1], there[0].flatten(1).T])
 
     @torch.inference_mode()
-    def __call__(self, pictures: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
-        """Pictures (N, H, W, 3) to unit vectors (N, 512) and the patches' last features (N, P, 768)."""
+    def early(self, pictures: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
+        """Pictures (N, H, W, 3) to what ``late`` goes on from (N, T, D), and unit vectors (N, 768) of the patches.
+
+        The latter are the mean over the patches after the fourth layer: they change with hands and things where the
+        last layer's still mean the same, and place cuts better (``stepformer bench encoders``).
+        """
         height, width = pictures.shape[1:3]
         if height % PATCH or width % PATCH or not height * width:
             raise InputError(f"CLIP takes pictures whose sides are multiples of {PATCH}, got {height} by {width}")
@@ -140,10 +146,16 @@ class ClipViT:
         patches = nn.functional.conv2d(pixels, self._filters, stride=PATCH).flatten(2).transpose(1, 2)
         x = torch.cat([self._class.expand(len(patches), 1, -1), patches], 1)  # (N, 1 + P, 768)
         x = self._before(x + self._placed(height // PATCH, width // PATCH))
-        for layer in self._layers:
+        for layer in self._layers[:EARLY]:
             x = self._run(layer, x)
-        vectors = self._project(self._after(x[:, 0]))
-        return nn.functional.normalize(vectors, dim=-1), x[:, 1:]
+        return x, nn.functional.normalize(x[:, 1:].mean(1), dim=-1)
+
+    @torch.inference_mode()
+    def late(self, x: Tensor) -> Tensor:
+        """What ``early`` gave (N, T, D) to unit vectors (N, 512) in CLIP's space."""
+        for layer in self._layers[EARLY:]:
+            x = self._run(layer, x)
+        return nn.functional.normalize(self._project(self._after(x[:, 0])), dim=-1)
 
     def _run(self, layer: tuple[_Linear, ...], x: Tensor) -> Tensor:
         """One transformer layer: (N, T, D) -> (N, T, D)."""
