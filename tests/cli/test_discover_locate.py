@@ -28,7 +28,7 @@ def product(tmp_path, monkeypatch):
     tiny_checkpoint(tmp_path / "models" / "tiny.safetensors")
     monkeypatch.setenv("STEPFORMER_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("STEPFORMER_MODEL", "tiny")
-    monkeypatch.setitem(encoders.ENCODERS, "colours", ("discover_parts", "ColourEncoder", "for tests"))
+    monkeypatch.setitem(encoders.ENCODERS, "colours", "discover_parts:ColourEncoder")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
 

@@ -39,7 +39,7 @@ class ClockEncoder:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    monkeypatch.setitem(encoders.ENCODERS, "clock", (__name__, "ClockEncoder", "test"))
+    monkeypatch.setitem(encoders.ENCODERS, "clock", f"{__name__}:ClockEncoder")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     monkeypatch.setattr(features, "_state", None)
 

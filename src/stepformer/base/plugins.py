@@ -23,7 +23,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from stepformer.errors import StepFormerError, UsageError
+from stepformer.errors import StepFormerError, UsageError, near
 
 VARIABLE = "STEPFORMER_PLUGINS"
 
@@ -47,6 +47,7 @@ class Registry(MutableMapping[str, T]):
     def __init__(self, kind: str, group: str, entries: Mapping[str, T | str]) -> None:
         self.kind, self.group = kind, group
         self._entries: dict[str, T | str | EntryPoint] = dict(entries)
+        self._built_in = frozenset(entries)
         self._complete = False
 
     @overload
@@ -57,7 +58,8 @@ class Registry(MutableMapping[str, T]):
         """Adds a thing under a name that is free; without a thing, a decorator that does."""
         if thing is None:
             return lambda made: self.register(name, made)
-        if name in self._entries and self._entries[name] is not thing:
+        there = self._entries.get(name)
+        if there is not None and there is not thing and not isinstance(there, EntryPoint):
             raise UsageError(f"there is a {self.kind} {name!r} already; give yours another name")
         self._entries[name] = thing
         return thing
@@ -66,7 +68,7 @@ class Registry(MutableMapping[str, T]):
         if name not in self._entries:
             self._complete_names()
         if name not in self._entries:
-            raise UnknownNameError(f"no {self.kind} is named {name!r}; there are: {', '.join(self._entries)}")
+            raise UnknownNameError(f"no {self.kind} {near(name, self._entries)}")
         entry = self._entries[name]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
@@ -81,6 +83,16 @@ class Registry(MutableMapping[str, T]):
                 ) from error
         found: Any = self._entries[name]
         return found  # type: ignore[no-any-return]
+
+    def usable(self) -> list[T]:
+        """Every thing that can be imported; a plugin that cannot is warned of, and stands in nobody's way."""
+        found = []
+        for name in self:
+            try:
+                found.append(self[name])
+            except UsageError as error:
+                warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        return found
 
     def __setitem__(self, name: str, thing: T) -> None:
         self._entries[name] = thing
@@ -108,14 +120,14 @@ class Registry(MutableMapping[str, T]):
             return
         self._complete = True
         for entry in entry_points(group=f"stepformer.{self.group}"):
-            if entry.name in self._entries:
+            if entry.name in self._built_in:
                 warnings.warn(
                     f"{entry.value} names a {self.kind} {entry.name!r}, which is there already: it is left out",
                     RuntimeWarning,
                     stacklevel=3,
                 )
-            else:
-                self._entries[entry.name] = entry
+            else:  # a plugin module may have registered it already
+                self._entries.setdefault(entry.name, entry)
 
 
 def use_plugins(names: Iterable[str]) -> None:

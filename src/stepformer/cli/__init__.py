@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.plugins import use_plugins
 from stepformer.cli.log import log, messages
 from stepformer.cli.options import Parser, finish, resolve
 from stepformer.errors import StepFormerError
@@ -161,6 +162,8 @@ def _run(argv: list[str]) -> int:
                 log.debug("%s comes from %s", key, source)
         if getattr(args, "threads", None):
             _limit_threads(args.threads)
+        if args.plugin:
+            use_plugins(args.plugin)
         return _caught(lambda: module.run(args), args.debug)
 
 

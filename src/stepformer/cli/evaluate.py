@@ -40,13 +40,15 @@ _TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    from stepformer.data import READERS
     from stepformer.evaluation.predictions import ID_KINDS
     from stepformer.evaluation.protocols import PROTOCOLS
     from stepformer.evaluation.table1 import DISTANCES
 
     parser.add_argument("dataset", metavar="DATASET", help="folder or file of the dataset")
-    parser.add_argument("--reader", choices=list(READERS), help="which dataset it is (default: its files tell)")
+    parser.add_argument(
+        "--reader", metavar="NAME",
+        help="dataset: crosstask, coin, procel, howto100m, plain or a plugin's (default: its files tell)",
+    )  # fmt: skip
     add(parser, "subset", "features", "rate")
     check = parser.add_argument_group("audit")
     check.add_argument("--check", action="store_true", help="report what is missing, unreadable or inconsistent")

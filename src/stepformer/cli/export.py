@@ -152,12 +152,12 @@ def _list_formats(as_json: bool) -> None:
     rows = [
         {"format": f.name, "suffixes": list(f.suffixes), "title": f.title, "reads": f.reader is not None,
          "needs_video": f.needs_video}
-        for f in export.FORMATS.values()
+        for f in export.FORMATS.usable()
     ]  # fmt: skip
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    for f in export.FORMATS.values():
+    for f in export.FORMATS.usable():
         marks = [mark for mark, on in (("read back", f.reader), ("needs the video", f.needs_video)) if on]
         more = f" ({', '.join(marks)})" if marks else ""
         print(f"{f.name:<12} {' '.join(f.suffixes) or 'OUT/':<30} {f.title}{more}")

@@ -110,6 +110,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "quiet": {"flags": ("-q",), "action": "store_true", "help": "no progress and no notes; warnings and errors only"},
     "log_file": {"metavar": "FILE", "help": "add all messages, with times, to this file (default: none)"},
     "debug": {"action": "store_true", "help": "show the traceback of an error"},
+    "plugin": {"action": Several, "type": words, "default": [], "metavar": "MODULE",
+               "help": "import a module, or a .py file, that adds encoders, losses, ...; may be given again"},
     # what computes
     "model": {"metavar": "NAME", "default": "default", "help": "model name, checkpoint, run folder or hub id"},
     "encoder": {"metavar": "NAME", "help": "encoder of the features, NAME or NAME:VALUE (default: the model's own)"},
@@ -197,7 +199,7 @@ class Command:
     run: Callable[[argparse.Namespace], int]
 
 
-COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug")
+COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug", "plugin")
 VIDEOS = ("model", "encoder", "device", "threads", "jobs")
 LISTENING = ("no_subtitles", "no_speech", "speech_model", "language")
 PHRASES = (

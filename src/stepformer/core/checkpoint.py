@@ -19,7 +19,7 @@ from torch import Tensor
 from stepformer.base.files import replacing
 from stepformer.core.devices import torch_device
 from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig
-from stepformer.core.model import ModelConfig, StepDecoder, released_codes
+from stepformer.core.model import ModelConfig, StepDecoder, build_decoder, released_codes
 from stepformer.errors import InputError, UsageError
 
 FORMAT = "stepformer-1"
@@ -108,7 +108,10 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     digest = weights_hash(state)
     if digest != info["hash"]:
         raise InputError(f"the weights of {path} do not match their hash: the file is damaged; get it again")
-    model = StepDecoder(config)
+    try:
+        model = build_decoder(config)
+    except UsageError as error:
+        raise InputError(f"{path}: {error} (is the plugin that has it given?)") from None
     try:
         model.load_state_dict({name: value.float() for name, value in state.items()})
     except RuntimeError as error:

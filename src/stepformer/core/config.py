@@ -19,8 +19,9 @@ SIMULATED_SPACE = "sentence-minilm-l6-v2"  # the text space that the simulator's
 
 @dataclass(frozen=True, slots=True)
 class OptimConfig:
-    """AdamW with warm-up and cosine decay."""
+    """An optimiser with warm-up and cosine decay."""
 
+    optimizer: str = "adamw"  # a name of core.training.OPTIMIZERS
     lr: float = 3e-4
     final_lr: float = 1e-6
     warmup: float = 0.05  # share of the steps; the paper has 3 of 60 epochs
@@ -30,6 +31,7 @@ class OptimConfig:
     accumulate: int = 1  # batches a step
     ema: float = 0.0  # decay of the running mean of the weights that is validated and saved; 0 = the weights themselves
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
+    options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser that takes more than these fields
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
@@ -143,6 +145,9 @@ def _check_kind(where: str, value: Any, hint: Any) -> None:
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise UsageError(f"{where} is one of {', '.join(map(str, get_args(hint)))}, not {value!r}")
+    elif get_origin(hint) is Mapping:
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{where} is a table of names and values, not {value!r}")
     elif all(option in _KINDS for option in options):
         kinds = [_KINDS[option] for option in options]
         fits = any(isinstance(value, types) and (bool in types or not isinstance(value, bool)) for types, _ in kinds)

@@ -25,13 +25,15 @@ Only torch is needed here.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from stepformer.base.plugins import Registry
 from stepformer.errors import UsageError
 
 _RELATIVE_SPAN = 256.0
@@ -59,6 +61,8 @@ class ModelConfig:
     context_layers: int = 0  # self-attention layers over the frames before the decoder
     read_out: bool = False  # slots are read from the video by attention, plus a learned correction
     output_layer: bool = False  # a linear layer after the last norm even when dim == feature_dim
+    decoder: str = "step"  # a name of DECODERS
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a decoder that takes more than these fields
 
     def __post_init__(self) -> None:
         for name in ("feature_dim", "dim", "layers", "heads", "feedforward", "slots"):
@@ -370,3 +374,12 @@ class StepDecoder(nn.Module):
         y = layer.norm1(x)
         x = x + layer.self_attention(y + added, y + added, y, None)
         return layer.cross_attention.weights(layer.norm2(x) + added, key, mask)
+
+
+DECODERS: Registry[Callable[[ModelConfig], StepDecoder]] = Registry("decoder", "decoders", {"step": StepDecoder})
+"""Decoders by name. One of your own is a torch module with ``config``, called as :class:`StepDecoder` is."""
+
+
+def build_decoder(config: ModelConfig) -> StepDecoder:
+    """The decoder that a config names, untrained."""
+    return DECODERS[config.decoder](config)

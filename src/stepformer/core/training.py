@@ -29,12 +29,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stepformer.base.files import replacing, write_json
+from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
-from stepformer.core.config import SIMULATED_SPACE, TrainConfig
+from stepformer.core.config import SIMULATED_SPACE, OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.losses import Criterion
-from stepformer.core.model import StepDecoder
+from stepformer.core.model import StepDecoder, build_decoder
 from stepformer.errors import InputError, StepFormerError, UsageError
 from stepformer.version import __version__
 
@@ -100,6 +101,24 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return o.final_lr + 0.5 * (o.lr - o.final_lr) * (1 + math.cos(math.pi * min(1.0, share)))
 
 
+MakeOptimizer = Callable[[StepDecoder, OptimConfig], torch.optim.Optimizer]
+
+
+def _adam(kind: type[torch.optim.AdamW | torch.optim.Adam]) -> MakeOptimizer:
+    def make(model: StepDecoder, config: OptimConfig) -> torch.optim.Optimizer:
+        parameters = list(model.parameters())
+        settings: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "weight_decay": config.weight_decay}
+        return kind(parameters, fused=parameters[0].is_cuda, **settings, **config.options)
+
+    return make
+
+
+OPTIMIZERS: Registry[MakeOptimizer] = Registry(
+    "optimizer", "optimizers", {"adamw": _adam(torch.optim.AdamW), "adam": _adam(torch.optim.Adam)}
+)
+"""Optimisers by name: functions of the decoder and the config. A resume keeps the tensors of an optimiser's state."""
+
+
 class NonFiniteLossError(StepFormerError):
     """A loss or gradient became NaN or infinite; what is needed to look into it was saved."""
 
@@ -133,14 +152,10 @@ class Trainer:
                 f"--set model.feature_dim={source.dim}"
             )
         torch.manual_seed(config.seed)
-        self.model = StepDecoder(config.model).to(self.device)
+        self.model = build_decoder(config.model).to(self.device)
         # what is validated and saved: the running mean of the weights, or the weights themselves
         self.mean = copy.deepcopy(self.model).requires_grad_(False) if config.optim.ema else self.model
-        fused = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=config.optim.lr, betas=config.optim.betas,
-            weight_decay=config.optim.weight_decay, fused=fused,
-        )  # fmt: skip
+        self.optimizer = OPTIMIZERS[config.optim.optimizer](self.model, config.optim)
         self.precision = config.optim.precision
         if self.precision == "auto":
             self.precision = "bf16" if self.device.type == "cuda" else "fp32"
@@ -324,16 +339,22 @@ class Trainer:
         given = self.config.encoder
         return self.source.encoder if given == SIMULATED_SPACE else given
 
+    def _optimized(self) -> list[str]:
+        """Names of the parameters in the optimiser's own order, by which its state counts them."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        return [names[id(p)] for group in self.optimizer.param_groups for p in group["params"]]
+
     def save(self) -> None:
         """Last weights, and what an exact resume needs."""
         self._save_model("last.safetensors")
         tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         if self.mean is not self.model:
             tensors |= {f"mean.{k}": v for k, v in self.mean.state_dict().items()}
-        names = [name for name, _ in self.model.named_parameters()]
+        names = self._optimized()
         for index, state in self.optimizer.state_dict()["state"].items():
             for key, value in state.items():
-                tensors[f"optimizer.{key}.{names[index]}"] = torch.as_tensor(value)
+                if value is not None:
+                    tensors[f"optimizer.{key}.{names[index]}"] = torch.as_tensor(value)
         scaler = self.scaler.state_dict() if self.scaler.is_enabled() else {}
         info = {"step": self.step, "best": self.best, "scaler": scaler, "config": self.config.to_dict()}
         with replacing(self.out / "state.safetensors") as temporary:
@@ -358,17 +379,13 @@ class Trainer:
         self.model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
         if self.mean is not self.model:
             self.mean.load_state_dict({k[5:]: v for k, v in tensors.items() if k.startswith("mean.")})
-        names = [name for name, _ in self.model.named_parameters()]
-        state = self.optimizer.state_dict()
-        state["state"] = {
-            index: {
-                key: tensors[f"optimizer.{key}.{name}"]
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"optimizer.{key}.{name}" in tensors
-            }
-            for index, name in enumerate(names)
-        }
-        self.optimizer.load_state_dict(state)
+        index = {name: number for number, name in enumerate(self._optimized())}
+        moments: dict[int, dict[str, Tensor]] = {}
+        for saved_as, value in tensors.items():
+            if saved_as.startswith("optimizer."):
+                _, key, name = saved_as.split(".", 2)
+                moments.setdefault(index[name], {})[key] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         if info["scaler"]:
             self.scaler.load_state_dict(info["scaler"])
         self.step, self.best = int(info["step"]), float(info["best"])

@@ -7,10 +7,12 @@ A dataset is one file with one ``read_*`` function and one line in ``READERS``; 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepformer.errors import InputError, UsageError
+from stepformer.base.plugins import Registry
+from stepformer.errors import InputError
 
 if TYPE_CHECKING:
     from stepformer.data.coin import read_coin
@@ -20,17 +22,13 @@ if TYPE_CHECKING:
     from stepformer.data.procel import read_procel
     from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, with_features
 
-# name -> (module, function that takes a path)
-READERS: dict[str, tuple[str, str]] = {
-    "crosstask": ("stepformer.data.crosstask", "read_crosstask"),
-    "coin": ("stepformer.data.coin", "read_coin"),
-    "procel": ("stepformer.data.procel", "read_procel"),
-    "howto100m": ("stepformer.data.howto100m", "read_howto100m"),
-    "plain": ("stepformer.data.plain", "read_plain"),
-}
+_READERS = ("crosstask", "coin", "procel", "howto100m", "plain")
+READERS: Registry[Callable[[Any], Any]] = Registry(  # functions of a path that give a Dataset
+    "dataset reader", "datasets", {name: f"stepformer.data.{name}:read_{name}" for name in _READERS}
+)
 
 _LAZY = {
-    **{function: module for module, function in READERS.values()},
+    **{f"read_{name}": f"stepformer.data.{name}" for name in _READERS},
     **dict.fromkeys(
         ("Annotation", "Dataset", "Problem", "Task", "VideoRecord", "with_features"), "stepformer.data.records"
     ),
@@ -78,10 +76,7 @@ def guess_dataset(source: Path | str) -> str:
 def read_dataset(source: Path | str, name: str | None = None) -> Dataset:
     """The dataset at a path, read by the reader called ``name`` or by the one its files suggest."""
     name = name or guess_dataset(source)
-    if name not in READERS:
-        raise UsageError(f"no dataset reader {name!r}; there are: {', '.join(READERS)}")
-    module, function = READERS[name]
-    dataset: Dataset = getattr(importlib.import_module(module), function)(source)
+    dataset: Dataset = READERS[name](source)
     return dataset
 
 

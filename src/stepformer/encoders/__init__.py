@@ -7,26 +7,27 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
+from stepformer.base.plugins import Registry
 from stepformer.encoders.base import Encoded, Encoder, TextEncoder, same_encoder
 from stepformer.errors import UsageError
 from stepformer.media.picture import FrameSpec
 
-# name -> (module, class, one line). Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
-ENCODERS: dict[str, tuple[str, str, str]] = {
-    "concepts": ("stepformer.encoders.concepts", "ConceptsEncoder", "offline default: action and object classes"),
-    "clip": ("stepformer.encoders.clip", "ClipEncoder", "CLIP ViT-B/16 offline, or clip:openai with the real texts"),
-    "univl": ("stepformer.encoders.univl", "UniVLEncoder", "the paper's; needs its published checkpoints"),
-    "milnce": ("stepformer.encoders.milnce", "MilNceEncoder", "S3D and words, HowTo100M; needs its checkpoint"),
-    "openclip": ("stepformer.encoders.openclip", "OpenClipEncoder", "any OpenCLIP or SigLIP model, by name"),
-    "captions": ("stepformer.encoders.captions", "CaptionsEncoder", "a captioner's text per segment, from JSON"),
-    "precomputed": ("stepformer.data.precomputed", "PrecomputedEncoder", "features you already have"),
-    "sentence": ("stepformer.encoders.sentence", "SentenceEncoder", "text only: the space of concepts and captions"),
-}
+# what is called gives an encoder. Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
+ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "encoders", {
+    "concepts": "stepformer.encoders.concepts:ConceptsEncoder",  # offline default: action and object classes
+    "clip": "stepformer.encoders.clip:ClipEncoder",  # CLIP ViT-B/16 offline, or clip:openai with the real texts
+    "univl": "stepformer.encoders.univl:UniVLEncoder",  # the paper's; needs its published checkpoints
+    "milnce": "stepformer.encoders.milnce:MilNceEncoder",  # S3D and words, HowTo100M; needs its checkpoint
+    "openclip": "stepformer.encoders.openclip:OpenClipEncoder",  # any OpenCLIP or SigLIP model, by name
+    "captions": "stepformer.encoders.captions:CaptionsEncoder",  # a captioner's text per segment, from JSON
+    "precomputed": "stepformer.data.precomputed:PrecomputedEncoder",  # features you already have
+    "sentence": "stepformer.encoders.sentence:SentenceEncoder",  # text only: the space of concepts and captions
+})  # fmt: skip
 
 DEFAULT = "concepts"
 
@@ -60,10 +61,7 @@ def load(name: str = DEFAULT, **options: Any) -> Any:
     if kind == "precomputed":
         value, _, query = value.partition("?")
         options = {**_parsed(query), **options}
-    if kind not in ENCODERS:
-        raise UsageError(f"no encoder is named {kind!r}; there are: {', '.join(ENCODERS)}")
-    module, attribute, _ = ENCODERS[kind]
-    maker = getattr(importlib.import_module(module), attribute)
+    maker = ENCODERS[kind]
     try:
         return maker(value, **options) if value else maker(**options)
     except TypeError as error:

@@ -218,9 +218,9 @@ def test_a_loss_switched_off_by_name_is_not_computed():
         less, rest = Criterion().without(name)(output, phrases, mask, video_mask, torch.Generator().manual_seed(0))
         assert name not in rest
         assert float(less) == pytest.approx(float(full) - weights[name] * float(parts[name]), abs=1e-9)
-    with pytest.raises(UsageError, match="no loss is named 'order'"):
+    with pytest.raises(UsageError, match="no loss 'order'"):
         Criterion().without("order")
-    with pytest.raises(UsageError, match="no loss is named 'speed'; there are: seq"):
+    with pytest.raises(UsageError, match="no loss 'speed'; there are: div"):
         LossConfig(weights={"speed": 1.0})
 
 

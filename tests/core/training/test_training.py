@@ -295,7 +295,7 @@ def test_a_loss_can_be_switched_off_by_name(tiny_world, tmp_path):
     config = with_loss_off(small(validation__every=0), "glob", "smooth")
     row = make_trainer(config, tmp_path, "cpu", world=tiny_world, quiet=True).train_step(0)
     assert "seq" in row and "div" in row and "glob" not in row and "smooth" not in row
-    with pytest.raises(UsageError, match="no loss is named 'speed'"):
+    with pytest.raises(UsageError, match="no loss 'speed'"):
         with_loss_off(config, "speed")
 
 

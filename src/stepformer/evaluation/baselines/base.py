@@ -13,9 +13,8 @@ are clustered so too.
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.arrays import matrix
+from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
 
 BACKGROUND = -1
@@ -125,26 +125,21 @@ class Baseline(Protocol):
         ...
 
 
-# name -> (module, class). A new baseline is one file and one line.
-BASELINES: dict[str, tuple[str, str]] = {
-    "uniform": ("stepformer.evaluation.baselines.uniform", "Uniform"),
-    "kmeans": ("stepformer.evaluation.baselines.kmeans", "FrameKMeans"),
-    "kukleva": ("stepformer.evaluation.baselines.kukleva", "Kukleva"),
-    "elhamifar": ("stepformer.evaluation.baselines.elhamifar", "Elhamifar"),
-    "shen": ("stepformer.evaluation.baselines.shen", "Shen"),
-    "text": ("stepformer.evaluation.baselines.text", "GroundTruthText"),
-    "pooled": ("stepformer.evaluation.baselines.pooled", "Pooled"),
-    "random": ("stepformer.evaluation.baselines.random_slots", "RandomSlots"),
-}
+BASELINES: Registry[Callable[..., Baseline]] = Registry("baseline", "baselines", {
+    "uniform": "stepformer.evaluation.baselines.uniform:Uniform",
+    "kmeans": "stepformer.evaluation.baselines.kmeans:FrameKMeans",
+    "kukleva": "stepformer.evaluation.baselines.kukleva:Kukleva",
+    "elhamifar": "stepformer.evaluation.baselines.elhamifar:Elhamifar",
+    "shen": "stepformer.evaluation.baselines.shen:Shen",
+    "text": "stepformer.evaluation.baselines.text:GroundTruthText",
+    "pooled": "stepformer.evaluation.baselines.pooled:Pooled",
+    "random": "stepformer.evaluation.baselines.random_slots:RandomSlots",
+})  # fmt: skip
 
 
 def baseline(name: str, **options: Any) -> Baseline:
     """The baseline called ``name`` with its options, imported when asked for."""
-    if name not in BASELINES:
-        raise UsageError(f"no baseline {name!r}; there are: {', '.join(BASELINES)}")
-    module, cls = BASELINES[name]
-    made: Baseline = getattr(importlib.import_module(module), cls)(**options)
-    return made
+    return BASELINES[name](**options)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stepformer.base.files import replacing, write_bytes
-from stepformer.errors import InputError, UsageError, near
+from stepformer.base.plugins import Registry
+from stepformer.errors import InputError, UsageError
 from stepformer.show.export.options import Options, Rendered
 from stepformer.timeline import Timeline
 
@@ -32,8 +33,8 @@ class Format:
     name: str
     suffixes: tuple[str, ...]  # lower case, longest match wins; none: the format must be named
     title: str  # one line for people
-    writer: str  # "module:function" inside this package
-    reader: str | None = None  # "module:function" of the text (or, for a file, its path), where it can be read back
+    writer: str | Callable[..., Any]  # a function, or "module:function" inside this package
+    reader: str | Callable[..., Any] | None = None  # of the text (or, for a file, its path), where it can be read back
     kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
     needs_video: bool = False  # whether the video file itself must be here
 
@@ -82,7 +83,7 @@ _TABLE = (
     Format("clips", (), "a folder with a clip a step", "video:save_clips", kind="folder", needs_video=True),
 )  # fmt: skip
 
-FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
+FORMATS: Registry[Format] = Registry("export format", "exporters", {entry.name: entry for entry in _TABLE})
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format:
@@ -92,17 +93,15 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format
         UsageError: there is no such format, or the suffix tells none; the message lists them.
     """
     if format is not None:
-        if format not in FORMATS:
-            raise UsageError(f"no export format {near(format, FORMATS)}")
         return FORMATS[format]
     text = os.fspath(path)
     if text.endswith(("/", os.sep)):
         return FORMATS["clips"]
     name = Path(text).name.lower()
     # a name that is only a suffix (".vtt", as Path sees it a hidden file) still says what it wants to be
-    found = [(len(s), entry) for entry in FORMATS.values() for s in entry.suffixes if name.endswith(s)]
+    found = [(len(s), entry) for entry in FORMATS.usable() for s in entry.suffixes if name.endswith(s)]
     if not found:
-        listed = ", ".join(f"{e.name} ({' '.join(e.suffixes) or 'a path ending in /'})" for e in FORMATS.values())
+        listed = ", ".join(f"{e.name} ({' '.join(e.suffixes) or 'a path ending in /'})" for e in FORMATS.usable())
         raise UsageError(f"cannot tell a format from {text!r}; name it with --format, or use a suffix of: {listed}")
     return max(found, key=lambda pair: pair[0])[1]
 
@@ -168,7 +167,7 @@ def parse(text: str, format: str, source: str = "") -> Timeline:
     """The timeline of text in that format; ``source`` names the video where the text does not."""
     chosen = format_of("", format)
     if chosen.reader is None:
-        readable = ", ".join(name for name, entry in FORMATS.items() if entry.reader)
+        readable = ", ".join(entry.name for entry in FORMATS.usable() if entry.reader)
         raise UsageError(f"{chosen.name} files cannot be read back; these can: {readable}")
     if chosen.kind != "text":
         raise UsageError(f"{chosen.name} is not text: read it from its file")
@@ -176,7 +175,9 @@ def parse(text: str, format: str, source: str = "") -> Timeline:
     return timeline
 
 
-def _function(name: str) -> Callable[..., Any]:
+def _function(name: str | Callable[..., Any]) -> Callable[..., Any]:
+    if not isinstance(name, str):
+        return name
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     return found
