@@ -49,7 +49,7 @@ def test_a_setting_that_a_method_has_not_is_named():
 
 
 def test_unknown_names_missing_tasks_and_no_videos_are_errors():
-    with pytest.raises(UsageError, match="there are: uniform"):
+    with pytest.raises(UsageError, match="there are: elhamifar"):
         baseline("nobody")
     with pytest.raises(UsageError, match="no videos"):
         baseline("uniform").fit([], {})
