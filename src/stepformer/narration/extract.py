@@ -206,6 +206,7 @@ class Extractor:
         person = extra == "let" or is_passive(tree, i) or by_person(tree, i)
         around = " ".join([where, *(tree.low[t] for thing in things for t in tree.subtree(thing))])
         chatter = extra != "let" and is_chatter(verb, particle, noun, person, around, bool(where), self.tangible(noun))
+        said = tree.words(spans[0]) if things and things[0] in self.resolved else None
         return Phrase(
             text=" ".join(part for part in parts if part),
             start_s=min(tree.start_s[t] for t in tokens),
@@ -225,6 +226,7 @@ class Extractor:
             preposition=where,
             negated=no,
             sentence=sentence,
+            said_object="" if elided else said,
         )
 
     def _rest(self, i: int, text: str) -> str:

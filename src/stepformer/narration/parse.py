@@ -180,10 +180,14 @@ class Parser:
             sentence.append(max(0, number))
         half = 1 << 63
         names = self._names
+        tag = [names.get(key) or self._name(key) for key in tags]
+        for i, at in enumerate(owner):
+            if at in shown and heads[i] == 0 and tag[i] == "NN":
+                tag[i] = "VB"  # a verb was shown and heads its sentence, though the tagger took it for a noun
         return Tree(
             text=text,
             low=[token.lower() for token in text],
-            tag=[names.get(key) or self._name(key) for key in tags],
+            tag=tag,
             dep=[names.get(key) or self._name(key) for key in deps],
             head=[i + (head if head < half else head - 2 * half) for i, head in enumerate(heads)],
             sentence=sentence,

@@ -32,6 +32,7 @@ class Phrase:
     preposition: str = ""  # "into the bowl"
     negated: bool = False
     sentence: str = ""  # what was said around it
+    said_object: str | None = None  # where a reference was resolved, the object as it was said: "it", or "" for nothing
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and Parquet."""

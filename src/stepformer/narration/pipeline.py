@@ -12,7 +12,7 @@ from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import Parser, load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
 from stepformer.narration.sentences import RuleSegmenter, Segmenter, ends_with_mark, marked_ends, pauses
-from stepformer.narration.steer import stand_ins
+from stepformer.narration.steer import Steering, steer
 from stepformer.narration.syntax import Tree
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
@@ -146,9 +146,9 @@ def sentences_of(trees: Iterable[Tree]) -> list[tuple[float, float, str]]:
 
 
 def _parsed(words: Sequence[Word], parser: Parser, segmenter: Segmenter | None, options: PhraseOptions) -> Tree:
-    shown = stand_ins([word.text for word in words]) if options.steer else {}
-    starts = None if segmenter is None else functools.partial(_starts, words, segmenter)
-    return parser.tree(words, starts, shown)
+    help_ = steer([word.text for word in words]) if options.steer else Steering({}, frozenset())
+    starts = None if segmenter is None else functools.partial(_starts, words, segmenter, help_.starts)
+    return parser.tree(words, starts, help_.shown)
 
 
 def _of_tree(tree: Tree, parser: Parser, resolver: Resolver | None, options: PhraseOptions) -> list[Phrase]:
@@ -159,11 +159,16 @@ def _of_tree(tree: Tree, parser: Parser, resolver: Resolver | None, options: Phr
     return sorted(phrases, key=lambda phrase: phrase.start_s)
 
 
-def _starts(words: Sequence[Word], segmenter: Segmenter, tags: Sequence[str]) -> list[bool | None]:
+def _starts(
+    words: Sequence[Word], segmenter: Segmenter, imperatives: frozenset[int], tags: Sequence[str]
+) -> list[bool | None]:
     """For each word, whether a sentence starts with it; None where the parser decides."""
     marked, settled = marked_ends(words)
     found = marked
     if not all(settled):
         given = segmenter.ends(words, tags if segmenter.needs_tags else ())
-        found = [mark or (end and not quiet) for mark, end, quiet in zip(marked, given, settled, strict=True)]
+        found = [
+            mark or (not quiet and (end or at + 1 in imperatives))
+            for at, (mark, end, quiet) in enumerate(zip(marked, given, settled, strict=True))
+        ]
     return [True, *found[:-1]]

@@ -302,4 +302,5 @@ def is_particle(tree: Tree, i: int) -> bool:
         return False
     if tree.dep[i] == "advmod":
         return not tree.children[i] or all(tree.dep[c] in ("advmod", "punct") for c in tree.children[i])
-    return tree.dep[i] == "prep" and not tree.children[i]
+    # "on top" is a place, though the parser leaves "top" hanging at times
+    return tree.dep[i] == "prep" and not tree.children[i] and tree.low[i + 1 : i + 2] != ["top"]

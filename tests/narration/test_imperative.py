@@ -1,0 +1,155 @@
+"""Spoken names: what a narrator says, as an imperative of at most eight words; chatter is never a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepformer.narration import Cue, Phrase, extract_phrases
+from stepformer.narration.imperative import MOST_WORDS, imperative, rank, spoken_names
+
+# what is said -> the names, in order; nothing behind the arrow: no name
+SAID = """
+now i'm going to go ahead and fold the puff pastry over the cheese -> fold the puff pastry over the cheese
+brush the top with butter -> brush the top with butter
+and then what i like to do is i brush the top with some melted butter -> brush the top with melted butter
+you want to make sure that you whisk the eggs really well -> whisk the eggs
+so the first thing you're gonna do is crack two eggs into a bowl -> crack two eggs into a bowl
+go ahead and preheat your oven to 350 degrees -> preheat the oven to 350 degrees
+i'm just gonna pour in a little bit of olive oil -> pour in olive oil
+next we're going to be adding our garlic -> add the garlic
+let's chop up these onions -> chop up the onions
+so now let's go ahead and slice the tomatoes thinly -> slice the tomatoes
+don't forget to add a pinch of salt -> add a pinch of salt
+you'll need to unscrew the four bolts on the back -> unscrew the four bolts on the back
+once the butter is hot add the flour -> add the flour
+give it a good stir -> stir it
+take the lid off the pot -> take the lid off the pot
+then i take my rolling pin and roll out the dough -> take the rolling pin; roll out the dough
+what you're going to want to do is loosen the lug nuts -> loosen the lug nuts
+i went ahead and cut the apples into small cubes -> cut the apples into small cubes
+we have to drain the oil before we remove the filter -> drain the oil; remove the filter
+the chicken gets coated in flour -> coat the chicken in flour
+the onions are added to the pan -> add the onions to the pan
+after that you can start mixing in the chocolate chips -> mix in the chocolate chips
+make sure you rinse the rice under cold water -> rinse the rice under cold water
+try to fold the paper in half -> fold the paper in half
+sprinkle some of that lovely parmesan cheese over the top -> sprinkle parmesan cheese over the top
+so i'm gonna take this piece of wood and sand it down -> take the piece of wood; sand down the piece of wood
+turn off the heat -> turn off the heat
+we're going to let the dough rise for one hour -> let the dough rise for one hour
+let it cool -> let it cool
+put the cake in the oven for thirty minutes -> put the cake in the oven
+so basically you just wanna squeeze out all of the excess water -> squeeze out the excess water
+i usually like to season mine with salt and pepper -> season with salt and pepper
+at this point you should tighten the screws with a screwdriver -> tighten the screws with a screwdriver
+i think i will add two tablespoons of freshly grated parmesan cheese to the bowl ->
+    add two tablespoons of freshly grated parmesan cheese
+place the jack underneath the frame of the car -> place jack underneath the frame of the car
+spread the peanut butter on one slice of bread -> spread peanut butter on one slice of bread
+now we are ready to attach the handle to the door -> attach the handle to the door
+the next step is to sew the button onto the shirt -> sew the button onto the shirt
+just keep stirring the sauce -> stir the sauce
+continue to knead the dough -> knead the dough
+start by removing the battery cover -> remove the battery cover
+i have already peeled the potatoes -> peel the potatoes
+we'll be dipping each strawberry in chocolate -> dip each strawberry in chocolate
+using a sharp knife cut the bread into slices -> use a sharp knife; cut the bread into slices
+with the spatula flip the pancake -> flip the pancake
+carefully lift the tire onto the hub -> lift the tire onto the hub
+gently fold in the egg whites -> fold in the egg whites
+wrap it tightly in plastic wrap -> wrap it in plastic wrap
+so yeah i'm gonna go ahead and um throw in the mushrooms -> throw in the mushrooms
+i am now going to be showing you how to tie a tie -> tie a tie
+make a small cut in the fabric -> make a small cut in the fabric
+grab your scissors and trim the edges -> grab the scissors; trim the edges
+we need to plug the cable into the port -> plug the cable into the port
+click on the settings icon -> click on the settings icon
+you're gonna wanna put a little bit of glue on the edge -> put glue on the edge
+leave your door open -> leave the door open
+hey guys welcome back to my channel ->
+if you like this video hit the like button ->
+i love this recipe so much ->
+don't forget to subscribe to my channel ->
+my grandmother taught me this recipe ->
+it's really important to have a sharp knife ->
+do not overmix the batter ->
+thank you so much for watching ->
+see you in the next video ->
+i hope you enjoyed this tutorial ->
+that's what it should look like ->
+check out the link in the description ->
+this is going to taste amazing ->
+leave me a comment down below ->
+"""
+
+# captions without marks: one imperative behind the other
+RUN_ON = """
+add some tomato paste sprinkle in salt -> add tomato paste; sprinkle in salt
+melt butter in a pan add onions fry until golden add the chicken ->
+    melt butter in a pan; add onions; fry; add the chicken
+cut the apples into small pieces add sugar cinnamon and lemon juice mix well ->
+    cut the apples into small pieces; add sugar cinnamon; add lemon juice; mix
+preheat the oven to 350 degrees grease a baking pan pour in the batter bake for thirty minutes ->
+    preheat the oven to 350 degrees; grease a baking pan; pour in the batter; bake for thirty minutes
+chop the onion add garlic add the spices cook for two minutes ->
+    chop the onion; add garlic; add the spices; cook for two minutes
+fold the pastry over the filling brush with egg wash bake until golden brown ->
+    fold the pastry over the filling; brush with egg wash; bake the pastry
+unscrew the cap drain the oil replace the filter tighten the bolt ->
+    unscrew the cap; drain the oil; replace the filter; tighten the bolt
+take your potatoes peel them cut them into cubes boil them in salted water ->
+    take the potatoes; peel the potatoes; cut the potatoes into cubes; boil the potatoes in salted water
+put the lid on let it simmer for ten minutes turn off the heat ->
+    put on the lid; let it simmer for ten minutes; turn off the heat
+roll out the dough spread tomato sauce sprinkle cheese slide it into the oven ->
+    roll out the dough; spread tomato sauce; sprinkle cheese; slide it into the oven
+spread the butter place the cheese on top season with salt and pepper ->
+    spread the butter; place the cheese; season the cheese with salt and pepper
+add the onions to the pan and let them cook for a few minutes ->
+    add the onions to the pan; let them cook for a few minutes
+while the onions cook in the butter peel the garlic -> peel the garlic
+"""
+
+
+def cases(table: str) -> list[tuple[str, list[str]]]:
+    rows = [line.split("->") for line in table.strip().replace("\n    ", " ").splitlines()]
+    return [(said.strip(), [name.strip() for name in names.split(";") if name.strip()]) for said, names in rows]
+
+
+def names_of(said: str) -> list[str]:
+    phrases = extract_phrases([Cue(0.0, 0.4 * len(said.split()), said)])
+    return [name for name in spoken_names(phrases) if name is not None]
+
+
+@pytest.mark.parametrize(("said", "names"), cases(SAID))
+def test_what_is_said_becomes_a_name(parser, said: str, names: list[str]) -> None:
+    assert names_of(said) == names
+
+
+@pytest.mark.parametrize(("said", "names"), cases(RUN_ON))
+def test_captions_without_marks_do_not_merge(parser, said: str, names: list[str]) -> None:
+    assert names_of(said) == names
+
+
+def test_a_reference_is_resolved_only_where_it_is_sure(parser) -> None:
+    assert names_of("crack the eggs into a bowl and then whisk them with a fork")[-1] == "whisk the eggs with a fork"
+    # what was sprinkled in is part of the whole now
+    assert "salt" not in names_of("sprinkle in the salt and then cook it for five minutes")[-1]
+
+
+def test_no_name_is_longer_than_eight_words() -> None:
+    long = Phrase(
+        "x", 0.0, 1.0, groundability=1.0, verb="pour",
+        object="two large cups of very cold filtered clean drinking water",
+        preposition="into the big blue bowl on the left side of the table",
+    )  # fmt: skip
+    name = imperative(long)
+    assert name is not None and len(name.split()) <= MOST_WORDS and name.startswith("pour ")
+
+
+def test_what_says_more_ranks_higher() -> None:
+    def worth(verb: str, thing: str) -> float:
+        phrase = Phrase(f"{verb} {thing}".strip(), 0.0, 1.0, groundability=0.8, verb=verb, object=thing)
+        return rank(phrase, imperative(phrase))
+
+    assert worth("stir", "the soup") > worth("stir", "it") > worth("stir", "") > rank(Phrase("hi", 0.0, 1.0), None)
