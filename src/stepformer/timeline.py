@@ -15,8 +15,21 @@ from typing import Any
 
 from stepformer.errors import InputError
 
+LONGEST_S = 30 * 24 * 3600.0
+"""A time beyond thirty days is a mistake in whatever it was read from, not a video."""
 SCHEMA_VERSION = 1
 """Version of the JSON written by :meth:`Timeline.to_json`; its schema is `export/timeline.schema.json`."""
+
+
+def _seconds(name: str, value: Any) -> float:
+    """A finite time of at most thirty days, or an error that names the field."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be seconds, got {str(value)[:60]!r}") from None
+    if not math.isfinite(seconds) or not 0 <= seconds <= LONGEST_S:
+        raise InputError(f"{name} must lie between 0 and {LONGEST_S:g} seconds (thirty days), got {seconds:g}")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +53,7 @@ class Step:
             value = getattr(self, name)
             if isinstance(value, bool) or (not isinstance(value, int | float) and not hasattr(value, "__float__")):
                 raise InputError(f"Step.{name} must be seconds, got {value!r}")
-            if not math.isfinite(value):
-                raise InputError(f"Step.{name} must be finite seconds, got {value!r}")
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, _seconds(f"Step.{name}", value))
         if self.start_s < 0 or self.end_s < self.start_s:
             raise InputError(f"Step needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
         if self.label is not None and not isinstance(self.label, str):
@@ -52,7 +63,7 @@ class Step:
                 object.__setattr__(self, "score", float(self.score))
             if self.slot is not None:
                 object.__setattr__(self, "slot", int(self.slot))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"Step.score and Step.slot must be numbers, got {self.score!r}, {self.slot!r}") from None
         if self.score is not None and not math.isfinite(self.score):
             raise InputError(f"Step.score must be finite, got {self.score!r}")
@@ -91,10 +102,7 @@ class Timeline:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "video", str(self.video))
-        duration = float(self.duration_s)
-        if not math.isfinite(duration) or duration < 0:
-            raise InputError(f"Timeline.duration_s must be finite and not negative, got {self.duration_s!r}")
-        object.__setattr__(self, "duration_s", duration)
+        object.__setattr__(self, "duration_s", _seconds("Timeline.duration_s", self.duration_s))
         steps = tuple(self.steps)
         for i, (before, after) in enumerate(itertools.pairwise(steps)):
             if after.start_s < before.start_s:
@@ -140,7 +148,7 @@ class Timeline:
             return cls(data["video"], data["duration_s"], steps, data.get("meta", {}))
         except KeyError as missing:
             raise InputError(f"timeline JSON lacks the field {missing}") from None
-        except (TypeError, ValueError, AttributeError) as wrong:
+        except (TypeError, ValueError, AttributeError, OverflowError) as wrong:
             raise InputError(f"timeline JSON has a field of the wrong type: {wrong}") from None
 
     @classmethod
@@ -148,6 +156,6 @@ class Timeline:
         """The timeline that :meth:`to_json` wrote."""
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not JSON: {error}") from None
         return cls.from_dict(data)

@@ -263,3 +263,65 @@ def test_completion_to_a_file(tmp_path, capsys):
 def test_unreadable_array_is_no_timeline(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(3))
     assert main(["view", str(tmp_path / "x.npy")]) in (2, 3)
+
+
+# -- a stranger's timeline ----------------------------------------------------------------------------------------
+
+
+def test_a_timeline_cannot_name_a_file_outside_its_folder(tmp_path, monkeypatch):
+    from stepformer.cli.inputs import video_of
+
+    outside = tmp_path / "private.mp4"
+    outside.write_bytes(b"secret")
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("not a video")
+    (folder / "link.mp4").symlink_to(outside)
+    monkeypatch.chdir(folder)
+    for name in (str(outside), "../private.mp4", "/etc/passwd", "notes.txt", "link.mp4", "http://host/a.mp4", "\0", ""):
+        timeline, video = video_of(Timeline(name, 3.0), str(folder / "a.json"))
+        assert video is None, name
+        assert "/" not in timeline.video
+    assert video_of(Timeline("x.mp4", 3.0), str(folder / "a.json"), str(outside))[1] == str(outside)
+
+
+def test_a_page_does_not_call_home_for_a_strangers_timeline():
+    from stepformer.show import export
+
+    timeline = Timeline("https://host.example/a.mp4", 3.0, (Step(0, 3, "all"),))
+    assert "host.example" not in export.render(timeline, "html").text.split("</video>")[0].split("<video")[1]
+    asked = export.render(timeline, "html", video="https://host.example/a.mp4").text
+    assert 'src="https://host.example/a.mp4"' in asked
+
+
+@pytest.mark.parametrize("value", ["1e15", "-1", "NaN", "1" + "0" * 400, '"x"'])
+def test_a_timeline_of_impossible_length_is_one_sentence(tmp_path, capsys, value):
+    (tmp_path / "t.json").write_text('{"video": "a", "steps": [], "duration_s": ' + value + "}")
+    assert main(["export", str(tmp_path / "t.json")]) == 3
+    assert "duration_s" in capsys.readouterr().err
+
+
+def test_the_viewer_holds_many_clients_at_once(tmp_path):
+    import concurrent.futures
+    import threading
+    import urllib.request
+
+    from stepformer.show.viewer import Page, address, serve
+
+    video = tmp_path / "a.mp4"
+    video.write_bytes(bytes(range(256)) * 4000)
+    server = serve(Page(b"page", video))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def ask(i):
+        span = {"Range": f"bytes={i * 100}-{i * 100 + 999}"}
+        request = urllib.request.Request(address(server) + "a.mp4", headers=span)
+        with urllib.request.urlopen(request, timeout=60) as part:
+            return part.read() == video.read_bytes()[i * 100 : i * 100 + 1000]
+
+    try:
+        with concurrent.futures.ThreadPoolExecutor(100) as pool:
+            assert all(pool.map(ask, range(500)))
+    finally:
+        server.shutdown()
+        server.server_close()

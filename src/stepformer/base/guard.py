@@ -26,6 +26,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from stepformer.errors import InputError, StepFormerError
+from stepformer.timeline import LONGEST_S
 
 T = TypeVar("T")
 
@@ -39,8 +40,6 @@ EXPANSION = 200
 FREE_BYTES = 16 << 20
 """Up to this size anything may be inside a compressed file: small things need no ratio."""
 ARRAY_BYTES = 8 << 30
-LONGEST_S = 30 * 24 * 3600.0
-"""Seconds beyond thirty days are a mistake in the file, not a video."""
 
 _DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.inputs import lines_of
+from stepformer.cli.inputs import lines_of, video_of
 from stepformer.cli.log import log
 from stepformer.cli.options import above_zero, add, positive
 from stepformer.cli.outputs import may_write
@@ -74,8 +74,7 @@ def run(args: argparse.Namespace) -> int:
         _draw(timeline, args.json)
         return 0
     options = _options(args)
-    if options["video"] is None:
-        options["video"] = _beside(args.timeline, timeline.video)
+    timeline, options["video"] = video_of(timeline, args.timeline, options["video"])
     if not args.skip_existing and not args.dry_run:
         may_write(args.out, args.overwrite)
     results: list[dict[str, Any]] = []
@@ -111,18 +110,6 @@ def _read(name: str, from_format: str | None) -> Timeline:
     if name == "-":
         return export.parse(sys.stdin.read(), from_format or "json", "stdin")
     return export.read(name, from_format)
-
-
-def _beside(timeline_path: str, video: str) -> str | None:
-    """The video beside the timeline's file, where it is not where the timeline says: folders get moved together."""
-    try:
-        if timeline_path == "-" or not video or Path(video).is_file():
-            return None
-        folder = Path(timeline_path).parent
-        found = next((p for p in (folder / video, folder / Path(video).name) if p.is_file()), None)
-    except (OSError, ValueError):
-        return None
-    return str(found) if found else None
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO
 
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, UsageError
+from stepformer.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,30 @@ class Source:
             store.require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
         stored = store[self.key]
         return Features(stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video)
+
+
+def video_of(timeline: Timeline, file: str, given: str | None = None) -> tuple[Timeline, str | None]:
+    """A timeline read from ``file`` with its video: ``given``, or a video file that lies where a stranger may point.
+
+    A timeline names its video, and whoever wrote it may have named any file of this machine, which would then be served
+    or put into a page. So only a video file inside the folder of ``file`` or inside the working folder is taken (by its
+    path, or by its name: folders get moved together); otherwise the timeline is given its video's bare name.
+    """
+    from stepformer.media import SUFFIXES
+
+    if given is not None:
+        return timeline, given
+    folder = Path.cwd() if file == "-" else Path(file).parent
+    named = PurePath(timeline.video)
+    try:
+        for place in (Path(named), folder / named, folder / named.name):
+            real = place.resolve()
+            inside = any(real.is_relative_to(root.resolve()) for root in (folder, Path.cwd()))
+            if inside and real.suffix.lower() in SUFFIXES and real.is_file():
+                return timeline, str(place)
+    except (OSError, ValueError, RuntimeError):  # a name can be anything, even what no path may hold
+        pass
+    return replace(timeline, video=named.name), None
 
 
 def listed(names: Sequence[str], stdin: TextIO | None = None) -> list[str]:

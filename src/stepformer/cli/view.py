@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from stepformer.base.files import no_such
+from stepformer.cli.inputs import video_of
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.narration.listening import Listening
@@ -72,8 +73,7 @@ def open_timeline(
     if not path.is_file():
         raise no_such(name)
     if path.suffix.lower() not in SUFFIXES:
-        timeline = export.read(path)
-        return timeline, video or _beside(path, timeline.video)
+        return video_of(export.read(path), name, video)
     beside = path.with_suffix(".json")
     if beside.is_file():
         return export.read(beside), str(path)
@@ -82,14 +82,3 @@ def open_timeline(
     log.info(f"{name} has no timeline beside it ({beside.name}); discovering its steps first")
     found: Timeline = stepformer.load_model(model).discover(str(path), listening=heard)
     return found, str(path)
-
-
-def _beside(timeline_path: Path, video: str) -> str | None:
-    """The video beside the timeline's file, where it is not where the timeline says: folders get moved together."""
-    try:
-        if not video or Path(video).is_file():
-            return None
-        places = (timeline_path.parent / video, timeline_path.parent / Path(video).name)
-        return next((str(place) for place in places if place.is_file()), None)
-    except (OSError, ValueError):
-        return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mimetypes
 import re
-import shutil
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -58,11 +57,20 @@ def serve(page: Page, port: int = 0) -> ThreadingHTTPServer:
         shown = page
 
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         raise StepFormerError(f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0 for any") from None
-    server.daemon_threads = True
     return server
+
+
+class _Server(ThreadingHTTPServer):
+    """Many clients at once; one that goes away, or is too slow, is dropped without a word."""
+
+    daemon_threads = True
+    request_queue_size = 1024  # a browser opens many connections at once, and so do many browsers
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is the client's affair."""
 
 
 def address(server: ThreadingHTTPServer) -> str:
@@ -101,6 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
     shown: Page
     protocol_version = "HTTP/1.1"  # browsers keep the connection and ask for the next range on it
     server_version = "stepformer"
+    timeout = 30  # seconds a client may keep a thread waiting
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -162,14 +171,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _copy(self, stream: Any, first: int, count: int) -> None:
         stream.seek(first)
         try:
-            if first + count == Path(stream.name).stat().st_size:
-                shutil.copyfileobj(stream, self.wfile, _CHUNK_BYTES)
-                return
             while count and (chunk := stream.read(min(_CHUNK_BYTES, count))):
                 self.wfile.write(chunk)
                 count -= len(chunk)
-        except (BrokenPipeError, ConnectionResetError):
-            # a browser that seeks leaves the old range half read
+            # a file that was cut short meanwhile: the client must not wait for what will not come
+            self.close_connection = self.close_connection or count > 0
+        except OSError:  # a browser that seeks leaves the old range half read; a slow one is dropped
             self.close_connection = True
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:

@@ -93,8 +93,8 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
     found = media_file(timeline, options)
     if found is None:
         name = options.video or timeline.video
-        if name.startswith(("http://", "https://")):
-            return name, []
+        if options.video and name.startswith(("http://", "https://")):
+            return name, []  # asked for by whoever makes the page; a timeline's own word would have it call home
         told = f"{name!r} is not here; the page looks for it beside itself, and asks for it"
         return _address(PurePath(name).name), [told]
     if options.embed:
