@@ -5,7 +5,7 @@
 >>> timeline = model.locate("video.mp4", ["crack the eggs", "whisk", "pour into the pan"])
 >>> timeline = model.discover_features(vectors, rate_hz=1.0)
 
-`features` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which given
+`encoders.reading` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which given
 steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded when
 first used, so that `stepformer discover --help` needs no torch.
 """
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from stepformer.app.discover.stepformer import Finding, StepFormer
 
 _HOMES = {
-    "Features": "features",
-    "Finding": "stepformer",
-    "Knobs": "knobs",
-    "StepFormer": "stepformer",
-    "check_texts": "knobs",
-    "checkpoint_file": "loading",
-    "load_model": "loading",
-    "read_video": "features",
+    "Features": "encoders.reading",
+    "Finding": "app.discover.stepformer",
+    "Knobs": "app.discover.knobs",
+    "StepFormer": "app.discover.stepformer",
+    "check_texts": "app.discover.knobs",
+    "checkpoint_file": "app.discover.loading",
+    "load_model": "app.discover.loading",
+    "read_video": "encoders.reading",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(f"stepformer.app.discover.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"stepformer.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'stepformer.app.discover' has no attribute {name!r}")
 
 
