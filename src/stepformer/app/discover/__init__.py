@@ -5,9 +5,9 @@
 >>> timeline = model.locate("video.mp4", ["crack the eggs", "whisk", "pour into the pan"])
 >>> timeline = model.discover_features(vectors, rate_hz=1.0)
 
-`encoders.reading` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which given
-steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded when
-first used, so that `stepformer discover --help` needs no torch.
+`encoders.reading` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which
+given steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded
+when first used, so that `stepformer discover --help` needs no torch.
 """
 
 from __future__ import annotations
