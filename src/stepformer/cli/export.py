@@ -80,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         if out == "-":
-            rendered = export.render(timeline, chosen.name, **options)
+            pixels = ("exact", "columns", "thumb_width")  # of what is no text
+            said = {name: value for name, value in options.items() if name not in pixels}
+            rendered = export.render(timeline, chosen.name, **said)
             if not args.json:
                 sys.stdout.write(rendered.text)
             results.append({"path": "-", "format": chosen.name, "text": rendered.text, "notes": list(rendered.notes)})

@@ -54,22 +54,13 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         may_write([str(Path(args.out) / "procedure.json")], args.overwrite)
     import stepformer
-    from stepformer.app.procedure import ClusterOptions, find_procedure, from_findings
 
     model = stepformer.load_model(args.model, encoder=args.encoder, device=args.device)
     findings, failed = _find_all(model, sources, args)
-    text = not args.no_labels
-    procedure = find_procedure(
-        from_findings(findings),
-        args.steps,
-        min_share=args.min_share,
-        options=ClusterOptions(seed=args.seed),
-        encode=model.encoder.encode_text if text else None,
-        bank=model.bank() if text else None,
-        meta=model.provenance(
-            "procedure", {"steps": args.steps, "min_share": args.min_share, "detail": args.detail, "seed": args.seed}
-        ),
-    )
+    procedure = stepformer.procedure.find(
+        findings, model, steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
+        labels="none" if args.no_labels else "auto",
+    )  # fmt: skip
     written = _write(procedure, Path(args.out), args.title) if args.out else {}
     if args.json:
         print(json.dumps(procedure.to_dict() | {"files": written, "failed": failed}, ensure_ascii=False, indent=2))
@@ -92,7 +83,7 @@ def _find_all(model: Any, sources: list[Source], args: argparse.Namespace) -> tu
     from stepformer.base.progress import Progress
     from stepformer.narration import narration_of
 
-    knobs = Knobs.of(detail=args.detail)
+    knobs = Knobs(detail=args.detail)
     how = listening_of(args)
     findings: list[Any] = []
     failed: dict[str, str] = {}

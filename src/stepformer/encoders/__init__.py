@@ -1,7 +1,9 @@
 """Frozen video+text towers behind one protocol. A new encoder is one file and one line of the table below.
 
->>> encoder = stepformer.encoders.load("concepts")      # the offline default
->>> encoder.encode_text(["whisk the eggs"]).shape
+>>> names()[0]                                    # the offline default
+'concepts'
+>>> encoder = load("concepts")                    # doctest: +SKIP
+>>> encoder.encode_text(["whisk the eggs"]).shape # doctest: +SKIP
 (1, 384)
 """
 

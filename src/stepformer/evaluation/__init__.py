@@ -5,8 +5,9 @@ Predictions and labels are int arrays, one id a frame, -1 background. Names are 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepformer.base.lazy import lazy
 
 if TYPE_CHECKING:
     from stepformer.evaluation.crosstask_recall import moments, score_crosstask_recall
@@ -35,28 +36,17 @@ if TYPE_CHECKING:
     )
     from stepformer.evaluation.table2 import Table2Result, score_table2
 
-_MODULES = {
-    "crosstask_recall": ("moments", "score_crosstask_recall"),
-    "hungarian": ("assign",),
-    "macro": ("score_macro", "score_macro_task"),
-    "metrics": ("Confusion", "LengthError", "TaskScore", "VideoScore", "confusion", "score_task", "score_video"),
-    "per_video": ("score_per_video",),
-    "raster": ("frame_count", "own_labels", "rasterise", "resample", "task_labels"),
-    "segmental": ("score_segmental",),
-    "table1": (
-        "Table1Options", "Table1Result", "TaskInput",
-        "cluster_segments", "score_table1", "score_table1_task", "segment_means",
-    ),
-    "table2": ("Table2Result", "score_table2"),
-}  # fmt: skip
-_LAZY = {name: f"stepformer.evaluation.{module}" for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'stepformer.evaluation' has no attribute {name!r}")
-
+__getattr__, __dir__ = lazy(__name__, {
+    "crosstask_recall": "moments score_crosstask_recall",
+    "hungarian": "assign",
+    "macro": "score_macro score_macro_task",
+    "metrics": "Confusion LengthError TaskScore VideoScore confusion score_task score_video",
+    "per_video": "score_per_video",
+    "raster": "frame_count own_labels rasterise resample task_labels",
+    "segmental": "score_segmental",
+    "table1": "Table1Options Table1Result TaskInput cluster_segments score_table1 score_table1_task segment_means",
+    "table2": "Table2Result score_table2",
+})  # fmt: skip
 
 __all__ = [
     "Confusion", "LengthError", "Table1Options", "Table1Result", "Table2Result", "TaskInput", "TaskScore", "VideoScore",

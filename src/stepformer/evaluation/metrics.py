@@ -240,6 +240,10 @@ def score_task(
 def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:
     """The video score of two int arrays in the same ids, -1 background: ``.iou .precision .recall .mof``.
 
+    >>> score = score_video([0, 0, 1, -1], [0, 1, 1, -1])
+    >>> score.iou, score.mof
+    (0.5, 0.75)
+
     Raises:
         LengthError: the arrays differ in length.
         InputError: ids that are not whole numbers of at least -1.

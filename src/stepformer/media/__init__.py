@@ -1,10 +1,10 @@
 """Video files: pictures at exact seconds, clips for encoders, sound for speech recognition, chapters back in.
 
->>> reader = stepformer.media.VideoReader("talk.mp4")
->>> reader.info.duration_s
+>>> reader = VideoReader("talk.mp4")                                # doctest: +SKIP
+>>> reader.info.duration_s                                          # doctest: +SKIP
 61.2
->>> for batch in reader.seconds(rate_hz=1.0, size=(224, 224)):      # FrameBatch: times_s, shown_s, pictures
-...     batch.pictures.shape
+>>> for batch in reader.seconds(rate_hz=1.0, size=(224, 224)):      # doctest: +SKIP
+...     batch.pictures.shape                                        # FrameBatch: times_s, shown_s, pictures
 (32, 224, 224, 3)
 
 Everything here stands on PyAV, which carries its own FFmpeg; nothing is imported before it is needed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepformer.errors import UsageError
@@ -51,15 +51,6 @@ class Knobs:
             raise UsageError(f"use is one of {', '.join(USES)}; got {self.use!r}")
         if self.use == "structure" and (self.percentile is not None or self.similarity is not None):
             raise UsageError("percentile and similarity are drop lines of slots; use='structure' has no slots")
-
-    @classmethod
-    def of(cls, **values: Any) -> Knobs:
-        """Knobs by name; a :class:`UsageError` for a name there is none of."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise UsageError(f"discover has no option {unknown[0]!r}; there are: {', '.join(known)}")
-        return cls(**values)
 
     def options(self, own: InferenceConfig) -> InferenceConfig:
         """The inference options of a checkpoint with what the user chose in their place."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer.app.discover.knobs import Knobs, check_texts
+from stepformer.app.discover.knobs import Knobs, Use, check_texts
 from stepformer.app.discover.presence import present_texts
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart
 from stepformer.base.arrays import unit
@@ -122,23 +122,33 @@ class StepFormer:
         self,
         video: str | os.PathLike[str],
         *,
+        steps: int | None = None,
+        detail: float | None = None,
+        percentile: float | None = None,
+        similarity: float | None = None,
+        ordered: bool = True,
+        use: Use = "both",
         listening: Listening | None = None,
         labels: Labels = "auto",
         bank: Sequence[str] | None = None,
         report: Report | None = None,
         cache: bool = True,
-        **knobs: Any,
     ) -> Timeline:
         """The steps of a video file, with the words of its narration where it has one.
 
-        knobs: one of ``steps`` (about how many), ``detail`` (0 to 1), ``percentile``, ``similarity``; and
-        ``ordered``, ``use``; see :class:`Knobs`. listening: where narration is looked for (by default subtitles, else
-        speech). labels="none": no names. bank: phrases to guess names from. report: called with seconds done and
-        seconds in all.
+        At most one of steps (about how many), detail (0 few and long, 0.5 the default, 1 many and short), percentile
+        (the paper's threshold: this percentile of the slot-frame similarities) and similarity (the released code's:
+        the threshold itself). ordered: slots in order; False is the paper's ablation. use: "both" slots and structure,
+        "slots" (the paper's inference) or "structure". listening: where narration is looked for (by default subtitles,
+        else speech). labels="none": no names. bank: phrases to guess names from. report: called with seconds done and
+        seconds in all. cache: keep the features for the next time.
+
+        Raises:
+            InputError: the file cannot be read as video. UsageError: options that make no sense.
         """
         from stepformer.narration.listening import narration_of
 
-        chosen = Knobs.of(**knobs)
+        chosen = Knobs(steps, detail, percentile, similarity, ordered, use)
         features = self.read(video, report, cache)
         return self.find(features, chosen, narration=narration_of(video, listening), labels=labels, bank=bank).timeline
 
@@ -148,18 +158,25 @@ class StepFormer:
         rate_hz: float = 1.0,
         structure: NDArray[Any] | None = None,
         *,
+        steps: int | None = None,
+        detail: float | None = None,
+        percentile: float | None = None,
+        similarity: float | None = None,
+        ordered: bool = True,
+        use: Use = "both",
+        labels: Labels = "none",
         video: str = "",
         duration_s: float = 0.0,
-        labels: Labels = "none",
-        **knobs: Any,
     ) -> Timeline:
-        """The steps of features (N, D) of the model's encoder, ``rate_hz`` of them a second.
+        """The steps of features (N, D) of the model's encoder, ``rate_hz`` of them per second.
 
         structure: (N, S) other features to place boundaries by; without it the vectors themselves are used. Steps
-        have names only with ``labels="auto"``, which loads the text side.
+        have names only with ``labels="auto"``, which loads the text side. video, duration_s: of the timeline. The
+        other options are those of :meth:`discover`.
         """
         features = Features(np.asarray(vectors), rate_hz, structure, duration_s, video)
-        return self.find(features, Knobs.of(**knobs), labels=labels).timeline
+        knobs = Knobs(steps, detail, percentile, similarity, ordered, use)
+        return self.find(features, knobs, labels=labels).timeline
 
     def find(
         self,

@@ -1,10 +1,9 @@
 """Several videos of one task to one ordered list of common steps.
 
->>> from stepformer.app.procedure import find_procedure, from_findings
->>> model = stepformer.load_model("default")
->>> findings = [model.find(model.read(path)) for path in paths]
->>> procedure = find_procedure(from_findings(findings), bank=model.bank())
->>> [step.name for step in procedure.steps]
+>>> import stepformer as sf
+>>> procedure = sf.procedure.find(["a.mp4", "b.mp4", "c.mp4"])      # doctest: +SKIP
+>>> [step.name for step in procedure.steps]                         # doctest: +SKIP
+['crack the eggs', 'whisk the eggs', 'pour into the pan']
 
 `clustering` groups steps across videos, `counting` chooses how many groups, `ordering` and `naming` order and name
 them, `finding` puts it together; :mod:`stepformer.show.flow` draws it.
@@ -12,22 +11,69 @@ them, `finding` puts it together; :mod:`stepformer.show.flow` draws it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, cluster_steps
 from stepformer.app.procedure.counting import choose_count
-from stepformer.app.procedure.finding import find_procedure
+from stepformer.app.procedure.finding import MIN_SHARE, find_procedure
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 from stepformer.base.arrays import unit
 
 if TYPE_CHECKING:
-    from stepformer.app.discover import Finding
+    from stepformer.app.discover import Features, Finding, StepFormer
+    from stepformer.narration import Listening
 
 __all__ = [
     "ClusterOptions", "CommonStep", "Procedure", "StepClusters", "VideoSteps",
-    "choose_count", "cluster_steps", "find_procedure", "from_findings",
+    "choose_count", "cluster_steps", "find", "find_procedure", "from_findings",
 ]  # fmt: skip
+
+
+def find(
+    videos: Iterable[str | os.PathLike[str] | Features | Finding],
+    model: StepFormer | None = None,
+    *,
+    steps: int | None = None,
+    min_share: float = MIN_SHARE,
+    detail: float | None = None,
+    labels: Literal["auto", "none"] = "auto",
+    listening: Listening | None = None,
+    seed: int = 0,
+) -> Procedure:
+    """The common steps of videos of one task: files, features, or what :meth:`StepFormer.find` gave.
+
+    model: by default the one that ships. steps: how many common steps to find (default: the number that tells the steps
+    of different videos apart best). min_share: the share of the videos that have a common step. detail: how finely
+    videos are cut, 0 to 1. labels: "none" leaves names out. listening: where narration is looked for. seed: of the
+    clustering.
+
+    Raises:
+        InputError: fewer than two videos, or nothing that two of them have in common.
+    """
+    from stepformer.app.discover import Features, Finding, Knobs, load_model
+    from stepformer.narration import narration_of
+
+    model = model or load_model()
+    findings: list[Finding] = []
+    for video in videos:
+        if not isinstance(video, Finding):
+            path = None if isinstance(video, Features) else video
+            features = video if isinstance(video, Features) else model.read(video)
+            heard = None if path is None or labels == "none" else narration_of(path, listening)
+            video = model.find(features, Knobs(detail=detail), narration=heard, labels=labels)  # noqa: PLW2901
+        findings.append(video)
+    text = labels != "none"
+    return find_procedure(
+        from_findings(findings),
+        steps,
+        min_share=min_share,
+        options=ClusterOptions(seed=seed),
+        encode=model.encoder.encode_text if text else None,
+        bank=model.bank() if text else None,
+        meta=model.provenance("procedure", {"steps": steps, "min_share": min_share, "detail": detail, "seed": seed}),
+    )
 
 
 def from_findings(findings: Iterable[Finding]) -> list[VideoSteps]:

@@ -1,8 +1,9 @@
 """Where in a library of processed videos a step happens: an index of step and frame vectors, and questions to it.
 
->>> from stepformer.app.search import open_index, update_index
->>> update_index("store/", stepformer.load_model("default"))
->>> for hit in open_index("store/").search("flip the pancake"):
+>>> import stepformer as sf
+>>> sf.search.update_index("videos/").added                                    # doctest: +SKIP
+12
+>>> for hit in sf.search.open_index("videos/").search("flip the pancake"):     # doctest: +SKIP
 ...     print(hit.video, hit.start_s, hit.end_s, hit.label)
 
 `index` is what lies on disk (usearch graphs beside the library), `query` asks it, `library` brings videos in.

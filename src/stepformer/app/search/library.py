@@ -185,7 +185,7 @@ def _named_video(source: Source, model: Any) -> IndexedVideo:
 
 def update_index(
     folder: str | os.PathLike[str],
-    model: Any,
+    model: Any = None,
     *,
     rebuild: bool = False,
     listening: Listening | None = None,
@@ -194,10 +194,15 @@ def update_index(
 ) -> Update:
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
-    A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns.
+    A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns. model:
+    by default the one that ships. rebuild: make it anew. report: called with videos done, videos in all, and a name.
     """
     from filelock import FileLock
 
+    if model is None:
+        from stepformer.app.discover import load_model
+
+        model = load_model()
     library = Path(folder)
     sources, left_out = find_sources(library)
     (library / FOLDER).mkdir(exist_ok=True)

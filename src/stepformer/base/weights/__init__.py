@@ -1,9 +1,11 @@
 """Named weights: where they come from, pinned by SHA-256. They are data, never code.
 
->>> from stepformer.base import weights
->>> folder = weights.pull("minilm")      # downloads once; offline after
+>>> folder = pull("minilm")              # doctest: +SKIP
+>>> entry("minilm").license
+'Apache-2.0'
 
-``pull`` returns the file or the folder of the weights. Everything lies under ``cache_folder("weights")``.
+``pull`` downloads once, and returns the file or the folder of the weights. Everything lies under
+``cache_folder("weights")``.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ Names are loaded when they are first used: numba, torch and Triton are imported 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from stepformer.base.lazy import lazy
 
 if TYPE_CHECKING:
     from stepformer.core.align.alignment import Alignment
@@ -22,28 +23,13 @@ if TYPE_CHECKING:
     from stepformer.core.align.single import drop_dtw, order_agnostic
     from stepformer.core.align.soft import soft_drop_dtw
 
-_HOMES = {
-    "Alignment": "alignment",
-    "columns_of": "batch",
-    "drop_dtw_batch": "batch",
-    "order_agnostic_batch": "batch",
-    "fixed_drop": "drops",
-    "percentile_drop": "drops",
-    "drop_dtw": "single",
-    "order_agnostic": "single",
-    "soft_drop_dtw": "soft",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"stepformer.core.align.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'stepformer.core.align' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
-
+__getattr__, __dir__ = lazy(__name__, {
+    "alignment": "Alignment",
+    "batch": "columns_of drop_dtw_batch order_agnostic_batch",
+    "drops": "fixed_drop percentile_drop",
+    "single": "drop_dtw order_agnostic",
+    "soft": "soft_drop_dtw",
+})  # fmt: skip
 
 __all__ = [
     "Alignment", "columns_of", "drop_dtw", "drop_dtw_batch", "fixed_drop", "order_agnostic", "order_agnostic_batch",

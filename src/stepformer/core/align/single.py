@@ -28,6 +28,10 @@ def drop_dtw(
     -1. ``-inf`` is better than any finite cost, but does not lift what ``+inf`` forbids. Sums are made in float64
     whatever the input. Either side may have no elements.
 
+    >>> a = drop_dtw([[0.1, 0.2, 0.9, 0.9], [0.9, 0.9, 0.8, 0.1]], column_drop=0.5)
+    >>> a.assignment.tolist(), round(a.cost, 2)      # the third column is dropped
+    ([0, 0, -1, 1], 0.9)
+
     Raises NonFiniteError, which says where, if a cost is NaN, and UsageError for shapes that do not fit.
     """
     one_to_one = check_matching(matching)

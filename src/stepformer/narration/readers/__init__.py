@@ -56,7 +56,12 @@ def read_subtitles(path: str | os.PathLike[str], format: str | None = None, vide
 def parse_subtitles(
     data: bytes | str, name: str = "subtitles", format: str | None = None, video: str | None = None
 ) -> list[Cue]:
-    """As :func:`read_subtitles`, from the content of a file. ``name`` is what messages call it."""
+    """As :func:`read_subtitles`, from the content of a file. ``name`` is what messages call it.
+
+    >>> cues = parse_subtitles("1\\n00:00:01,000 --> 00:00:03,000\\n<i>crack</i> the eggs\\n")
+    >>> cues[0].start_s, cues[0].text
+    (1.0, 'crack the eggs')
+    """
     text = (
         decode(data, name)
         if isinstance(data, bytes)

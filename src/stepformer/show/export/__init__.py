@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -106,18 +106,38 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format
     return max(found, key=lambda pair: pair[0])[1]
 
 
-def write(timeline: Timeline, path: str | os.PathLike[str], format: str | None = None, **options: Any) -> Written:
+def write(
+    timeline: Timeline,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    video: str | None = None,
+    fps: float | None = None,
+    title: str | None = None,
+    task: str | None = None,
+    task_steps: Sequence[str] = (),
+    similarity: Any = None,
+    exact: bool = False,
+    embed: bool = False,
+    columns: int | None = None,
+    thumb_width: int = 320,
+) -> Written:
     """Writes ``timeline`` to ``path`` in the format of its suffix, or in the one named.
 
-    ``options`` are the fields of :class:`Options`, for instance ``video="talk.mp4"`` or ``exact=True``.
+    A format uses the options that mean something to it. video: the media file, where it is not the timeline's own.
+    fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
+    ordered step names of annotation formats. similarity: (K, N), shown by pictures and the page. exact: clips cut at
+    the exact frame, encoded again. embed: the video inside the page. columns, thumb_width: of a contact sheet.
 
     Raises:
-        UsageError: an unknown format or option.
+        UsageError: an unknown format, or an option that makes no sense.
         InputError: a format that needs the video, and it is not here.
     """
     chosen = format_of(path, format)
     target = Path(path)
-    settings = Options.of(**{"target": target, **options})
+    settings = Options(
+        video, fps, title, task, tuple(task_steps), similarity, exact, embed, columns, thumb_width, target
+    )  # fmt: skip
     function = _function(chosen.writer)
     if chosen.kind == "text":
         rendered: Rendered = function(timeline, settings)
@@ -131,12 +151,35 @@ def write(timeline: Timeline, path: str | os.PathLike[str], format: str | None =
     return Written(target, chosen.name, notes)
 
 
-def render(timeline: Timeline, format: str, **options: Any) -> Rendered:
-    """The text of a text format and its notes, without writing a file."""
+def render(
+    timeline: Timeline,
+    format: str,
+    *,
+    video: str | None = None,
+    fps: float | None = None,
+    title: str | None = None,
+    task: str | None = None,
+    task_steps: Sequence[str] = (),
+    similarity: Any = None,
+    embed: bool = False,
+    target: Path | None = None,
+) -> Rendered:
+    """The text of a text format and its notes, without writing a file; options as :func:`write` has them.
+
+    target: where the text will go, for paths relative to it.
+
+    >>> from stepformer import Step, Timeline
+    >>> print(render(Timeline("eggs.mp4", 60, (Step(5, 20, "crack the eggs"),)), "srt").text)
+    1
+    00:00:05,000 --> 00:00:20,000
+    crack the eggs
+    <BLANKLINE>
+    """
     chosen = format_of("", format)
     if chosen.kind != "text":
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
-    rendered: Rendered = _function(chosen.writer)(timeline, Options.of(**options))
+    options = Options(video, fps, title, task, tuple(task_steps), similarity, embed=embed, target=target)
+    rendered: Rendered = _function(chosen.writer)(timeline, options)
     return rendered
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,6 @@ class Options:
         if not 16 <= self.thumb_width <= 4096:
             raise UsageError(f"thumb_width must be 16 to 4096 pixels, got {self.thumb_width!r}")
         object.__setattr__(self, "task_steps", tuple(self.task_steps))
-
-    @classmethod
-    def of(cls, **values: Any) -> Options:
-        """Options by name; a :class:`UsageError` for a name there is none of."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise UsageError(f"no export option {unknown[0]!r}; there are: {', '.join(known)}")
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
