@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import stepformer
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import TrainConfig, make_config, merged
 from stepformer.core.training import with_loss_off
@@ -335,7 +334,7 @@ def digest(value: Any) -> str:
 @cache
 def code_hash(parts: tuple[str, ...] = _CODE) -> str:
     """12 hex digits of the code that decides numbers, without comments, docstrings and layout."""
-    root = Path(stepformer.__file__).parent
+    root = Path(__file__).parents[1]
     total = hashlib.sha256()
     for part in parts:
         for file in sorted((root / part).glob("*.py")) if (root / part).is_dir() else [root / part]:
