@@ -1,13 +1,15 @@
 """The one rule of choosing, and what every row is scored by."""
 
 import itertools
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from stepformer.core.model import Slots
-from stepformer.errors import UsageError
+from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.table1 import TaskInput, score_table1
 from stepformer.evaluation.validation import QUICK
 from stepformer.reproduce import methods
@@ -26,7 +28,7 @@ from stepformer.reproduce.methods import (
     units_of,
 )
 from stepformer.reproduce.plan import TABLES
-from stepformer.reproduce.sources import Simulated
+from stepformer.reproduce.sources import NEAR, Simulated
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +148,19 @@ def test_the_models_frames_are_not_the_raw_ones(stage):
         answer(Method("text", "model"), stage)
 
 
-def test_dev_videos_are_of_tasks_that_no_column_has(source):
+def test_dev_videos_are_of_tasks_that_no_column_has(source, tiny_world, tmp_path):
     dev = set(source.trial("dev", 0).tasks.tolist())
     assert dev and all(not dev & set(source.trial(split, 0).tasks.tolist()) for split in source.datasets)
+    # a world whose untouched tasks were chosen on is refused
+    touched = replace(tiny_world, extra={"coin_test": tiny_world.dev.pick(torch.arange(2))})
+    touched.save(tmp_path / "w.safetensors")
+    with pytest.raises(InputError, match="where options are chosen, are reported in coin_test"):
+        Simulated(tmp_path / "w.safetensors")
+
+
+def test_near_texts_are_counted_at_every_threshold(source):
+    shares = [int(share) for share in re.findall(r"(\d+)% at", source.near_texts())]
+    assert len(shares) == len(NEAR) and shares == sorted(shares, reverse=True)
 
 
 def test_every_seed_draws_its_own_frames(source):

@@ -41,7 +41,7 @@ def table(tmp_path):
                 hits = np.round(1000 * share).astype(int)  # of 1,000 predicted and 1,000 labelled frames
                 counts = np.tile(np.array([hits, 1000, 1000, hits, 1000]), (1, 60, 1))
                 units = {"locate": np.full((60, 4), share), "discover": counts, "tasks": TASKS}
-                for place in (*Videos.datasets, "test/plain", "test/joint"):
+                for place in Videos.datasets:
                     store.add(run, place, units, {"chosen": {}})
         return build_table(name, plan_entry(name, rows, SETUP.source, "Trained."), store)
 
@@ -109,15 +109,6 @@ def test_comparisons_have_a_column_group_per_dataset_and_unique_column_names(tab
     assert shen[f"COIN {metric}"] == pytest.approx({"value": 0.31, "spread": 0.01})
     column = next(c for c in made.columns if c.startswith("paper: ProceL"))
     assert shen[column] == ("20.3/17.4/26.7/35.4" if name == "table1" else "12.1/16.0/19.0/30.7")
-
-
-def test_the_data_table_has_a_column_per_encoder(table):
-    made = table("data", lambda label, seed: 0.3)
-    assert [c for c in made.columns if c.endswith(" IoU") and "−" not in c] == [
-        "concepts IoU",
-        "plain IoU",
-        "joint IoU",
-    ]
 
 
 def test_what_is_missing_is_said(table):

@@ -24,9 +24,8 @@ from stepformer.errors import InputError, UsageError
 from stepformer.reproduce import methods, paper
 from stepformer.reproduce.methods import Method
 from stepformer.reproduce.paper import Numbers
-from stepformer.reproduce.sources import OTHER_ENCODERS, Source
+from stepformer.reproduce.sources import Source
 
-TRAIN_ENCODERS = ("concepts", "plain", "joint")
 ALL_TEXTS = (
     ("grammar", 0.2), ("youcook2", 0.3), ("wikihow", 0.22), ("coin", 0.24), ("crosstask-related", 0.04),
     ("howto100m-phrases", 1e-4),
@@ -189,7 +188,6 @@ class TableSpec:
     tasks: tuple[str, ...] = ("zs", "un")
     splits: tuple[str, ...] | None = ("test",)
     reference: str = "{model}"
-    encoders: tuple[str, ...] = ()
     main_only: bool = False  # IoU and F1 alone
 
 
@@ -237,14 +235,13 @@ TABLES: dict[str, TableSpec] = {
         splits=("test", "coin_test"), main_only=True,
     ),
     "data": TableSpec(
-        "Training data of the default preset, seen through each simulated encoder",
+        "Training data of the default preset",
         (
             CONTROLS[2], _model("{model}", DEFAULT),
-            *(_changed(f"trained for {e} alone", DEFAULT, ("data.simulator.encoders", [e])) for e in TRAIN_ENCODERS),
             _changed("all texts, non-commercial ones too", DEFAULT,
                      ("data.simulator.sources", [list(pair) for pair in ALL_TEXTS])),
         ),
-        encoders=OTHER_ENCODERS, main_only=True,
+        splits=("test", "coin_test"), main_only=True,
     ),
     "real-features": TableSpec(
         "Published methods on real visual features",
@@ -355,7 +352,7 @@ def training(setup: Setup, recipe: Recipe, seed: int) -> TrainConfig:
         "preset": recipe.preset,
         "seed": seed,
         "model": {"feature_dim": setup.source.dim, "dim": setup.source.dim},
-        "data": {"simulator": {"encoders": list(TRAIN_ENCODERS)}, "store": list(setup.stores)},
+        "data": {"store": list(setup.stores)},
         # the last weights are scored; nothing is selected along the way
         "validation": {"every": 0},
     }

@@ -68,10 +68,7 @@ def places_of(spec: TableSpec, source: Source) -> dict[str, str]:
     splits = [s for s in source.datasets if spec.splits is None or s in spec.splits]
     splits = splits or list(source.datasets)[:1]
     names = {s: DATASET_NAMES.get(source.datasets[s], source.datasets[s]) for s in splits}
-    out = {s: name if len(splits) > 1 else "" for s, name in names.items()}
-    if spec.encoders and not source.real:
-        out = {"test": "concepts", **{f"test/{encoder}": encoder for encoder in spec.encoders}}
-    return out
+    return {s: name if len(splits) > 1 else "" for s, name in names.items()}
 
 
 def plan_entry(name: str, rows: Sequence[PlannedRow], source: Source, training: str) -> dict[str, Any]:
@@ -109,7 +106,7 @@ def build_table(name: str, entry: Mapping[str, Any], store: RunStore) -> Table:
     body: list[list[Cell | str | None]] = [[row.label] if len(columns) == 1 else [row.knows, row.label] for row in rows]
     sentences: list[str] = []
     for place, called in entry["places"].items():
-        dataset = entry["datasets"].get(place.partition("/")[0], "")
+        dataset = entry["datasets"].get(place, "")
         for task in spec.tasks:
             metrics = METRICS[task][:1] if spec.main_only else METRICS[task]
             head = f"{called} " if called else "ZS " if task == "zs" and len(spec.tasks) > 1 else ""

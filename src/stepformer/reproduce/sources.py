@@ -10,7 +10,6 @@ a hash of everything that decides a number: the world file, or all frames, label
 from __future__ import annotations
 
 import hashlib
-import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.base.files import sha256_of, why_no_array
+from stepformer.base import guard
+from stepformer.base.files import sha256_of
 from stepformer.data import read_dataset
 from stepformer.data.labelled import LabelledVideo
 from stepformer.data.records import Dataset, VideoRecord, with_features
@@ -32,8 +32,9 @@ from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.raster import own_labels
 from stepformer.evaluation.validation import Trial, make_trial
 
-MAIN_ENCODER = "concepts"
-OTHER_ENCODERS = ("plain", "joint")
+ENCODER = "concepts"  # the simulated one through which tables look
+NEAR = (0.75, 0.8, 0.85, 0.9, 0.95)
+"""Cosines at which captions say how many tested texts have a near one in training."""
 TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
 GTEA_DEV_TASKS = ("Cheese", "Coffee", "Peanut")
@@ -53,7 +54,7 @@ class Words:
 
 
 class Source(ABC):
-    """Videos by split. ``places`` are the columns of tables: a split, or ``split/encoder`` of a simulation."""
+    """Videos by split. Tables have a group of columns per split."""
 
     name: str
     fingerprint: str
@@ -91,7 +92,13 @@ class Simulated(Source):
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
         counts = ", ".join(f"{len(self.world.split(s))} videos of {d}" for s, d in self.datasets.items())
-        self.about = f'Simulated features on {counts}; encoder "{MAIN_ENCODER}" unless a column says otherwise.'
+        self.about = f"Simulated features on {counts}. {self.near_texts()}"
+        dev = set(self.world.dev.tasks.tolist())
+        for split in reported:
+            if dev & set(self.world.split(split).tasks.tolist()):
+                raise InputError(
+                    f"{path}: tasks of dev, where options are chosen, are reported in {split}; make it anew"
+                )
         self._played = replace(self.world, extra={**self.world.extra, "choose": half_sparse(self.world.dev)})
 
     def _dataset(self, split: str) -> str:
@@ -99,13 +106,25 @@ class Simulated(Source):
         first = int(self.world.split(split).tasks[0])
         return names[first].partition(":")[0] if first < len(names) else "unknown"
 
+    def near_texts(self) -> str:
+        """How many step texts of each reported split have a training step text near them, at several thresholds."""
+        world = self.world
+        known = torch.unique(world.train.steps[world.train.steps >= 0])
+        parts = []
+        for split in self.datasets:
+            steps = world.split(split).steps
+            own = torch.unique(steps[steps >= 0])
+            near = torch.cat([(part @ world.vectors[known].T).amax(1) for part in torch.split(world.vectors[own], 512)])
+            shares = ", ".join(f"{100 * float((near >= limit).float().mean()):.0f}% at {limit:g}" for limit in NEAR)
+            parts.append(f"{split} {shares}")
+        return f"Step texts with a training step text nearer than a cosine: {'; '.join(parts)}."
+
     def trial(self, place: str, seed: int) -> Trial:
-        """``split`` or ``split/encoder``."""
-        split, _, encoder = place.partition("/")
-        split = "choose" if split == "dev" else split
+        """Rendered anew for each seed."""
+        split = "choose" if place == "dev" else place
         simulator = Simulator(self._played, seed=seed, device=self.device)
         # each split has its own stream, whatever else is rendered
-        return make_trial(simulator, split, encoder or MAIN_ENCODER, seed=zlib.crc32(split.encode()) % 100_000 + seed)
+        return make_trial(simulator, split, ENCODER, seed=zlib.crc32(split.encode()) % 100_000 + seed)
 
     def words(self, split: str, video: int, trial: Trial) -> Words:
         """Texts of the world behind the ids."""
@@ -226,11 +245,7 @@ def fingerprint(trial: Trial) -> str:
 
 def read_texts(path: str | Path) -> Vectors:
     """Text vectors of an ``.npz`` file: texts under ``text`` or ``names``, rows under ``emb`` or ``embeddings``."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            values = {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable .npz of text vectors: {why_no_array(error)}") from None
+    values = guard.load_arrays(path)
     texts = next((values[k] for k in ("text", "names") if k in values), None)
     rows = next((values[k] for k in ("emb", "embeddings") if k in values), None)
     if texts is None or rows is None or rows.ndim != 2 or len(texts) != len(rows):
@@ -288,7 +303,7 @@ def trial_of(
     videos = []
     for record in records:
         assert record.features is not None
-        features = np.asarray(np.load(record.features, allow_pickle=False), np.float32)
+        features = np.asarray(guard.load_array(record.features), np.float32)
         if not np.isfinite(features).all():
             raise InputError(f"{record.features} has NaN or infinity")
         n, width = features.shape
