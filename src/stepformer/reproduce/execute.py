@@ -39,7 +39,7 @@ from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
 from stepformer.reproduce.methods import PUBLISHED, Stage, answer, choose, first_options, summary, units_of
-from stepformer.reproduce.plan import SLOTS, Run, Weights, code_hash, digest
+from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source, SourceSpec
 from stepformer.version import __version__
 
@@ -89,7 +89,7 @@ class RunStore:
         scores = {k: round(v, 5) for k, v in summary(units, units["tasks"]).items()}
         write_json(
             self.folder / f"{run.id}.json",
-            {**before, **facts, "scores": {**before["scores"], place: scores}, **stamp(run.device)},
+            {**before, **facts, "scores": {**before["scores"], place: scores}, "code": run.code, **stamp(run.device)},
         )
 
     def remove(self, run_id: str) -> None:
@@ -102,7 +102,6 @@ def stamp(device: str = "cpu") -> dict[str, Any]:
     """Which code made a result, when, and where. ``STEPFORMER_COMMIT`` names the commit where there is no git."""
     return {
         "commit": commit(),
-        "code": code_hash(),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": machine(device),
         "version": __version__,

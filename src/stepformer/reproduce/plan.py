@@ -32,7 +32,15 @@ ALL_TEXTS = (
 )  # fmt: skip
 """Sources with their shares when the non-commercial ones are used too (phrases only ever serve as narration)."""
 # rooms and files whose code decides numbers; comments, docstrings and layout do not count
-_TRAIN_CODE = ("core", "core/align", "data/simulator.py", "data/world.py", "data/batches.py", "data/store.py")
+_TRAIN_CODE = (
+    "core",
+    "core/align",
+    "app/training.py",
+    "data/simulator.py",
+    "data/world.py",
+    "data/batches.py",
+    "data/store.py",
+)
 _CODE = (*_TRAIN_CODE, "evaluation", "evaluation/baselines", "reproduce/methods.py", "reproduce/sources.py")
 
 
@@ -56,12 +64,13 @@ class Weights:
     path: str | None = None
     hash: str = ""
     inference: Mapping[str, Any] = field(default_factory=dict)
+    code: str = ""  # that trains
 
     @property
     def identity(self) -> dict[str, Any]:
         """What decides the numbers; where a checkpoint lies does not."""
         if self.config is not None:
-            return {"config": self.config, "code": code_hash(_TRAIN_CODE)}
+            return {"config": self.config, "code": self.code}
         return {"weights": self.hash, "inference": dict(self.inference)}
 
 
@@ -302,6 +311,7 @@ class Run:
     device: str = "cpu"
     weights: Weights | None = None
     given: Mapping[str, Any] | None = None  # options of every row where there are no dev videos to choose on
+    code: str = ""  # hash, taken when the run is planned: files may change while it works
 
     @property
     def inference(self) -> Mapping[str, Any] | None:
@@ -314,7 +324,7 @@ class Run:
         return {
             "method": asdict(self.method), "seed": self.seed, "data": self.data, "device": self.device,
             "weights": None if self.weights is None else self.weights.identity, "given": self.given,
-            "code": code_hash(_CODE),
+            "code": self.code,
         }  # fmt: skip
 
     @property
@@ -394,7 +404,7 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
                 method = replace(method, rule="own")
                 bringing = weights or _weights(setup, DEFAULT, seed)
                 given = dict(bringing.inference)
-            runs[seed] = Run(method, seed, source.fingerprint, setup.device, weights, given)
+            runs[seed] = Run(method, seed, source.fingerprint, setup.device, weights, given, code_hash())
         label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
         planned.append(PlannedRow(row, label, runs))
     return planned
@@ -404,7 +414,8 @@ def _weights(setup: Setup, recipe: Recipe, seed: int) -> Weights:
     if setup.checkpoint is not None:
         return setup.checkpoint.weights
     config = training(setup, recipe, seed)
-    return Weights(json.loads(json.dumps(config.to_dict())), inference=asdict(config.inference))
+    values = json.loads(json.dumps(config.to_dict()))
+    return Weights(values, inference=asdict(config.inference), code=code_hash(_TRAIN_CODE))
 
 
 def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:

@@ -1,0 +1,63 @@
+"""What README and docs print of docs/results is what stands there, and results say where they were made.
+
+A Markdown table whose page links to ``results/NAME.md`` in the paragraph above it is held against ``NAME.json``: its
+first column names rows of the result, and every number with a decimal point must be one of that row.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+TABLE = re.compile(r"results/([\w-]+)\.md[^|]*?\n\n((?:\|[^\n]*\n)+)")
+NUMBER = re.compile(r"-?\d+\.\d")
+
+
+def wrong_numbers(text, results):
+    """(row, number) of tables in a page that their result does not have; ``results(name)`` reads one."""
+    out = []
+    for name, lines in TABLE.findall(text):
+        rows = {}
+        for row in results(name)["rows"]:
+            shown = set()
+            for cell in row.values():
+                values = (
+                    [cell.get("value"), cell.get("spread"), *cell.get("interval", ())] if isinstance(cell, dict) else []
+                )
+                shown |= {f"{100 * value:.1f}" for value in values if value is not None}
+                shown |= set(NUMBER.findall(cell)) if isinstance(cell, str) else set()
+            rows[row["method"]] = shown
+        for line in lines.splitlines()[2:]:
+            label, *cells = (part.strip().strip("*`") for part in line.strip("|\n ").split("|"))
+            if label not in rows:
+                out.append((label, "no such row"))
+            out += [(label, n) for cell in cells for n in NUMBER.findall(cell) if n not in rows.get(label, ())]
+    return out
+
+
+def stored(name):
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_numbers_of_pages_are_those_of_the_results(page):
+    assert not wrong_numbers(page.read_text("utf-8"), stored)
+
+
+def test_a_wrong_number_and_a_wrong_row_are_found():
+    made = {"rows": [{"method": "pooled32", "F1": {"value": 0.303, "spread": 0.005}, "paper": "28.3/22.1"}]}
+    page = (
+        "See [all](docs/results/table3.md):\n\n| method | F1 |\n|---|---|\n| pooled32 | **30.3 ± 0.5** (28.3) |\n{}\n"
+    )
+    assert not wrong_numbers(page.format(""), lambda name: made)
+    assert wrong_numbers(page.format("").replace("30.3", "31.3"), lambda name: made) == [("pooled32", "31.3")]
+    assert ("other", "no such row") in wrong_numbers(page.format("| other | 30.3 |"), lambda name: made)
+
+
+def test_every_result_says_which_commit_made_it_when_and_where():
+    for path in RESULTS.glob("*.json"):
+        assert {"commit", "date", "machine"} <= set(json.loads(path.read_text("utf-8"))["written"]), path.name
