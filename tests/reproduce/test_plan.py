@@ -51,7 +51,7 @@ def test_whatever_decides_the_numbers_changes_the_id(other):
 
 
 def test_code_counts_and_comments_do_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan.stepformer, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(plan, "__file__", str(tmp_path / "reproduce" / "plan.py"))
     file = tmp_path / "a.py"
 
     def hashed(text):
