@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint types setup clean
+.PHONY: demo test test-all docs lint types setup clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,11 @@ test: setup
 test-all: setup
 	$(BIN)/pytest -m 'slow or not slow' --cov --cov-report=term:skip-covered
 
+# the documentation with an API reference from the docstrings, as site/index.html; needs no network
+docs: setup
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 lint: setup
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
@@ -35,4 +40,4 @@ types: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache
