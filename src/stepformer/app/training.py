@@ -1,4 +1,4 @@
-"""A training run assembled from its config: the data it names, validation on simulated videos, pictures of one of them.
+"""A training run assembled from its config: its data, validation on annotated or simulated videos, pictures of one.
 
 The loop itself is :mod:`stepformer.core.training`.
 """
@@ -20,6 +20,7 @@ from stepformer.data.batches import StoreBatches
 from stepformer.data.simulator import Batch, Simulator
 from stepformer.data.world import World, load_world
 from stepformer.errors import UsageError
+from stepformer.evaluation.annotated import read_trial
 from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
 
 Draw = Callable[[Path, Slots, Batch, InferenceConfig, str], None]
@@ -51,9 +52,11 @@ def make_trainer(
     trial = _trial(config, world, source, device)
     if trial is None:
         return kind(config, out, source, device, quiet=quiet)
+    without_texts = config.validation.dataset is not None and config.validation.texts is None
 
     def validate(model: StepDecoder) -> dict[str, float]:
-        return score_slots(trial, model_slots(model), config.inference)
+        scores = score_slots(trial, model_slots(model), config.inference)
+        return {k: v for k, v in scores.items() if not (without_texts and k.startswith("zs_"))}
 
     painter = None if draw is None else _painter(trial, config.inference, Path(out) / "alignment", draw)
     return kind(config, out, source, device, validate, painter, quiet)
@@ -79,9 +82,24 @@ def _source(config: TrainConfig, world: World | None, device: torch.device) -> B
 
 
 def _trial(config: TrainConfig, world: World | None, source: BatchSource, device: torch.device) -> Trial | None:
-    """Simulated validation videos, where there is a world of the model's width."""
+    """Annotated videos with features where a dataset is given, else simulated ones where there is a world of the width.
+
+    Raises:
+        UsageError: the annotated videos' features have another width than the data to learn from.
+    """
     v = config.validation
-    if not v.every or world is None or world.dim != config.model.feature_dim:
+    if not v.every:
+        return None
+    if v.dataset is not None:
+        trial = read_trial(
+            v.dataset, v.features, v.texts, reader=v.reader, subset=v.subset, rate_hz=v.rate_hz, limit=v.videos,
+            device=device,
+        )  # fmt: skip
+        width = trial.batches[0].video.shape[2]
+        if width != source.dim:
+            raise UsageError(f"validation.features are {width} wide, the data to learn from {source.dim}")
+        return trial
+    if world is None or world.dim != source.dim:
         return None
     # validation draws with its own seed: every run of every seed is measured on the same videos
     simulator = source if isinstance(source, Simulator) else Simulator(world, device=device)

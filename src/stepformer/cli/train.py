@@ -25,8 +25,8 @@ EXAMPLES = [
 
 
 FIELDS = (
-    "preset", "seed", "steps", "batch", "save_every", "log_every", "encoder", "model", "loss", "optim", "data",
-    "validation", "inference",
+    "preset", "seed", "steps", "batch", "save_every", "log_every", "loggers", "encoder", "model", "loss", "optim",
+    "data", "validation", "inference",
 )  # fmt: skip
 """What a config file may hold for this command beside its options: the fields of TrainConfig."""
 
@@ -73,10 +73,17 @@ def run(args: argparse.Namespace) -> int:
         from stepformer.core.training import with_loss_off
 
         config = with_loss_off(config, *args.without)
+    from stepformer.app.training import make_trainer
+
     if args.dry_run:
+        if config.data.store or config.data.world:
+            trainer = make_trainer(config, args.out, args.device, quiet=True)
+            log.info(trainer.rehearse())
+            config = trainer.config
+        else:
+            log.warning("no data is named (data.store or data.world): nothing but the config was checked")
         print(json.dumps(config.to_dict(), indent=2))
         return 0
-    from stepformer.app.training import make_trainer
     from stepformer.show.alignments import draw_alignment
 
     trainer = make_trainer(config, args.out, args.device, draw=draw_alignment, quiet=args.json)

@@ -79,12 +79,18 @@ class DataConfig:
 
 @dataclass(frozen=True, slots=True)
 class ValidationConfig:
-    """What is measured during training, on the dev split unless told otherwise."""
+    """What is measured during training: an annotated dataset with features, or the dev split of a simulated world."""
 
     every: int = 500
-    split: str = "dev"
-    encoder: str = "concepts"
-    videos: int = 120
+    videos: int = 120  # at most about so many
+    split: str = "dev"  # of the world
+    encoder: str = "concepts"  # simulated
+    dataset: str | None = None  # annotations; with it validation runs on real features
+    reader: str | None = None  # of the dataset, where its files do not tell
+    subset: str | None = None  # of the dataset; None: all annotated videos
+    features: str | None = None  # folder of arrays, or a feature store; None: the dataset's own
+    rate_hz: float = 1.0  # of a folder of arrays
+    texts: str | None = None  # .npz of step texts and vectors, or the encoder that makes them; None: F1 alone counts
 
     def __post_init__(self) -> None:
         if self.every < 0 or self.videos < 1:
@@ -101,6 +107,7 @@ class TrainConfig:
     batch: int = 128
     save_every: int = 500
     log_every: int = 20
+    loggers: tuple[str, ...] = ("tensorboard",)  # names of core.loggers.LOGGERS, beside metrics.jsonl
     encoder: str = SIMULATED_SPACE  # what the checkpoint says it takes; on feature stores, unless given, their encoder
     model: ModelConfig = field(default_factory=lambda: preset("default"))
     loss: LossConfig = field(default_factory=lambda: loss_preset("default"))
@@ -115,6 +122,9 @@ class TrainConfig:
             raise UsageError(f"a run needs steps >= 1 and batch >= 2 (the loss contrasts videos), {got}")
         if self.save_every < 1 or self.log_every < 1 or self.seed < 0:
             raise UsageError("a run needs save_every >= 1, log_every >= 1 and seed >= 0")
+
+        given: object = self.loggers  # a TOML file may give one name or a list
+        object.__setattr__(self, "loggers", (given,) if isinstance(given, str) else tuple(self.loggers))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; :func:`make_config` reads them back."""
@@ -204,8 +214,8 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
     name = str(values.get("preset", "default"))
     if name not in _OPTIM_PRESETS:
         raise UsageError(f"no preset {name!r}; there are {', '.join(_OPTIM_PRESETS)}")
-    # presets of other widths are brought to the text space of the simulator unless the run says otherwise
-    model = preset(name, feature_dim=384, dim=384)
+    # the width of the vectors is the data's unless the run says it; decoders are brought to one width
+    model = preset(name, feature_dim=0, dim=384)
     base = TrainConfig(
         preset=name,
         model=model,

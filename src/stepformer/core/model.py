@@ -44,7 +44,7 @@ _RELATIVE_SPAN = 256.0
 class ModelConfig:
     """Everything that decides the shape of a :class:`StepDecoder`."""
 
-    feature_dim: int = 384  # D: width of the encoder's shared space; slots live there too
+    feature_dim: int = 384  # D: width of the encoder's shared space; slots live there too; 0: as the data has it
     dim: int = 384  # width of the decoder; features are projected in and out when it differs from feature_dim
     layers: int = 6
     heads: int = 8
@@ -65,7 +65,9 @@ class ModelConfig:
     options: Mapping[str, Any] = field(default_factory=dict)  # of a decoder that takes more than these fields
 
     def __post_init__(self) -> None:
-        for name in ("feature_dim", "dim", "layers", "heads", "feedforward", "slots"):
+        if self.feature_dim < 0:
+            raise UsageError(f"ModelConfig.feature_dim must be at least 0, got {self.feature_dim}")
+        for name in ("dim", "layers", "heads", "feedforward", "slots"):
             if int(getattr(self, name)) < 1:
                 raise UsageError(f"ModelConfig.{name} must be at least 1, got {getattr(self, name)}")
         if self.dim % self.heads or self.dim % 2:
@@ -277,6 +279,8 @@ class StepDecoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        if not config.feature_dim:
+            raise UsageError("a decoder needs the width of its vectors: ModelConfig.feature_dim")
         self.config = config
         same = config.dim == config.feature_dim
         self.project_in = nn.Identity() if same else nn.Linear(config.feature_dim, config.dim)

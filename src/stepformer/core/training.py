@@ -18,7 +18,7 @@ import copy
 import json
 import math
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import SIMULATED_SPACE, OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
+from stepformer.core.loggers import Logger, open_loggers
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
 from stepformer.errors import InputError, StepFormerError, UsageError
@@ -41,7 +42,7 @@ from stepformer.version import __version__
 
 Log = Callable[[str], None]
 Validator = Callable[[StepDecoder], Mapping[str, float]]
-"""Scores of the weights as they stand, by name; ``zs_iou`` and ``un_f1`` together decide which weights are best."""
+"""Scores of the weights as they stand, by name; ``un_f1``, plus ``zs_iou`` where there are texts, finds the best."""
 Painter = Callable[[StepDecoder, int], None]
 """Draws what the weights do with one fixed video at a step, so that one can watch the alignment form."""
 
@@ -140,6 +141,8 @@ class Trainer:
         painter: Painter | None = None,
         quiet: bool = False,
     ) -> None:
+        if not config.model.feature_dim:  # the data knows it
+            config = replace(config, model=replace(config.model, feature_dim=source.dim))
         self.config, self.out, self.source, self.quiet = config, Path(out), source, quiet
         self.validator, self.painter = validator, painter
         self.device = torch_device(device)
@@ -148,8 +151,8 @@ class Trainer:
         self.criterion = Criterion(config.loss)
         if source.dim != config.model.feature_dim:
             raise UsageError(
-                f"the data has vectors of width {source.dim}, the model takes {config.model.feature_dim}; "
-                f"--set model.feature_dim={source.dim}"
+                f"the data has vectors of width {source.dim}, the config says {config.model.feature_dim}; leave "
+                "model.feature_dim out, and the data says it"
             )
         torch.manual_seed(config.seed)
         self.model = build_decoder(config.model).to(self.device)
@@ -222,6 +225,23 @@ class Trainer:
             "A lower learning rate, fp32 (--set optim.precision=fp32) or clipping are the usual cures"
         )
 
+    @torch.no_grad()
+    def rehearse(self) -> str:
+        """One small batch through model and losses, nothing changed or written; a sentence on what was seen.
+
+        Raises what the run itself would: data that cannot be read, widths or options that do not fit.
+        """
+        batch = self.source.batch(0, min(self.config.batch, 2))
+        parts = [t.to(self.device) for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)]
+        output = self.model(parts[0], parts[1], attention=self.criterion.needs_attention)
+        loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
+        size = sum(p.numel() for p in self.model.parameters())
+        return (
+            f"one batch fits: {len(batch.video)} videos of up to {batch.video.shape[1]} frames and "
+            f"{batch.phrases.shape[1]} phrases, {self.source.dim} wide; loss {float(loss):.3f}; "
+            f"{size:,} parameters on {self.device}"
+        )
+
     # -- the loop -------------------------------------------------------------------------------------------------
 
     def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, Any]:
@@ -239,8 +259,9 @@ class Trainer:
             log(said)
         write_json(self.out / "config.json", config.to_dict())
         scores: dict[str, Any] = {}
-        board = _tensorboard(self.out)
+        loggers = open_loggers(config.loggers, self.out, config.to_dict(), log)
         with (
+            _closing(loggers),
             Progress("train", config.steps, "steps", quiet=self.quiet) as progress,
             (self.out / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
             _asked_to_stop() as asked,
@@ -250,9 +271,8 @@ class Trainer:
             def write(row: dict[str, Any]) -> None:
                 metrics.write(json.dumps(row) + "\n")
                 metrics.flush()
-                for name, value in row.items():
-                    if board is not None and isinstance(value, float):
-                        board.add_scalar(name, value, row["step"])
+                for logger in loggers:
+                    logger.write(row["step"], {k: v for k, v in row.items() if isinstance(v, float)})
 
             while self.step < config.steps:
                 if asked:
@@ -299,8 +319,8 @@ class Trainer:
         return total / count if count else None
 
     def _keep_best(self, scores: Mapping[str, float]) -> None:
-        if "zs_iou" in scores:
-            value = scores["zs_iou"] + scores["un_f1"]
+        if "un_f1" in scores:
+            value = scores.get("zs_iou", 0.0) + scores["un_f1"]
         elif "loss" in scores:
             value = -scores["loss"]
         else:
@@ -329,9 +349,7 @@ class Trainer:
         }
 
     def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
-        save_checkpoint(
-            self.out / name, self.mean, self.encoder, self.provenance(scores), self.config.inference
-        )
+        save_checkpoint(self.out / name, self.mean, self.encoder, self.provenance(scores), self.config.inference)
 
     @property
     def encoder(self) -> str:
@@ -433,13 +451,14 @@ def _asked_to_stop() -> Iterator[list[int]]:
             signal.signal(which, handler)
 
 
-def _tensorboard(out: Path) -> Any:
-    """A TensorBoard writer where the extra is installed, else None."""
+@contextmanager
+def _closing(loggers: Sequence[Logger]) -> Iterator[None]:
+    """Closes the loggers behind ``metrics.jsonl``, which one of them reads, however the run ends."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(out / "tensorboard"))
+        yield
+    finally:
+        for logger in loggers:
+            logger.close()
 
 
 def with_loss_off(config: TrainConfig, *names: str) -> TrainConfig:

@@ -98,7 +98,8 @@ class StoreBatches:
             except BaseException as error:  # handed to the loop, which raises it
                 queue.put(error)
 
-        threading.Thread(target=work, daemon=True).start()
+        # not a daemon: one that is still reading when the interpreter ends would bring it down
+        threading.Thread(target=work).start()
 
     def _members(self, step: int, size: int) -> list[tuple[FeatureStore, str]]:
         size = min(size, len(self.items))

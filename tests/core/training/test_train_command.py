@@ -42,10 +42,22 @@ def test_a_dry_run_prints_the_resolved_config_and_writes_nothing(run_toml, tmp_p
     code = main(["train", "--config", str(run_toml), "--preset", "paper", "--set", "optim.lr=1e-2", "--without", "div",
                  "--out", str(out), "--dry-run"])  # fmt: skip
     assert code == 0 and not out.exists()
-    shown = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    shown = json.loads(said.out)
+    assert "one batch fits: 2 videos of up to" in said.err and "64 wide" in said.err
     assert (shown["preset"], shown["steps"], shown["optim"]["lr"]) == ("paper", 6, 0.01)
     assert shown["loss"]["weights"]["div"] == 0.0 and shown["loss"]["weights"]["seq"] == 1.0
     assert shown["data"]["simulator"]["max_frames"] == 30
+
+
+def test_a_dry_run_finds_what_does_not_fit(run_toml, tmp_path, capsys):
+    command = ["train", "--config", str(run_toml), "--out", str(tmp_path / "run"), "--dry-run"]
+    assert main([*command, "--set", "model.feature_dim=768"]) == 2
+    assert "width 64, the config says 768" in capsys.readouterr().err
+    assert main([*command, "--set", "loss.div_on=attention", "--set", "model.decoder=nobody"]) == 2
+    assert "no decoder 'nobody'" in capsys.readouterr().err
+    assert main(["train", "--out", str(tmp_path / "run"), "--dry-run"]) == 0
+    assert "no data is named" in capsys.readouterr().err
 
 
 def test_train_prints_its_result_as_json(run_toml, tmp_path, capsys):

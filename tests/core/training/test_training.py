@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import math
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from training_runs import make_store, rows, same_files, small
+from training_runs import SMALL, make_store, rows, same_files, small
 
 from stepformer.app.training import make_trainer
 from stepformer.core.checkpoint import load_checkpoint
+from stepformer.core.config import make_config
+from stepformer.core.loggers import LOGGERS
 from stepformer.core.training import NonFiniteLossError, Trainer, learning_rate, with_loss_off
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
@@ -197,7 +202,7 @@ def test_a_loss_that_is_not_finite_leaves_evidence(tiny_world, tmp_path):
 def test_no_data_and_the_wrong_width_get_a_sentence(tiny_world, tmp_path):
     with pytest.raises(UsageError, match=r"training needs data: --set data\.world=WORLD"):
         make_trainer(small(), tmp_path, "cpu")
-    with pytest.raises(UsageError, match=r"width 64, the model takes 32; --set model\.feature_dim=64"):
+    with pytest.raises(UsageError, match=r"width 64, the config says 32; leave model\.feature_dim out"):
         make_trainer(small(model__feature_dim=32), tmp_path, "cpu", world=tiny_world)
     with pytest.raises(InputError, match="cannot read the simulated world"):
         make_trainer(small(data__world=str(tmp_path / "nowhere")), tmp_path, "cpu")
@@ -352,5 +357,122 @@ def test_a_store_needs_no_world(tmp_path):
     # without held-out videos there is no validation loss, rather than one of nothing
     none = replace(config, data=replace(config.data, held_out=0.0))
     assert make_trainer(none, tmp_path / "none", "cpu", quiet=True).validate() == {}
-    with pytest.raises(UsageError, match=r"width 64, the model takes 32"):
+    with pytest.raises(UsageError, match=r"width 64, the config says 32"):
         make_trainer(small(model__feature_dim=32, data__store=str(tmp_path / "store")), tmp_path / "x", "cpu")
+
+
+def test_the_data_says_how_wide_its_vectors_are(tiny_world, tmp_path):
+    values = {**SMALL, "model": {k: v for k, v in SMALL["model"].items() if k != "feature_dim"}}
+    store = make_store(tmp_path / "store", 6, width=24)
+    config = make_config({**values, "data": {"store": str(store)}})
+    trainer = make_trainer(config, tmp_path / "run", "cpu", quiet=True)
+    assert trainer.config.model.feature_dim == 24 and trainer.model.config.feature_dim == 24
+    assert make_trainer(make_config(values), tmp_path / "w", "cpu", world=tiny_world).config.model.feature_dim == 64
+
+
+# -- validation on annotated videos ---------------------------------------------------------------------------------
+
+
+def annotated(folder, videos=6, width=64, seed=0):
+    """COIN annotations, a feature file per video and an .npz of step texts, written from their descriptions."""
+    rng = np.random.default_rng(seed)
+    names = ["crack", "whisk", "pour"]
+    vectors = rng.standard_normal((3, width)).astype(np.float32)
+    (folder / "features").mkdir(parents=True)
+    database = {}
+    for i in range(videos):
+        frames = rng.standard_normal((30, width)).astype(np.float32)
+        marks = []
+        for step, start in enumerate((2, 10, 20)):
+            frames[start : start + 6] += 3 * vectors[step]
+            marks.append({"id": str(step), "segment": [start, start + 6], "label": names[step]})
+        np.save(folder / "features" / f"v{i}.mp4.npy", frames)
+        database[f"v{i}"] = {"duration": 30, "class": "Omelette", "recipe_type": 1, "subset": "training",
+                             "start": 0, "end": 30, "video_url": "", "annotation": marks}  # fmt: skip
+    (folder / "COIN.json").write_text(json.dumps({"database": database}))
+    np.savez(folder / "steps.npz", text=np.array(names), emb=vectors)
+    return {"dataset": str(folder / "COIN.json"), "features": str(folder / "features"), "every": 1}
+
+
+def test_iou_and_f1_on_annotated_videos_select_the_best(tmp_path):
+    told = annotated(tmp_path / "coin")
+    base = {**SMALL, "data": {"store": str(make_store(tmp_path / "store", 8))}, "steps": 3}
+    config = make_config({**base, "validation": {**told, "texts": str(tmp_path / "coin" / "steps.npz"), "videos": 4}})
+    trainer = train(config, tmp_path / "run")
+    checked = [row for row in rows(tmp_path / "run") if "val_un_f1" in row]
+    assert len(checked) == 3 and all(0 <= row["val_zs_iou"] <= 1 for row in checked)
+    sums = [row["val_zs_iou"] + row["val_un_f1"] for row in checked]
+    best = load_checkpoint(tmp_path / "run" / "best.safetensors").provenance
+    assert best["step"] == 1 + sums.index(max(sums)) and trainer.best == pytest.approx(max(sums))
+    # without texts there is nothing to localise, and F1 decides
+    blind = make_trainer(make_config({**base, "validation": told}), tmp_path / "blind", "cpu", quiet=True)
+    scores = blind.validate()
+    assert "un_f1" in scores and not any(name.startswith("zs_") for name in scores)
+    # the same features as a store give the same scores
+    with StoreWriter(tmp_path / "kept", StoreInfo("toy", "toy-1", dim=64)) as writer:
+        for i in range(6):
+            frames = np.load(tmp_path / "coin" / "features" / f"v{i}.mp4.npy")
+            writer.append(StoredVideo(f"v{i}", frames, 1.0, 30.0))
+    stored = make_config({**base, "validation": {**told, "features": str(tmp_path / "kept")}})
+    again = make_trainer(stored, tmp_path / "stored", "cpu", quiet=True).validate()
+    assert again["un_slots"] == pytest.approx(scores["un_slots"], abs=0.5)
+
+
+def test_annotated_videos_that_do_not_fit_get_a_sentence(tmp_path):
+    told = annotated(tmp_path / "coin", videos=2, width=32)
+    (tmp_path / "empty").mkdir()
+    base = {**SMALL, "data": {"store": str(make_store(tmp_path / "store", 4))}}
+    for change, error, says in (
+        ({}, UsageError, "validation.features are 32 wide, the data to learn from 64"),
+        ({"features": str(tmp_path / "empty")}, InputError, "none of the 2 annotated videos"),
+        ({"subset": "testing"}, InputError, "no subset 'testing'"),
+    ):
+        with pytest.raises(error, match=says):
+            make_trainer(make_config({**base, "validation": {**told, **change}}), tmp_path / "x", "cpu")
+
+
+# -- loggers ------------------------------------------------------------------------------------------------------
+
+
+def test_rows_go_to_every_logger_and_absent_ones_are_said_once(tiny_world, tmp_path, monkeypatch):
+    seen, closed = [], []
+
+    class Mine:
+        def __init__(self, out, config):
+            assert config["steps"] == 4 and out == tmp_path / "run"
+
+        def write(self, step, row):
+            seen.append((step, row))
+
+        def close(self):
+            closed.append(True)
+
+    monkeypatch.setitem(LOGGERS, "mine", Mine)
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as where it is not installed
+    said = []
+    config = small(steps=4, loggers=["mine", "csv", "wandb"], validation__every=2)
+    make_trainer(config, tmp_path / "run", "cpu", world=tiny_world, quiet=True).run(log=said.append)
+    assert [text for text in said if "wandb" in text] == [
+        "logging to Weights & Biases needs wandb; install it with: pip install 'stepformer[wandb]'; "
+        "this run goes on without it"
+    ]
+    assert closed == [True] and {step for step, _ in seen} == {1, 2, 3, 4}
+    assert any("val_zs_iou" in row for _, row in seen) and any("loss" in row for _, row in seen)
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["step"] for row in table] == ["1", "2", "3", "4"]
+    assert table[1]["val_zs_iou"] and not table[0]["val_zs_iou"]
+    with pytest.raises(UsageError, match="no logger 'paper'"):
+        make_trainer(small(loggers="paper"), tmp_path / "no", "cpu", world=tiny_world, quiet=True).run()
+
+
+def test_a_script_with_store_batches_ends_cleanly(tmp_path):
+    """The next batch is read while the interpreter ends: no abort, nothing on stderr."""
+    make_store(tmp_path / "store", 8)
+    script = (
+        "from stepformer.data.batches import StoreBatches\n"
+        "source = StoreBatches(['store'], 512, 0.0, 0)\n"
+        "print(tuple(source.batch(0, 4).video.shape))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr and done.stdout.startswith("(4,")
