@@ -71,4 +71,4 @@ def test_the_training_config_of_the_documentation_is_read():
     text = (ROOT / "docs" / "training.md").read_text("utf-8")
     block = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
     config = make_config(tomllib.loads(block))
-    assert config.model.feature_dim == 768 and config.data.store == ("store",)
+    assert config.validation.dataset == "COIN.json" and config.data.store == ("store",)
