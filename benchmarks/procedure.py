@@ -39,9 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    from stepformer.app.discover import Features, load_model
+    from stepformer.app.discover import load_model
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
+    from stepformer.encoders.reading import Features
     from stepformer.evaluation.validation import make_trial
 
     if args.limit < 4:

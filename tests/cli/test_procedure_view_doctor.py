@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepformer.cli import COMMANDS, main
-from stepformer.cli import checks as doctor
+from stepformer.cli import COMMANDS, doctor, main
 from stepformer.cli.completion import SHELLS, script
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show.viewer import address, byte_range, make_page, serve
@@ -196,8 +195,8 @@ def test_doctor_says_how_to_mend_what_is_missing(tmp_path, monkeypatch, capsys):
     result = json.loads(capsys.readouterr().out)
     failing = {check["name"]: check for check in result["checks"] if check["state"] == "fail"}
     assert set(failing) == {"model", *(f"weights {name}" for name in doctor.NEEDED)}
-    assert "stepformer models pull minilm" in failing["weights minilm"]["mend"]
-    assert all(check["mend"] for check in failing.values())
+    assert "stepformer models pull minilm" in failing["weights minilm"]["fix"]
+    assert all(check["fix"] for check in failing.values())
     assert main(["doctor", "--quick", "--model", "nobody"]) == 4
     assert "FAIL" in capsys.readouterr().out
 

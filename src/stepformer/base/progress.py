@@ -37,6 +37,7 @@ class Progress:
         self._quiet = quiet or Progress.silent
         self._started = time.monotonic()
         self._last_line = self._started
+        self._shown = 0.0  # done, when it was last shown
         self._bar: Any = None
         self._task: Any = None
 
@@ -61,7 +62,7 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif not self._quiet and self.done:
+        elif not self._quiet and self.done > self._shown:
             self._print_line()
 
     def advance(self, amount: float = 1.0, note: str | None = None) -> None:
@@ -77,7 +78,7 @@ class Progress:
             self._print_line()
 
     def _print_line(self) -> None:
-        self._last_line = time.monotonic()
+        self._last_line, self._shown = time.monotonic(), self.done
         elapsed = self._last_line - self._started
         rate = self.done / elapsed if elapsed > 0 else 0.0
         parts = [f"{self.label}: {self.done:g}"]

@@ -19,10 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from stepformer.base.plugins import use_plugins
 from stepformer.cli.log import log, messages
 from stepformer.cli.options import Parser, finish, resolve
-from stepformer.errors import StepFormerError
+from stepformer.errors import StepFormerError, UsageError
 from stepformer.version import __version__
 
 # name of the command -> (module, one line of help). Order is the order of `stepformer --help`.
@@ -50,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
     "reproduce": ("stepformer.cli.reproduce", "the paper's tables and figures, and the evidence behind ours"),
-    "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to mend it"),
+    "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to fix it"),
     "completion": ("stepformer.cli.completion", "a completion script for bash, zsh or fish"),
 }
 
@@ -132,14 +131,13 @@ def _group(argv: Sequence[str]) -> int:
     if group and not argv[1:]:
         print(f"usage: stepformer {argv[0]} {{{'|'.join(group)}}} [options]", file=sys.stderr)
         return 2
-    given, known = (" ".join(argv[:2]), [f"{argv[0]} {word}" for word in group]) if group else (argv[0], [*COMMANDS])
-    near = difflib.get_close_matches(given, known, n=1, cutoff=0.75)
-    where = f"{argv[0]} --help" if group else "--help"
-    meant = f"did you mean {near[0]}? " if near else ""
+    within = f"{argv[0]} " if group else ""
+    given, known = (argv[1], [*group]) if group else (argv[0], [*COMMANDS, *GROUPS])
+    near = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
+    meant = f"did you mean {within}{near[0]}? " if near else ""
     studies = argv[0] != "bench" or any(path.startswith("benchmarks.") for path, _ in COMMANDS.values())
     elsewhere = "" if studies else "; studies run in a checkout of the repository, not from a wheel"
-    log.error("no command %r; %sstepformer %s lists them%s", given, meant, where, elsewhere)
-    return 2
+    raise UsageError(f"no command {within + given!r}; {meant}stepformer {within}--help lists them{elsewhere}")
 
 
 def _run(argv: list[str]) -> int:
@@ -163,6 +161,8 @@ def _run(argv: list[str]) -> int:
         if getattr(args, "threads", None):
             _limit_threads(args.threads)
         if args.plugin:
+            from stepformer.base.plugins import use_plugins
+
             use_plugins(args.plugin)
         return _caught(lambda: module.run(args), args.debug)
 

@@ -83,7 +83,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _complete_paths(parser: argparse.ArgumentParser) -> None:
-    """Marks the arguments that take files and folders, told by their metavar."""
+    """Marks the arguments that take files and folders, known by their metavar."""
     import shtab
 
     for action in parser._actions:  # argparse has no public list of a parser's arguments

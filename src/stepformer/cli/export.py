@@ -16,8 +16,8 @@ from stepformer.errors import InputError, UsageError
 from stepformer.show import export
 from stepformer.timeline import Timeline
 
-HELP = """Writes a timeline (what discover and locate give) in other formats. The format is told by the suffix of each
-file, or by --format. Without a file the timeline is drawn on the terminal; - writes text to stdout."""
+HELP = """Writes a timeline (what discover and locate give) in other formats. The format is that of the suffix of each
+file, or --format. Without a file the timeline is drawn on the terminal; - writes text to stdout."""
 
 EXAMPLES = [
     "stepformer export pancakes.json                                  # draw it here",
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(results, ensure_ascii=False, indent=2))
     else:
-        _tell(results)
+        _print(results)
     return 0
 
 
@@ -152,7 +152,7 @@ def _list_formats(as_json: bool) -> None:
         print(f"{f.name:<12} {' '.join(f.suffixes) or 'OUT/':<30} {f.title}{more}")
 
 
-def _tell(results: list[dict[str, Any]]) -> None:
+def _print(results: list[dict[str, Any]]) -> None:
     for result in results:
         state = " (there already, left)" if result.get("skipped") else " (dry run)" if result.get("dry_run") else ""
         if result["path"] != "-":

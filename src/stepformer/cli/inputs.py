@@ -34,7 +34,7 @@ class Source:
 
         text: they will be compared with texts, so a store must be of the model's encoder.
         """
-        from stepformer.app.discover import Features
+        from stepformer.encoders.reading import Features
 
         if self.kind == "video":
             return model.read(self.path, report, cache)

@@ -143,7 +143,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "step": {"action": Several, "default": [], "metavar": "TEXT", "help": "a step to locate; may be given again"},
     "no_labels": {"action": "store_true", "help": "steps without names"},
     "video": {"metavar": "FILE", "help": "the video, where it is not where the input says (default: beside it)"},
-    "from": {"dest": "from_", "metavar": "KIND", "help": "what the input is (default: told by its name and content)"},
+    "from": {"dest": "from_", "metavar": "KIND", "help": "what the input is (default: seen from its name and content)"},
     # narration
     "subtitles": {"metavar": "FILE", "help": "what is said: any subtitle format, Whisper's JSON or phrases --json "
                   "(default: looked for)"},
@@ -307,6 +307,7 @@ class Parser(argparse.ArgumentParser):
             meant = difflib.get_close_matches(given.partition("=")[0], known, n=1, cutoff=0.7)
             what = "there is no option" if given.startswith("-") else "one argument too many:"
             message = f"{what} {given}" + (f"; did you mean {meant[0]}?" if meant else "")
+        message = message.replace("the following arguments are required:", "missing:")
         raise UsageError(f"{message.removeprefix('argument ')} ({self.prog} --help shows what there is)")
 
 

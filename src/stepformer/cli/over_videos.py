@@ -179,7 +179,7 @@ class VideoProgress:
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
         self._within = 0.0
-        self._began = time.monotonic()
+        self._began: float | None = None  # with the first video, not with the model that is loaded before it
 
     def read(self, done_s: float, total_s: float) -> None:
         """Called while one video is read."""
@@ -199,8 +199,12 @@ class VideoProgress:
         self._within = 0.0
 
     def _advance(self, seconds: float) -> None:
-        elapsed = max(time.monotonic() - self._began, 1e-6)
-        self._bar.advance(seconds, note=f"{(self._bar.done + seconds) / elapsed:.2g} x real time")
+        if self._began is None:
+            self._began = time.monotonic()
+        elapsed, done = time.monotonic() - self._began, self._bar.done + seconds
+        if self._bar.total:
+            seconds, done = min(seconds, self._bar.total - self._bar.done), min(done, self._bar.total)
+        self._bar.advance(seconds, note=f"{done / elapsed:.2g} x real time" if elapsed > 0.1 else None)
 
 
 def _print(done: Done, as_json: bool, several: bool) -> None:

@@ -38,7 +38,7 @@ KINDS = ("videos", "released", "arrays")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("src", type=Path, help="folder of videos, list of videos (one a line), or one video")
+    parser.add_argument("src", type=Path, help="folder of videos, list of videos (one per line), or one video")
     parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
     add(parser, "from", "encoder", **{"from": {"choices": KINDS, "default": "videos"}})
     parser.add_argument(

@@ -13,7 +13,7 @@ from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.errors import InputError, PartialError, UsageError
 
-HELP = """Searches a folder of processed videos for a step told in words. The folder is a feature store from prepare
+HELP = """Searches a folder of processed videos for a step in words. The folder is a feature store from prepare
 features, a folder of stores, of videos, or of timelines from discover --format json. The answer comes from an index in
 FOLDER/.stepformer-search, made and brought up to date by --update: vectors of discovered steps and of every few seconds
 of video, and, of a timeline whose video is not there, of its steps' names. The score is by how many standard deviations
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
         index = open_index(args.folder)
         if not args.update:
-            _tell_if_stale(args.folder)
+            _warn_if_stale(args.folder)
         encoder = index.encoder
         began = time.perf_counter()
         vector = encoder.encode_text([args.text])[0]
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(result, ensure_ascii=False, indent=2))
     else:
-        _tell(result)
+        _print(result)
     return code
 
 
@@ -95,15 +95,15 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
         log.warning(f"left out: {error if name in error else f'{name}: {error}'}")
     if update.info is None:
         raise InputError(f"none of the {len(update.failed)} videos of {args.folder} could be read")
-    told = {
+    counts = {
         "added": update.added, "replaced": update.replaced, "removed": update.removed, "kept": update.kept,
         "failed": dict(update.failed), "left_out": dict(update.left_out), "videos": update.info.videos,
         "steps": update.info.steps, "moments": update.info.moments, "names": update.info.names,
     }  # fmt: skip
-    return told, PartialError.exit_code if update.failed else 0
+    return counts, PartialError.exit_code if update.failed else 0
 
 
-def _tell_if_stale(folder: str) -> None:
+def _warn_if_stale(folder: str) -> None:
     """A note where the library has changed since it was indexed; looks at times only, which is quick."""
     from stepformer.app.search import FOLDER
     from stepformer.data.store import INDEX_FILE
@@ -114,7 +114,7 @@ def _tell_if_stale(folder: str) -> None:
         log.warning(f"{folder} has changed since it was indexed; --update brings the index up to date")
 
 
-def _tell(result: dict[str, Any]) -> None:
+def _print(result: dict[str, Any]) -> None:
     from stepformer.show.writing import clock_s, one_line
 
     if update := result.get("update"):

@@ -14,13 +14,13 @@ from stepformer.narration.listening import Listening
 from stepformer.timeline import Timeline
 
 HELP = """Opens the page of a timeline in a browser: the video, its steps as a bar and as a list that seeks. The page
-and the video are served on 127.0.0.1 only, until ctrl-c. A video is given with its timeline (pancakes.json beside
-pancakes.mp4 is found), or gets its steps discovered first. To keep the page as a file instead:
+and the video are served on 127.0.0.1 only, until ctrl-c. A video is given with its timeline (pancakes.steps.json
+or pancakes.json beside it is found), or gets its steps discovered first. To keep the page as a file instead:
 stepformer export TIMELINE page.html."""
 
 EXAMPLES = [
     "stepformer view pancakes.json",
-    "stepformer view pancakes.mp4                     # its pancakes.json, or discover first",
+    "stepformer view pancakes.mp4                     # its pancakes.steps.json, or discover first",
     "stepformer view pancakes.json --port 8000 --no-browser",
 ]
 
@@ -74,11 +74,11 @@ def open_timeline(
         raise no_such(name)
     if path.suffix.lower() not in SUFFIXES:
         return video_of(export.read(path), name, video)
-    beside = path.with_suffix(".json")
-    if beside.is_file():
+    beside = next((p for s in (".steps.json", ".json") if (p := path.with_suffix(s)).is_file()), None)
+    if beside is not None:
         return export.read(beside), str(path)
     import stepformer
 
-    log.info(f"{name} has no timeline beside it ({beside.name}); discovering its steps first")
+    log.info(f"{name} has no timeline beside it ({path.stem}.steps.json); discovering its steps first")
     found: Timeline = stepformer.load_model(model).discover(str(path), listening=heard)
     return found, str(path)

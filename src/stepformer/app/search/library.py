@@ -121,7 +121,7 @@ def _stored(place: Path, folder: Path) -> Iterator[Source]:
 
     def reader(video: str) -> Callable[[Any], Any]:
         def read(model: Any) -> Any:
-            from stepformer.app.discover import Features
+            from stepformer.encoders.reading import Features
 
             store.require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
             stored = store.read(video)
