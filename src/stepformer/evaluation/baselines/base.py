@@ -126,14 +126,14 @@ class Baseline(Protocol):
 
 
 BASELINES: Registry[Callable[..., Baseline]] = Registry("baseline", "baselines", {
-    "uniform": "stepformer.evaluation.baselines.uniform:Uniform",
+    "uniform": "stepformer.evaluation.baselines.controls:Uniform",
     "kmeans": "stepformer.evaluation.baselines.kmeans:FrameKMeans",
     "kukleva": "stepformer.evaluation.baselines.kukleva:Kukleva",
     "elhamifar": "stepformer.evaluation.baselines.elhamifar:Elhamifar",
     "shen": "stepformer.evaluation.baselines.shen:Shen",
-    "text": "stepformer.evaluation.baselines.text:GroundTruthText",
-    "pooled": "stepformer.evaluation.baselines.pooled:Pooled",
-    "random": "stepformer.evaluation.baselines.random_slots:RandomSlots",
+    "text": "stepformer.evaluation.baselines.controls:GroundTruthText",
+    "pooled": "stepformer.evaluation.baselines.controls:Pooled",
+    "random": "stepformer.evaluation.baselines.controls:RandomSlots",
 })  # fmt: skip
 
 
