@@ -107,7 +107,7 @@ class TrainConfig:
     batch: int = 128
     save_every: int = 500
     log_every: int = 20
-    loggers: tuple[str, ...] = ("tensorboard",)  # names of core.loggers.LOGGERS, beside metrics.jsonl
+    loggers: tuple[str, ...] = ("tensorboard",)  # names of base.loggers.LOGGERS, beside metrics.jsonl
     encoder: str = SIMULATED_SPACE  # what the checkpoint says it takes; on feature stores, unless given, their encoder
     model: ModelConfig = field(default_factory=lambda: preset("default"))
     loss: LossConfig = field(default_factory=lambda: loss_preset("default"))

@@ -29,12 +29,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stepformer.base.files import replacing, write_json
+from stepformer.base.loggers import Logger, open_loggers
 from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import SIMULATED_SPACE, OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
-from stepformer.core.loggers import Logger, open_loggers
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
 from stepformer.errors import InputError, StepFormerError, UsageError

@@ -19,9 +19,9 @@ from safetensors.torch import load_file
 from training_runs import SMALL, make_store, rows, same_files, small
 
 from stepformer.app.training import make_trainer
+from stepformer.base.loggers import LOGGERS
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
-from stepformer.core.loggers import LOGGERS
 from stepformer.core.training import NonFiniteLossError, Trainer, learning_rate, with_loss_off
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
