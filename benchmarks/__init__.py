@@ -13,4 +13,5 @@ STUDIES = {
     "real": "discovery and localisation on real videos against controls",
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
+    "tower": "train the text tower of encoder clip",
 }

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +112,20 @@ def object_names(encode: Encode, data: ClipData, parts: Sequence[int] = (0,), sc
     return Sight("object names (as concepts)", *on_frames(data, rows, encode(_sentences(data, rows)), seen))
 
 
+class _Once:
+    """A sentence encoder that encodes no text twice: all rows ask for the same ones."""
+
+    def __init__(self, encoder: Any) -> None:
+        self._encoder, self._known = encoder, dict[str, Floats]()
+
+    def encode_text(self, texts: Sequence[str]) -> Floats:
+        """Texts to (L, 384)."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if missing:
+            self._known.update(zip(missing, self._encoder.encode_text(missing), strict=True))
+        return np.stack([self._known[text] for text in texts])
+
+
 def measure(data: ClipData, tower: Path | None = None, parts: Sequence[int] = (0,)) -> list[Sight]:
     """The table's rows."""
     import torch
@@ -118,7 +133,7 @@ def measure(data: ClipData, tower: Path | None = None, parts: Sequence[int] = (0
     from stepformer.encoders.clip import ClipText, TextTower
     from stepformer.encoders.sentence import default_sentence_encoder
 
-    sentences = default_sentence_encoder()
+    sentences = _Once(default_sentence_encoder())
     torch.manual_seed(0)
     untrained = TextTower()
     torch.nn.init.xavier_uniform_(untrained.narrow.weight)
@@ -129,7 +144,7 @@ def measure(data: ClipData, tower: Path | None = None, parts: Sequence[int] = (0
 
     third = (1 / 3, 1 / 3, 1 / 3)
     return [
-        tower_row("clip", ClipText(tower).encode_text, data, parts),
+        tower_row("clip", ClipText(tower, sentences=sentences).encode_text, data, parts),
         object_names(sentences.encode_text, data, parts),
         tower_row("untrained tower", nothing_learned, data, parts),
         Sight("chance", third, third),

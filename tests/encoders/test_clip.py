@@ -1,10 +1,13 @@
 """CLIP's image tower against plain torch, what is looked at again, and the text tower against the true vectors."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from benchmarks import clip_data, sight, tower
 from stepformer.base.weights.convert import clip_from_onnx
 from stepformer.encoders import clip, clip_vit
 from stepformer.errors import InputError, UsageError
@@ -230,3 +233,56 @@ def test_slow_change_is_seen(encoder):
 def test_other_towers_are_refused():
     with pytest.raises(UsageError, match="clip:openai; got clip:laion"):
         clip.ClipEncoder("laion")
+
+
+# -- the text tower -----------------------------------------------------------------------------------------------
+
+
+def test_greedy_and_matched_by_hand():
+    similarity = np.array([[[9, 8, 0], [9, 1, 0], [0, 0, 5]]], float)  # two sentences want the first frame
+    greedy, matched = sight.frames_of_sentences(similarity)
+    assert greedy.tolist() == [2 / 3]
+    assert matched.tolist() == [1 / 3]  # 8 + 9 + 5 beats 9 + 1 + 5
+    similarity[0, 0, 1] = 0
+    assert sight.frames_of_sentences(similarity)[1].tolist() == [1.0]
+
+
+def test_networks_side_by_side_are_their_mean():
+    torch.manual_seed(0)
+    towers = [clip.TextTower(hidden=8) for _ in range(3)]
+    for one in towers:
+        nn.init.normal_(one.narrow.weight)
+        nn.init.normal_(one.narrow.bias)
+    x = torch.randn(5, 384)
+
+    def raw(one):
+        return one.linear(x) + one.narrow(nn.functional.gelu(one.widen(x)))
+
+    with torch.no_grad():
+        mean = sum(raw(one) / raw(one).norm(dim=-1).mean() for one in towers)
+        torch.testing.assert_close(tower.side_by_side(towers, x)(x), nn.functional.normalize(mean, dim=-1))
+
+
+def test_parts_are_fixed():
+    """Another split would put what was tested into training."""
+    names = ["01lB162koHA", "2TSFTzB0AyU", "put the ingredients into the bowl"]
+    assert [clip_data.part_of(name) for name in names] == [5, 4, 3]
+
+
+@pytest.mark.slow
+def test_the_shipped_tower_agrees_with_the_true_vectors():
+    """Held-out COIN steps and YouCook2 frames. Bands: an untrained tower has .0, .01 and .33."""
+    folder = Path(__file__).parents[3] / "shared" / "data"
+    if not (folder / "clip").is_dir():
+        pytest.skip("no ../shared/data/clip with true text vectors")
+    data = clip_data.load(folder)
+    text = clip.ClipText()
+    steps = np.intersect1d(data.coin, data.true.of(0))
+    ours = text.encode_text([data.true.texts[row][0] for row in steps])
+    assert 0.80 < (ours * data.true.pictures[steps]).sum(1).mean() < 0.90
+    first = (ours @ data.true.pictures[data.coin].T).argmax(1) == np.searchsorted(data.coin, steps)
+    assert 0.55 < first.mean() < 0.85
+    rows = data.videos(0)
+    sentences = text.encode_text([data.frames.texts[row][0] for row in rows.ravel()])
+    _, matched = sight.on_frames(data, rows, sentences, data.frames.pictures[rows.ravel()])
+    assert matched[0] > 0.75

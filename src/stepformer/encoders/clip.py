@@ -22,7 +22,7 @@ from stepformer.base import weights
 from stepformer.base.files import sha256_of
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.clip_vit import ClipViT, from_open_clip
-from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
+from stepformer.encoders.sentence import default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
 from stepformer.media.picture import FrameSpec
 
@@ -59,18 +59,21 @@ class TextTower(nn.Module):
 
 
 class ClipText:
-    """Texts to (L, 512) unit vectors through the learned tower; ``path`` is another tower's file."""
+    """Texts to (L, 512) unit vectors through the learned tower.
+
+    ``path`` is another tower's file, ``sentences`` another sentence encoder (it has ``encode_text``).
+    """
 
     name = "clip-text"
     license = "the tower: CC BY-NC-SA 4.0, after its sources; the sentence encoder: Apache-2.0"
     dim = 512
 
-    def __init__(self, path: str | Path | None = None, *, sentences: SentenceEncoder | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, sentences: Any = None) -> None:
         from safetensors.torch import load_file
 
         file = Path(path) if path else Path(str(resources.files("stepformer.encoders"))) / "clip_text.safetensors"
         if not file.is_file():
-            raise MissingError(f"there is no text tower {file}; train one with: python benchmarks/train_tower.py")
+            raise MissingError(f"there is no text tower {file}; train one with: stepformer bench tower")
         self._tower = TextTower.of(load_file(file))
         self._sentences = sentences or default_sentence_encoder()
         self.fingerprint = f"clip-text:{sha256_of(file)[:12]}"

@@ -12,6 +12,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,7 +155,7 @@ def encode_file(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
-            for clips in _timed(reader.clips(encoder.wants, rate, batch, start=done), spent):
+            for clips in _ahead(reader.clips(encoder.wants, rate, batch, start=done), spent):
                 began = time.perf_counter()
                 parts.append(encoder.encode_video(clips))
                 spent["encode"] += time.perf_counter() - began
@@ -181,17 +182,20 @@ def encode_file(
     )  # fmt: skip
 
 
-def _timed(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
-    """The batches, with the time it takes to get them added to ``spent["decode"]``."""
-    while True:
-        began = time.perf_counter()
-        try:
-            batch = next(batches)
-        except StopIteration:
-            return
-        finally:
-            spent["decode"] += time.perf_counter() - began
-        yield batch
+def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
+    """The batches, each decoded by a thread while the one before is encoded; time spent waiting is "decode"."""
+    with ThreadPoolExecutor(1, "decode") as thread:
+        coming = thread.submit(next, batches, None)
+        while True:
+            began = time.perf_counter()
+            try:
+                batch = coming.result()
+            finally:
+                spent["decode"] += time.perf_counter() - began
+            if batch is None:
+                return
+            coming = thread.submit(next, batches, None)
+            yield batch
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
