@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all docs lint types setup clean
+.PHONY: soak demo test test-all docs lint types setup clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,9 @@ test-all: setup
 docs: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+CASES ?= 1000000
+soak: setup  # hours at the default; make soak CASES=50000 for minutes
+	$(BIN)/python tests/fuzz/soak.py --cases $(CASES)
 
 lint: setup
 	$(BIN)/ruff check src tests benchmarks

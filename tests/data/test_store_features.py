@@ -189,7 +189,7 @@ def test_usage_errors(tmp_path, capsys):
     assert run(tmp_path, tmp_path / "s", "--encoder", "nobody") == 3  # no videos there
     write_clip(tmp_path / "a.mp4", [0.0])
     assert run(tmp_path, tmp_path / "s", "--encoder", "nobody") == 2
-    assert "no encoder is named" in capsys.readouterr().err
+    assert "no encoder 'nobody'" in capsys.readouterr().err
 
 
 def _many_small(root, count):

@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said(value, message):
 
 def test_not_json_is_said(tmp_path):
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(InputError, match="not JSON"):
+    with pytest.raises(InputError, match="no readable JSON"):
         read_captions(tmp_path / "x.json")
 
 

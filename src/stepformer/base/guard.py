@@ -9,18 +9,21 @@ docs/SECURITY.md.
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import io
 import json
 import math
 import os
+import struct
+import tokenize
 import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from xml.etree import ElementTree
 
 import numpy as np
@@ -28,6 +31,7 @@ import numpy as np
 from stepformer.errors import InputError, StepFormerError
 from stepformer.timeline import LONGEST_S
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TEXT_BYTES = 512 << 20
@@ -44,7 +48,7 @@ ARRAY_BYTES = 8 << 30
 _DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
     EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, ElementTree.ParseError, ArithmeticError,
-    LookupError, AssertionError, NotImplementedError, UnicodeError,
+    LookupError, AssertionError, NotImplementedError, UnicodeError, SyntaxError, struct.error, tokenize.TokenError,
 )  # fmt: skip
 
 
@@ -59,6 +63,21 @@ def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
         raise InputError(f"there is no file {os.fspath(source)}") from None
     except _DAMAGE as error:
         raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
+
+
+def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function whose first argument is a path: damage of any kind in it becomes one sentence."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            with reading(str(args[0]) if args else "the input", what):
+                return function(*args, **kwargs)
+            raise AssertionError
+
+        return guarded
+
+    return decorate
 
 
 def reason(error: BaseException) -> str:

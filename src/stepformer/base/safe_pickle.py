@@ -172,6 +172,20 @@ def load_restricted_npy(data: bytes, where: str) -> Any:
     return held.reshape(()).item()
 
 
+def _check_sizes(data: bytes, where: str) -> None:
+    """Refuses a pickle that numbers its memory beyond its own length: nine bytes would otherwise take gigabytes."""
+    import pickletools
+
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in ("LONG_BINPUT", "PUT", "LONG_BINGET", "GET") and int(argument or 0) > len(data):
+                raise RefusedError(f"{where} is a pickle that asks for {argument} places in memory")
+    except RefusedError:
+        raise
+    except Exception as error:  # a damaged pickle can raise anything
+        raise InputError(f"{where} is not a readable pickle: {error}") from None
+
+
 def load_restricted(source: str | Path | bytes) -> Any:
     """The value of a pickle made of containers, numbers, text, NumPy arrays and torch tensors.
 
@@ -193,6 +207,7 @@ def load_restricted(source: str | Path | bytes) -> Any:
             named = re.search(r"GLOBAL (\S+)", str(error))
             reason = f"it names {named.group(1).rstrip('.')}" if named else str(error).splitlines()[0]
             raise RefusedError(f"{where} is not a torch file of tensors alone: {reason}") from error
+    _check_sizes(data, where)
     try:
         return _Restricted(io.BytesIO(data), where).load()
     except InputError:

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stepformer.base.files import replacing
+from stepformer.base.guard import reader
 from stepformer.core.devices import torch_device
 from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig
 from stepformer.core.model import ModelConfig, StepDecoder, build_decoder, released_codes
@@ -83,6 +84,7 @@ def _is_torch_file(path: str | Path) -> bool:
         return False
 
 
+@reader("checkpoint")
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
     """Reads a checkpoint and checks its hash; weights come back as float32, the model in eval mode."""
     try:
@@ -108,6 +110,12 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     digest = weights_hash(state)
     if digest != info["hash"]:
         raise InputError(f"the weights of {path} do not match their hash: the file is damaged; get it again")
+    # a config is believed as far as its tensors bear it out: two billion layers would be built for ever
+    if max(config.layers, config.context_layers) > len(state):
+        raise InputError(f"the weights of {path} do not fit its config: {config.layers} layers in {len(state)} tensors")
+    largest = max((value.numel() for value in state.values()), default=0)
+    if max(config.dim * config.dim, config.dim * config.feedforward, config.dim * config.slots) > max(largest, 1) * 4:
+        raise InputError(f"the weights of {path} do not fit its config: it is far larger than they are")
     try:
         model = build_decoder(config)
     except UsageError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from stepformer.base.guard import reader
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, preset
@@ -231,6 +232,7 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
     return made
 
 
+@reader("config")
 def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
     """A run from a TOML file, with dotted overrides such as ``{"optim.lr": 1e-4}``."""
     try:

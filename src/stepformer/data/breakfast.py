@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stepformer.base.guard import reader
 from stepformer.data.labelled import BACKGROUND, LabelledVideo
 from stepformer.errors import InputError
 
@@ -18,6 +19,7 @@ RATE_HZ = 15.0
 _SILENCE = "SIL"
 
 
+@reader("Breakfast folder")
 def read_breakfast(source: Path | str) -> list[LabelledVideo]:
     """All videos of all activities that have features, by activity and id.
 

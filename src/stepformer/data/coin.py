@@ -9,30 +9,16 @@ own taxonomy.
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.guard import read_json, reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError
 
 _NAMES = ("COIN.json", "COIN.json.gz", "coin_annotations.json", "coin_annotations.json.gz")
-
-
-def read_json(path: Path) -> Any:
-    """JSON from a file, gzipped or not."""
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return json.loads(data)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from None
 
 
 def _find(source: Path) -> Path:
@@ -74,6 +60,7 @@ def _id_order(step_id: str) -> tuple[int, float, str]:
     return (0, number, step_id) if number is not None else (1, 0.0, step_id)
 
 
+@reader("COIN file")
 def read_coin(source: Path | str) -> Dataset:
     """COIN as one dataset, from a JSON file or the folder that holds it; ``subset`` is "training" or "testing".
 

@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from stepformer.base.guard import reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, numbered_rows
 from stepformer.errors import InputError
 
@@ -109,6 +110,7 @@ def _video_rows(text: str, where: str, report: Callable[[Problem], None]) -> lis
     return rows
 
 
+@reader("CrossTask release")
 def read_crosstask(source: Path | str) -> Dataset:
     """The CrossTask release as one dataset: every listed video, annotated or not.
 

@@ -11,12 +11,12 @@ compared by these features; the class scores can, but were learned from labels o
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from stepformer.base.guard import load_arrays, read_json, reader
 from stepformer.data.labelled import LabelledVideo
 from stepformer.errors import InputError
 
@@ -25,6 +25,7 @@ RATE_HZ = 15.0  # the released frame rate
 GteaFeatures = Literal["cnn", "scores"]
 
 
+@reader("GTEA folder")
 def read_gtea(source: Path | str, features: GteaFeatures = "cnn") -> list[LabelledVideo]:
     """All videos, by id. ``features``: "cnn" (128) or "scores" (11 class probabilities, one space for all).
 
@@ -38,20 +39,20 @@ def read_gtea(source: Path | str, features: GteaFeatures = "cnn") -> list[Labell
             raise InputError(
                 f"{path} does not exist; give the folder that holds gtea_features.npz and label_names.json"
             )
-    names = tuple(json.loads(names_file.read_text(encoding="utf-8")))
+    names = tuple(map(str, read_json(names_file)))
     kind = {"cnn": "A", "scores": "X"}[features]
     out = []
-    with np.load(archive, allow_pickle=False) as arrays:
-        for video in sorted({key.split("|")[0] for key in arrays.files}):
-            try:
-                person, activity = video.split("_")[:2]
-                x, y = arrays[f"{video}|{kind}"], arrays[f"{video}|Y"]
-            except (KeyError, ValueError) as error:
-                raise InputError(f"{archive}: video {video} is not complete ({error})") from None
-            out.append(
-                LabelledVideo(
-                    video, activity, x.astype(np.float32), y.astype(np.int64) - 1, RATE_HZ, names[1:],
-                    space=person if features == "cnn" else "",
-                )
-            )  # fmt: skip
+    arrays = load_arrays(archive)
+    for video in sorted({key.split("|")[0] for key in arrays}):
+        try:
+            person, activity = video.split("_")[:2]
+            x, y = arrays[f"{video}|{kind}"], arrays[f"{video}|Y"]
+        except (KeyError, ValueError) as error:
+            raise InputError(f"{archive}: video {video} is not complete ({error})") from None
+        out.append(
+            LabelledVideo(
+                video, activity, x.astype(np.float32), y.astype(np.int64) - 1, RATE_HZ, names[1:],
+                space=person if features == "cnn" else "",
+            )
+        )  # fmt: skip
     return out

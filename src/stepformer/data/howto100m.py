@@ -14,11 +14,13 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from stepformer.base.guard import reader, reason
 from stepformer.data.records import Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.narration import Cue
@@ -108,8 +110,8 @@ def stream_captions(path: Path | str) -> Iterator[tuple[str, Any]]:
                     raise InputError(f"{source} is not the JSON of captions: no colon after {video!r}")
                 yield video, tokens.value()
                 expect = tokens.mark()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{source} cannot be read: {error}") from None
+    except (OSError, EOFError, UnicodeDecodeError, RecursionError, OverflowError, zlib.error) as error:
+        raise InputError(f"{source} cannot be read: {reason(error)}") from None
 
 
 def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
@@ -128,7 +130,7 @@ def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tup
     for start, end, text in zip(starts, ends, texts, strict=False):
         try:
             start_s, end_s = float(start), float(end)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             start_s = end_s = math.nan
         words = text.strip() if isinstance(text, str) else ""
         if words and 0 <= start_s <= end_s < math.inf:
@@ -178,6 +180,7 @@ def caption_file(folder: Path) -> Path | None:
     return others[0] if others else None
 
 
+@reader("HowTo100M folder")
 def read_howto100m(source: Path | str, videos: Collection[str] | None = None, limit: int | None = None) -> Dataset:
     """HowTo100M from a folder, or from one caption file: captions as cues, tasks where the list is there.
 

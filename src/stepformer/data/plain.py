@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepformer.base.guard import reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, npy_shape, numbered_rows
 from stepformer.errors import InputError
 
@@ -174,6 +175,7 @@ def _cues(path: Path | None, report: Report) -> tuple[Cue, ...]:
         return ()
 
 
+@reader("folder of timelines")
 def read_plain(source: Path | str, rate_hz: float = 1.0) -> Dataset:
     """A plain folder as a dataset; ``rate_hz`` is that of its features and gives the durations.
 

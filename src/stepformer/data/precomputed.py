@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix, unit
 from stepformer.base.files import no_such, why_no_array
+from stepformer.base.guard import load_array, load_arrays, reader
 from stepformer.data.records import find_features, video_id
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
@@ -33,16 +34,17 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     path = Path(path)
     try:
         if path.suffix == ".npy":
-            return {"features": np.load(path, allow_pickle=False)}
+            return {"features": load_array(path)}
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
+            return load_arrays(path)
         if path.suffix == ".safetensors":
             from safetensors.numpy import load_file
 
             return dict(load_file(path))
     except FileNotFoundError:
         raise no_such(path) from None
+    except InputError:
+        raise
     except Exception as error:  # the readers raise many kinds for a damaged file
         raise InputError(f"{path} cannot be read as arrays: {why_no_array(error)}") from error
     raise InputError(f"{path} is none of {', '.join(SUFFIXES)}")
@@ -65,6 +67,7 @@ def _matrix(array: NDArray[Any], where: str) -> Vectors:
     return matrix(array, f"{where}: features")
 
 
+@reader("array of features")
 def read_features(path: str | Path) -> Encoded:
     """The features (N, D) of one file, and the structure (N, S) if it has one."""
     arrays = read_arrays(path)

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.base.guard import in_process
-from stepformer.data.coin import read_json
+from stepformer.base.guard import in_process, read_json, reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError, missing_extra
 
@@ -179,6 +178,7 @@ def _sources(source: Path) -> Iterable[Path]:
     return [source]
 
 
+@reader("ProceL file")
 def read_procel(source: Path | str) -> Dataset:
     """ProceL as one dataset, from a folder of tasks, one ``data.mat`` or one JSON; a task a file.
 

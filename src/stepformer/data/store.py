@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.guard import reader
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
 FORMAT = "stepformer-feature-store"
@@ -307,6 +308,7 @@ def open_stores(paths: Iterable[str | os.PathLike[str]]) -> list[FeatureStore]:
     return stores
 
 
+@reader("feature store")
 def read_info(path: str | os.PathLike[str]) -> StoreInfo:
     """``store.json`` of a store, checked."""
     file = Path(path) / INFO_FILE
@@ -363,7 +365,7 @@ def parse_line(line: bytes, path: Path) -> dict[str, Any]:
     try:
         value = json.loads(line)
         value["id"], value["shard"], value["n"], value["duration_s"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path / INDEX_FILE} has a line that cannot be read: {error}") from None
     return dict(value)
 

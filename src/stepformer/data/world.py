@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stepformer.base.files import replacing
+from stepformer.base.guard import reader
 from stepformer.errors import InputError
 
 FORMAT = "stepformer-world-1"
@@ -122,6 +123,7 @@ class World:
             )
 
 
+@reader("simulated world")
 def load_world(path: str | Path) -> World:
     """Reads a world; vectors come back as unit float32."""
     try:

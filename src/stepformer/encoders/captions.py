@@ -14,7 +14,6 @@ as speech and dense-caption tools write it), its text ``text`` or ``caption`` (a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.base.guard import read_json, reader
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 from stepformer.errors import InputError
@@ -102,15 +102,11 @@ def parse_captions(value: Any, where: str = "captions") -> tuple[list[Caption], 
     return captions, last if duration is None else float(duration)
 
 
+@reader("file of captions")
 def read_captions(path: str | Path, video: str = "") -> tuple[list[Caption], float]:
     """The captions of ``video`` (its name without folder or ending) in a JSON file, and the duration in seconds."""
     path = Path(path)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+    value = read_json(path)
     if not _is_one_video(value) and isinstance(value, Mapping):
         stems = {Path(name).stem if Path(name).suffix else name: name for name in value}
         key = video if video in value else stems.get(video)

@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base.files import no_such, why_no_array
+from stepformer.base.files import no_such
+from stepformer.base.guard import load_array, load_arrays, reader
 from stepformer.data.records import Task
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
@@ -113,10 +114,7 @@ def _check_vectors(vectors: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
 
 
 def _load(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable array: {why_no_array(error)}") from None
+    return load_arrays(path) if path.suffix == ".npz" else load_array(path)
 
 
 def _from_csv(path: Path) -> Prediction:
@@ -144,6 +142,7 @@ def _from_csv(path: Path) -> Prediction:
     return Prediction(segments=tuple(segments), names=tuple(names))
 
 
+@reader("prediction")
 def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
     """One prediction file; ``rate_hz`` is that of arrays that do not say.
 
@@ -159,12 +158,12 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
         if source.suffix == ".csv":
             return _from_csv(source)
         if source.suffix == ".npz":
-            with _load(source) as data:
-                if "ids" not in data:
-                    raise InputError(f"an .npz prediction needs the array ids; it has: {', '.join(data) or 'none'}")
-                rate = float(data["rate_hz"]) if "rate_hz" in data else rate_hz
-                vectors = None if "vectors" not in data else _check_vectors(data["vectors"])
-                return Prediction(ids=check_ids(data["ids"], "ids"), rate_hz=rate, vectors=vectors)
+            data = _load(source)
+            if "ids" not in data:
+                raise InputError(f"an .npz prediction needs the array ids; it has: {', '.join(data) or 'none'}")
+            rate = float(data["rate_hz"]) if "rate_hz" in data else rate_hz
+            vectors = None if "vectors" not in data else _check_vectors(data["vectors"])
+            return Prediction(ids=check_ids(data["ids"], "ids"), rate_hz=rate, vectors=vectors)
         if source.suffix == ".txt":
             words = source.read_text(encoding="utf-8").split()
             return Prediction(ids=check_ids(np.array(words, np.float64), "ids"), rate_hz=rate_hz)

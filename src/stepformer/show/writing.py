@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree
 
+from stepformer.base.guard import xml_of
 from stepformer.errors import InputError
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
@@ -172,7 +173,7 @@ def unstamp(text: str) -> dict[str, Any] | None:
     """What :func:`stamp` wrote, or None if ``text`` is something else."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and str(value.get("made_by", "")).startswith("stepformer ") else None
 
@@ -207,10 +208,7 @@ def document(root: ElementTree.Element, stamped: str, doctype: str = "") -> str:
 
 def parse_xml(text: str, source: str) -> ElementTree.Element:
     """The root element; an :class:`InputError` where it is not XML."""
-    try:
-        return ElementTree.fromstring(text.removeprefix("\ufeff").encode("utf-8"))
-    except (ElementTree.ParseError, UnicodeEncodeError) as error:
-        raise InputError(f"{source} is not XML: {error}") from None
+    return xml_of(text.removeprefix("\ufeff"), source)
 
 
 def comment_stamp(text: str) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from stepformer.base.guard import reader
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cleaning import clean_cue, decode, unroll
 from stepformer.narration.cues import Cue, clip_overlaps, in_order
@@ -33,6 +34,7 @@ SUFFIXES = (
 _JSON = re.compile(r"\{\s*[\"}]|\[\s*(?:[{\[\"\]\-0-9]|null|true|false)|[{\[]\s*$")
 
 
+@reader("subtitle file")
 def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
     """Cues of one video, ordered by time, without markup, each word once.
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stepformer.base.files import replacing, write_bytes
+from stepformer.base.guard import reader
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
 from stepformer.show.export.options import Options, Rendered
@@ -183,6 +184,7 @@ def render(
     return rendered
 
 
+@reader("timeline")
 def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
     """The timeline of a file, as well as its format can tell; JSON gives it back equal.
 
