@@ -38,7 +38,7 @@ class Step:
 
     ``label`` is its name if it has one; ``score`` how sure the alignment is (higher is better, at most 1 for a
     cosine); ``slot`` the index of the step slot it came from. ``meta`` holds what only some sources know, for
-    instance ``{"guess": true, "similarity": 0.41}`` for a name taken from the phrase bank.
+    instance ``{"guess": true, "name_score": 0.41}`` for a name that is not sure.
     """
 
     start_s: float

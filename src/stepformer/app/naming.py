@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stepformer.narration import Phrase
 
 Floats = NDArray[np.floating[Any]]
+Source = Literal["typed", "spoken", "seen"]
 
 EARLY_S, LATE_S = 10.0, 5.0
 """A step may be spoken of this long before it begins and after it ends."""
@@ -32,16 +33,20 @@ _NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A step's name and where it is from: ``guess`` from the bank, else spoken at ``said_s`` seconds."""
+    """A step's name, where it is from and whether it is sure; one that is not is shown as a guess, or left out.
+
+    score: how well it fits the step, higher is better, comparable within one source. said_s: when it was said.
+    """
 
     text: str
-    similarity: float
-    guess: bool
+    source: Source
+    sure: bool
+    score: float
     said_s: float | None = None
 
     def meta(self) -> dict[str, Any]:
         """What a :class:`Step` carries beside its label."""
-        out: dict[str, Any] = {"guess": self.guess, "similarity": round(self.similarity, 4)}
+        out: dict[str, Any] = {"source": self.source, "guess": not self.sure, "name_score": round(self.score, 4)}
         if self.said_s is not None:
             out["said_s"] = round(self.said_s, 2)
         return out
@@ -107,7 +112,7 @@ def guess(steps: Floats, bank: PhraseBank) -> list[Name]:
     for row in worth:
         best = np.argsort(-row, kind="stable")[:2].tolist()
         taken.append(next((at for at in best if at not in taken[-1:]), best[0]))
-    return [Name(bank.texts[at], float(row[at]), guess=True) for at, row in zip(taken, similarity, strict=True)]
+    return [Name(bank.texts[at], "seen", False, float(row[at])) for at, row in zip(taken, similarity, strict=True)]
 
 
 def spoken(
@@ -133,7 +138,7 @@ def spoken(
     for column, row in enumerate(assignment):
         if row >= 0:
             phrase = phrases[useful[column]]
-            names[row] = Name(phrase.text, float(cosine[row, column]), guess=False, said_s=phrase.start_s)
+            names[row] = Name(phrase.text, "spoken", True, float(cosine[row, column]), phrase.start_s)
     return names
 
 
@@ -144,13 +149,9 @@ def tell_apart(names: Sequence[Name | None]) -> list[Name | None]:
     for name in names:
         count = count + 1 if name is not None and name.text == before else 1
         before = None if name is None else name.text
-        numbered = name if name is None or count == 1 else Name(f"{name.text} ({count})", *_rest(name))
+        numbered = name if name is None or count == 1 else replace(name, text=f"{name.text} ({count})")
         out.append(numbered)
     return out
-
-
-def _rest(name: Name) -> tuple[float, bool, float | None]:
-    return name.similarity, name.guess, name.said_s
 
 
 def _nearness(span: tuple[float, float], phrase: Phrase) -> float:

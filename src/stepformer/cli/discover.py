@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepformer.app.discover.knobs import USES, Knobs
@@ -39,6 +39,7 @@ class Request:
     encoder: bool  # whether one was named
     bank: tuple[str, ...] | None
     rate_hz: float
+    sure_only: bool
 
     def __str__(self) -> str:
         heard = "what is said" if self.listening.subtitles is None else self.listening.subtitles
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--similarity", type=float, metavar="S", help="a fixed drop threshold, as the released code has (0.35)"
     )
-    add(parser, "unordered", "no_labels")
+    add(parser, "unordered", "no_labels", "sure_only")
     parser.add_argument("--use", choices=USES, default="both", help="slots say what, structure says where")
     parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from (default: ours)")
     parser.add_argument(
@@ -77,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
         ordered=not args.unordered, use=args.use,
     )  # fmt: skip
     bank = tuple(read_bank(args.bank)) if args.bank else None
-    request = Request(knobs, listening_of(args), not args.no_labels, args.encoder is not None, bank, args.rate)
+    request = Request(
+        knobs, listening_of(args), not args.no_labels, args.encoder is not None, bank, args.rate, args.sure_only
+    )
     return run_over(args, find_sources(args.videos, ids=looks_up(args)), request, find)
 
 
@@ -89,6 +92,7 @@ def looks_up(args: argparse.Namespace) -> bool:
 def find(model: Any, source: Source, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
     """One video, in whichever process."""
     from stepformer.narration.listening import narration_of
+    from stepformer.show.writing import without_guesses
 
     # plain features do not say whose they are, and names need the text side of the encoder that made them
     named = request.labels and (source.kind != "features" or request.encoder)
@@ -97,4 +101,5 @@ def find(model: Any, source: Source, request: Request, cache: bool, progress: Vi
     if named and source.kind == "video":
         narration = narration_of(source.path, request.listening, None if progress is None else progress.heard)
     labels = "auto" if named else "none"
-    return model.find(features, request.knobs, narration=narration, labels=labels, bank=request.bank)
+    found = model.find(features, request.knobs, narration=narration, labels=labels, bank=request.bank)
+    return replace(found, timeline=without_guesses(found.timeline)) if request.sure_only else found

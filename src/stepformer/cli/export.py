@@ -14,6 +14,7 @@ from stepformer.cli.options import above_zero, add, positive
 from stepformer.cli.outputs import may_write
 from stepformer.errors import InputError, UsageError
 from stepformer.show import export
+from stepformer.show.writing import without_guesses
 from stepformer.timeline import Timeline
 
 HELP = """Writes a timeline (what discover and locate give) in other formats. The format is that of the suffix of each
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", nargs="*", metavar="OUT", help="files to write; a path ending in / takes clips")
     add(parser, "format", "from")
     parser.add_argument("--formats", action="store_true", help="list the formats and stop")
-    add(parser, "video", "title")
+    add(parser, "video", "title", "sure_only")
     parser.add_argument("--similarity-map", metavar="FILE.npy", help="(steps, frames), for plot and page")
     parser.add_argument(
         "--fps",
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     name = args.format[0] if args.format else None
     formats = [_format_of(out, name) for out in args.out]  # a wrong name fails before anything is written
     timeline = _read(args.timeline, args.from_)
+    timeline = without_guesses(timeline) if args.sure_only else timeline
     if not args.out:
         if name is not None:
             raise UsageError("--format needs a file to write, or - for stdout")

@@ -142,6 +142,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "unordered": {"action": "store_true", "help": "the order of the steps is not fixed"},
     "step": {"action": Several, "default": [], "metavar": "TEXT", "help": "a step to locate; may be given again"},
     "no_labels": {"action": "store_true", "help": "steps without names"},
+    "sure_only": {"action": "store_true", "help": "leave out names that are guesses"},
     "video": {"metavar": "FILE", "help": "the video, where it is not where the input says (default: beside it)"},
     "from": {"dest": "from_", "metavar": "KIND", "help": "what the input is (default: seen from its name and content)"},
     # narration

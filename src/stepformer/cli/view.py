@@ -28,7 +28,7 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("timeline", metavar="TIMELINE", help="a timeline file, or a video")
-    add(parser, "video", "model", "title", "subtitles", *LISTENING)
+    add(parser, "video", "model", "title", "sure_only", "subtitles", *LISTENING)
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on (default: any free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
 
@@ -36,9 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted, which is how it is meant to end."""
     from stepformer.show.viewer import address, make_page, serve
+    from stepformer.show.writing import without_guesses
 
     timeline, video = open_timeline(args.timeline, args.video, args.model, listening_of(args))
-    page = make_page(timeline, video, title=args.title)
+    page = make_page(without_guesses(timeline) if args.sure_only else timeline, video, title=args.title)
     for note in page.notes:
         log.info(f"{args.timeline}: {note}")
     server = serve(page, args.port or 0)

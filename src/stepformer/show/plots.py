@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stepformer.errors import InputError
 from stepformer.show.palette import step_colors
-from stepformer.show.writing import clock_s, is_guess, lanes, one_line, spans, stamp, step_name
+from stepformer.show.writing import clock_s, lanes, one_line, spans, stamp, step_name
 from stepformer.timeline import Timeline
 
 _WIDTH_IN = 12.0
@@ -49,7 +49,7 @@ def save_plot(
     from matplotlib.figure import Figure
 
     names = [
-        f"{i + 1}  {_short(step_name(step, i))}{' (guess)' if is_guess(step) else ''}"
+        f"{i + 1}  {_short(step_name(step, i))}"
         for i, step in enumerate(timeline)
     ]
     bars = 1 + (truth is not None)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from stepformer.show.palette import rgb, step_colors
-from stepformer.show.writing import clock_s, is_guess, one_line, step_name
+from stepformer.show.writing import GUESS, bare_name, clock_s, is_guess, one_line
 from stepformer.timeline import Step, Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -138,7 +138,7 @@ def _list(timeline: Timeline, colors: Sequence[str], width: int, color: bool, un
         room = width - 2 - len(head)
         if guess and room - len(guess) < _MIN_NAME:
             guess = " ?"
-        name = _fit(_safe(step_name(step, i)), max(_MIN_NAME, room - len(guess)), unicode)
+        name = _fit(_safe(bare_name(step, i)), max(_MIN_NAME, room - len(guess)), unicode)
         if color and guess:
             guess = f"\x1b[2m{guess}{_RESET}"
         lines.append(f"{mark} {head}{name}{guess}")
@@ -148,8 +148,8 @@ def _list(timeline: Timeline, colors: Sequence[str], width: int, color: bool, un
 def _guess(step: Step) -> str:
     if not is_guess(step):
         return ""
-    similarity = step.meta.get("similarity")
-    return f"  (guess, {similarity:.2f})" if isinstance(similarity, int | float) else "  (guess)"
+    score = step.meta.get("name_score")
+    return f"  (guess, {score:.2f})" if isinstance(score, int | float) else GUESS
 
 
 def _clock(seconds: float) -> str:

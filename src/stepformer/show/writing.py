@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree
@@ -19,6 +19,7 @@ from stepformer.errors import InputError
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
 
+GUESS = " (guess)"
 # what XML 1.0 cannot hold even escaped: most control characters, surrogates and two non-characters
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -28,9 +29,14 @@ def one_line(text: str) -> str:
     return " ".join("".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text).split())
 
 
-def step_name(step: Step, index: int) -> str:
-    """The step's label on one line, or "Step 3" for the unlabelled step of index 2."""
+def bare_name(step: Step, index: int) -> str:
+    """The step's label on one line, or "Step 3" for the unlabelled step of index 2; without the mark of a guess."""
     return one_line(step.label or "") or f"Step {index + 1}"
+
+
+def step_name(step: Step, index: int) -> str:
+    """What is shown as a step's name, in every format: its label, with "(guess)" behind a name that is not sure."""
+    return bare_name(step, index) + (GUESS if is_guess(step) else "")
 
 
 def step_names(timeline: Timeline) -> list[str]:
@@ -39,8 +45,26 @@ def step_names(timeline: Timeline) -> list[str]:
 
 
 def is_guess(step: Step) -> bool:
-    """Whether the name was taken from a phrase bank rather than heard or given."""
-    return bool(step.meta.get("guess"))
+    """Whether the name is not sure: nobody typed or said it."""
+    return bool(step.meta.get("guess")) and bool(step.label)
+
+
+def without_guesses(timeline: Timeline) -> Timeline:
+    """The timeline with sure names only; other steps have none."""
+    return replace(
+        timeline, steps=tuple(replace(s, label=None, meta=_unnamed(s.meta)) if is_guess(s) else s for s in timeline)
+    )
+
+
+def _unnamed(meta: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in meta.items() if key not in ("guess", "source", "name_score")}
+
+
+def _read_name(step: Step) -> Step:
+    """A step whose name was written by :func:`step_name`: the mark of a guess becomes data again."""
+    if step.label is None or not step.label.endswith(GUESS):
+        return step
+    return replace(step, label=step.label.removesuffix(GUESS), meta={**step.meta, "guess": True})
 
 
 def xml_text(text: str) -> str:
@@ -183,7 +207,7 @@ def timeline_of(steps: list[Step], source: str, stamped: dict[str, Any] | None) 
 
     Without a stamp the video is named ``source`` and is as long as its last step.
     """
-    steps = sorted(steps, key=lambda step: step.start_s)
+    steps = sorted((_read_name(step) for step in steps), key=lambda step: step.start_s)
     longest = max((step.end_s for step in steps), default=0.0)
     if stamped is None:
         return Timeline(source, longest, tuple(steps))

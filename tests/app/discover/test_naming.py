@@ -23,8 +23,8 @@ def test_the_nearest_phrase_is_guessed():
     bank = bank_of(width=64)
     names = guess(bank.vectors[[4, 9, 2]], bank)
     assert [name.text for name in names] == ["do thing 4", "do thing 9", "do thing 2"]
-    assert all(name.guess and name.similarity == pytest.approx(1.0, abs=1e-5) for name in names)
-    assert names[0].meta() == {"guess": True, "similarity": 1.0}
+    assert all(not name.sure and name.score == pytest.approx(1.0, abs=1e-5) for name in names)
+    assert names[0].meta() == {"source": "seen", "guess": True, "name_score": 1.0}
 
 
 @given(picks=st.lists(st.integers(0, 3), min_size=1, max_size=12))
@@ -36,7 +36,7 @@ def test_neighbours_never_share_a_guess(picks):
 
 @given(texts=st.lists(st.sampled_from(["stir", "pour", None]), max_size=12))
 def test_no_name_three_times_in_a_row(texts):
-    names = tell_apart([None if t is None else Name(t, 0.5, False) for t in texts])
+    names = tell_apart([None if t is None else Name(t, "spoken", True, 0.5) for t in texts])
     shown = [None if n is None else n.text for n in names]
     assert all(a is None or a != b for a, b in itertools.pairwise(shown))
     assert [None if s is None else s.split(" (")[0] for s in shown] == texts

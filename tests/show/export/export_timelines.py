@@ -40,7 +40,7 @@ def pancakes() -> Timeline:
     """A small ordinary timeline."""
     steps = (
         Step(2.0, 14.5, "crack the eggs", 0.81, 0),
-        Step(15.0, 31.2, "whisk", 0.77, 1, {"guess": True, "similarity": 0.41}),
+        Step(15.0, 31.2, "whisk", 0.77, 1, {"guess": True, "name_score": 0.41}),
         Step(40.0, 55.0, None, 0.4, 3),
         Step(55.0, 70.0, "flip the pancake", 0.66, 4),
     )

@@ -319,7 +319,7 @@ class StepFormer:
         steps = tuple(
             Step(
                 *_span(piece, seen), label=texts[piece.row], score=round(float(score), 4),
-                slot=taken[piece.row] if taken[piece.row] >= 0 else None, meta={"given": piece.row},
+                slot=taken[piece.row] if taken[piece.row] >= 0 else None, meta={"given": piece.row, "source": "typed"},
             )
             for piece, score in zip(pieces, fit, strict=True)
         )  # fmt: skip

@@ -121,7 +121,7 @@ def _steps(
                 name.text, having, len(spans), having / len(videos),
                 float(np.concatenate([p[rows] for p, rows in zip(places, members, strict=True)]).mean()),
                 float(np.median(spans)), float((vectors @ unit(vectors.mean(0))).mean()),
-                name.guess, name.similarity,
+                not name.sure, name.score,
             )
         )  # fmt: skip
     return tuple(out)
@@ -150,7 +150,7 @@ def _told(timeline: Timeline, path: IntArray, names: Sequence[Name]) -> Timeline
             scores = [s for s in (before.score, step.score) if s is not None]
             steps[-1] = replace(before, end_s=step.end_s, score=max(scores) if scores else None)
             continue
-        meta = {"common": common + 1, "guess": names[common].guess, "similarity": round(names[common].similarity, 4)}
+        meta = {"common": common + 1, **names[common].meta()}
         if step.label and step.label != names[common].text:
             meta["own_label"] = step.label
         steps.append(Step(step.start_s, step.end_s, names[common].text, step.score, step.slot, meta))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +55,10 @@ def name_steps(
         free = np.array([text not in taken for text in bank.texts])
         rows, columns = assign(np.where(free, similarity, -2.0))
         for row, column in zip(rows, columns, strict=True):
-            names[open_steps[row]] = Name(bank.texts[column], float(similarity[row, column]), guess=True)
+            names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
     for i in [i for i, name in enumerate(names) if name is None]:
         common = Counter(guessed[i]).most_common(1)
-        names[i] = Name(common[0][0] if common else f"step {i + 1}", 0.0, guess=True)
+        names[i] = Name(common[0][0] if common else f"step {i + 1}", "seen", False, 0.0)
     return _once(names)
 
 
@@ -65,11 +66,11 @@ def _elect(texts: list[str], encode: Encode | None) -> Name:
     """The text nearest to the mean of all; frequent texts pull the mean towards themselves."""
     distinct = list(dict.fromkeys(texts))
     if encode is None or len(distinct) == 1:
-        return Name(Counter(texts).most_common(1)[0][0], 1.0, guess=False)
+        return Name(Counter(texts).most_common(1)[0][0], "spoken", True, 1.0)
     vectors = dict(zip(distinct, unit(encode(distinct)), strict=True))
     mean = unit(np.mean([vectors[text] for text in texts], 0))
     best = max(distinct, key=lambda text: float(vectors[text] @ mean))
-    return Name(best, float(vectors[best] @ mean), guess=False)
+    return Name(best, "spoken", True, float(vectors[best] @ mean))
 
 
 def _once(names: Sequence[Name | None]) -> list[Name]:
@@ -80,5 +81,5 @@ def _once(names: Sequence[Name | None]) -> list[Name]:
         assert name is not None
         seen[name.text] += 1
         text = name.text if seen[name.text] == 1 else f"{name.text} ({seen[name.text]})"
-        out.append(Name(text, name.similarity, name.guess, name.said_s))
+        out.append(replace(name, text=text))
     return out

@@ -22,6 +22,7 @@ from stepformer.base.guard import reader
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
 from stepformer.show.export.options import Options, Rendered
+from stepformer.show.writing import without_guesses
 from stepformer.timeline import Timeline
 
 __all__ = ["FORMATS", "Format", "Options", "Written", "format_of", "parse", "read", "render", "write"]
@@ -122,6 +123,7 @@ def write(
     embed: bool = False,
     columns: int | None = None,
     thumb_width: int = 320,
+    sure_only: bool = False,
 ) -> Written:
     """Writes ``timeline`` to ``path`` in the format of its suffix, or in the one named.
 
@@ -129,6 +131,7 @@ def write(
     fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
     ordered step names of annotation formats. similarity: (K, N), shown by pictures and the page. exact: clips cut at
     the exact frame, encoded again. embed: the video inside the page. columns, thumb_width: of a contact sheet.
+    sure_only: names that are guesses are left out.
 
     Raises:
         UsageError: an unknown format, or an option that makes no sense.
@@ -136,6 +139,7 @@ def write(
     """
     chosen = format_of(path, format)
     target = Path(path)
+    timeline = without_guesses(timeline) if sure_only else timeline
     settings = Options(
         video, fps, title, task, tuple(task_steps), similarity, exact, embed, columns, thumb_width, target
     )  # fmt: skip
@@ -163,6 +167,7 @@ def render(
     task_steps: Sequence[str] = (),
     similarity: Any = None,
     embed: bool = False,
+    sure_only: bool = False,
     target: Path | None = None,
 ) -> Rendered:
     """The text of a text format and its notes, without writing a file; options as :func:`write` has them.
@@ -179,6 +184,7 @@ def render(
     chosen = format_of("", format)
     if chosen.kind != "text":
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
+    timeline = without_guesses(timeline) if sure_only else timeline
     options = Options(video, fps, title, task, tuple(task_steps), similarity, embed=embed, target=target)
     rendered: Rendered = _function(chosen.writer)(timeline, options)
     return rendered

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from stepformer.errors import InputError
 from stepformer.show.export.options import Options, Rendered, frame_rate, media_file
 from stepformer.show.writing import (
+    bare_name,
     document,
     is_guess,
     lanes,
@@ -244,7 +245,7 @@ def render_fiftyone(timeline: Timeline, options: Options) -> Rendered:
     """
     detections: list[dict[str, Any]] = []
     for i, step in enumerate(timeline):
-        detection: dict[str, Any] = {"label": step_name(step, i), "timestamps": [step.start_s, step.end_s]}
+        detection: dict[str, Any] = {"label": bare_name(step, i), "timestamps": [step.start_s, step.end_s]}
         if step.score is not None:
             detection["confidence"] = step.score
         attributes: dict[str, Any] = {"guess": True} if is_guess(step) else {}

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from stepformer.show.export.options import Options, Rendered, media_file
 from stepformer.show.palette import rgb, step_colors
 from stepformer.show.writing import (
+    bare_name,
     clock_s,
     is_guess,
     lanes,
@@ -163,7 +164,7 @@ def _steps(timeline: Timeline, thumbs: list[str], source: str) -> str:
         out.append(
             f'<li><button type="button" class="step" style="--c:{color}"{_score(step)}>'
             f'<span class="thumb">{image}<span class="num">{i + 1}</span></span>'
-            f'<span class="name" dir="auto">{escape(step_name(step, i))}</span>'
+            f'<span class="name" dir="auto">{escape(bare_name(step, i))}</span>'
             f'<span class="when">{when}</span>{_guess(step)}<span class="fill"></span></button>'
             f"{f'<noscript>{link}</noscript>' if link else ''}</li>"
         )
@@ -177,7 +178,7 @@ def _score(step: Step) -> str:
 def _guess(step: Step) -> str:
     if not is_guess(step):
         return ""
-    similarity = step.meta.get("similarity")
+    similarity = step.meta.get("name_score")
     number = f" {similarity:.2f}" if isinstance(similarity, int | float) else ""
     told = "This name was picked from a list of phrases because it looks alike; it was not said in the video."
     return f'<span class="guess" title="{told}">guess{number}</span>'
