@@ -28,6 +28,7 @@ Source = Literal["typed", "spoken", "seen"]
 EARLY_S, LATE_S = 10.0, 5.0
 """A step may be spoken of this long before it begins and after it ends."""
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
+_TELLING = 0.2  # what a phrase that says much is worth beside one that says little, in cosine
 _NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 0 at EARLY_S and LATE_S
 
 
@@ -124,13 +125,16 @@ def spoken(
     aligned one to one by Drop-DTW, both droppable, on cosine plus nearness in time; chatter is left out.
     """
     from stepformer.core.align import drop_dtw
+    from stepformer.narration.imperative import rank, spoken_names
 
-    useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
+    said = spoken_names(phrases)
+    useful = [i for i, name in enumerate(said) if name is not None]
     if not useful or not len(spans_s):
         return [None] * len(spans_s)
     cosine = unit(steps) @ _centred(vectors)[useful].T  # (M, L)
     near = np.array([[_nearness(span, phrases[i]) for i in useful] for span in spans_s])
-    worth = np.where(near > 0, cosine + _NEAR * near, -np.inf)
+    telling = np.array([rank(phrases[i], said[i]) for i in useful])
+    worth = np.where(near > 0, cosine + _NEAR * near + _TELLING * telling, -np.inf)
     # a phrase said in the middle of a step names it unless its meaning speaks against it
     costs = np.where(np.isfinite(worth), -worth, np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
@@ -138,7 +142,8 @@ def spoken(
     for column, row in enumerate(assignment):
         if row >= 0:
             phrase = phrases[useful[column]]
-            names[row] = Name(phrase.text, "spoken", True, float(cosine[row, column]), phrase.start_s)
+            text = said[useful[column]] or phrase.text
+            names[row] = Name(text, "spoken", True, float(cosine[row, column]), phrase.start_s)
     return names
 
 

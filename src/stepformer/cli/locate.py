@@ -9,9 +9,10 @@ from typing import Any
 from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.discover import looks_up
 from stepformer.cli.inputs import Source, find_sources, lines_of
-from stepformer.cli.options import add
+from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
 from stepformer.errors import UsageError
+from stepformer.narration.listening import Listening
 
 HELP = """Finds when given steps happen. They are taken to happen in the order given, unless --unordered. A step that is
 not in the video is reported as absent. Steps are aligned through the model's slots, or straight with the video where
@@ -33,6 +34,7 @@ class Request:
     method: Any
     judge_presence: bool
     rate_hz: float
+    listening: Listening
 
     def __str__(self) -> str:
         return f"{len(self.texts)} steps, {'in order' if self.ordered else 'in any order'}"
@@ -53,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="align through slots, or texts with the video",
     )
     parser.add_argument("--all-present", action="store_true", help="take every step to be in the video")
-    add(parser, *OVER_VIDEOS)
+    add(parser, "subtitles", *LISTENING, *OVER_VIDEOS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,13 +64,21 @@ def run(args: argparse.Namespace) -> int:
     if not texts:
         raise UsageError('give the steps: --step "crack the eggs" --step "whisk", or --steps-file FILE')
     method = None if args.method == "auto" else args.method
-    request = Request(tuple(check_texts(texts)), not args.unordered, method, not args.all_present, args.rate)
+    request = Request(
+        tuple(check_texts(texts)), not args.unordered, method, not args.all_present, args.rate, listening_of(args)
+    )
     return run_over(args, find_sources(args.videos, ids=looks_up(args)), request, find)
 
 
 def find(model: Any, source: Source, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
     """One video, in whichever process."""
+    from stepformer.narration.listening import narration_of
+
     features = source.read(model, request.rate_hz, None if progress is None else progress.read, cache, True)
+    narration = None
+    if source.kind == "video":
+        narration = narration_of(source.path, request.listening, None if progress is None else progress.heard)
     return model.place(
-        features, list(request.texts), request.ordered, method=request.method, judge_presence=request.judge_presence
-    )
+        features, list(request.texts), request.ordered, method=request.method, judge_presence=request.judge_presence,
+        narration=narration,
+    )  # fmt: skip

@@ -44,8 +44,10 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
 
     sure: what a pronoun or an object that was left out stands for is certain; otherwise it is not put in its place.
     """
-    if phrase.chatter or phrase.negated or phrase.groundability < _LEAST_GROUNDED or not phrase.verb:
+    if phrase.chatter or phrase.negated or phrase.groundability < _LEAST_GROUNDED:
         return None
+    if not phrase.verb:  # a phrase of somebody else's making, with its text alone
+        return " ".join(phrase.text.split()[:MOST_WORDS]) or None
     thing = phrase.object
     if phrase.said_object is not None and not sure:
         thing = phrase.said_object

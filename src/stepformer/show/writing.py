@@ -36,7 +36,7 @@ def bare_name(step: Step, index: int) -> str:
 
 def step_name(step: Step, index: int) -> str:
     """What is shown as a step's name, in every format: its label, with "(guess)" behind a name that is not sure."""
-    return bare_name(step, index) + (GUESS if is_guess(step) else "")
+    return bare_name(step, index) + (GUESS if is_guess(step) and one_line(step.label or "") else "")
 
 
 def step_names(timeline: Timeline) -> list[str]:
@@ -46,7 +46,7 @@ def step_names(timeline: Timeline) -> list[str]:
 
 def is_guess(step: Step) -> bool:
     """Whether the name is not sure: nobody typed or said it."""
-    return bool(step.meta.get("guess")) and bool(step.label)
+    return bool(step.meta.get("guess"))
 
 
 def without_guesses(timeline: Timeline) -> Timeline:

@@ -78,4 +78,5 @@ def ms(timeline: Timeline) -> list[tuple[int, int, str]]:
 
 def read_ms(timeline: Timeline) -> list[tuple[int, int, str]]:
     """The steps of a file that was read back, in milliseconds."""
-    return [(round(s.start_s * 1000), round(s.end_s * 1000), s.label) for s in timeline]
+    names = step_names(timeline)
+    return [(round(s.start_s * 1000), round(s.end_s * 1000), n) for s, n in zip(timeline, names, strict=True)]

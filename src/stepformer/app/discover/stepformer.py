@@ -195,6 +195,7 @@ class StepFormer:
         similarity = self._similarity(output)
         modelled = time.perf_counter()
         notes: list[str] = []
+        heard = self._heard(narration, notes)
         if _is_still(seen):
             threshold, penalty = None, 0.0
             pieces: tuple[Segment, ...] = (Segment(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
@@ -205,6 +206,7 @@ class StepFormer:
                 found = find_steps(
                     output, _all(output), knobs.options(self.inference), structure=_batch(seen.cutting),
                     rate_hz=seen.rate_hz, steps=knobs.steps,
+                    evidence=None if knobs.use == "structure" else _evidence(heard, seen),
                 )  # fmt: skip
             pieces, penalty = found.segments[0], float(found.penalty[0])
             threshold = None if knobs.use == "structure" else float(found.threshold[0])
@@ -212,7 +214,7 @@ class StepFormer:
         slots = output.slots[0].numpy()
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         spans = [_span(piece, seen) for piece in pieces]
-        names = self._names(spans, step_vectors, segment_vectors, narration, labels, bank, notes)
+        names = self._names(spans, step_vectors, segment_vectors, heard, labels, bank, notes)
         labelled = time.perf_counter()
         steps = tuple(
             _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
@@ -248,6 +250,7 @@ class StepFormer:
         ordered: bool = True,
         *,
         method: Method | None = None,
+        listening: Listening | None = None,
         report: Report | None = None,
         cache: bool = True,
     ) -> Timeline:
@@ -256,8 +259,11 @@ class StepFormer:
         ordered: the steps happen in the order given; False allows any order and repeats. method: "slots" or "text"
         instead of the better of both (which was used is in ``meta["method"]``).
         """
+        from stepformer.narration.listening import narration_of
+
         texts = check_texts(texts)
-        return self.place(self.read(video, report, cache), texts, ordered, method=method).timeline
+        features = self.read(video, report, cache)
+        return self.place(features, texts, ordered, method=method, narration=narration_of(video, listening)).timeline
 
     def locate_features(
         self,
@@ -285,6 +291,7 @@ class StepFormer:
         text_vectors: NDArray[Any] | None = None,
         method: Method | None = None,
         judge_presence: bool = True,
+        narration: Narration | None = None,
     ) -> Finding:
         """As :meth:`locate`, from features, with everything the timeline was made from."""
         seen = _at_working_rate(features)
@@ -296,6 +303,7 @@ class StepFormer:
         bank = (
             None if given or not judge_presence else self._bank_here(None, notes, "every text is taken to be present")
         )
+        heard = None if given else self._heard(narration, notes)
         embedded = time.perf_counter()
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
@@ -309,6 +317,7 @@ class StepFormer:
                 output, _all(output), _batch(vectors), torch.tensor([len(texts)]), config,
                 structure=_batch(seen.cutting), rate_hz=seen.rate_hz,
                 present=None if present is None else torch.from_numpy(present)[None],
+                text_evidence=_text_evidence(heard, vectors, seen),
             )  # fmt: skip
         aligned = time.perf_counter()
         pieces = found.segments[0]
@@ -345,6 +354,13 @@ class StepFormer:
             self._banks[key] = load_bank(self.encoder, texts)
         return self._banks[key]
 
+    def _heard(self, narration: Narration | None, notes: list[str]) -> tuple[list[Phrase], NDArray[np.float32]] | None:
+        """What is said, as phrases with their vectors (L, D); None where nothing is."""
+        phrases = _phrases(narration, notes)
+        if not phrases:
+            return None
+        return phrases, np.asarray(self.encoder.encode_text([phrase.text for phrase in phrases]), np.float32)
+
     def _bank_here(self, texts: Sequence[str] | None, notes: list[str], without: str) -> PhraseBank | None:
         """The bank; None, with a note, where the encoder is a table of vectors that lacks the one that ships."""
         try:
@@ -360,7 +376,7 @@ class StepFormer:
         spans: list[tuple[float, float]],
         step_vectors: NDArray[np.float32],
         segment_vectors: NDArray[np.float32],
-        narration: Narration | None,
+        heard: tuple[list[Phrase], NDArray[np.float32]] | None,
         labels: Labels,
         bank: Sequence[str] | None,
         notes: list[str],
@@ -368,10 +384,8 @@ class StepFormer:
         if labels == "none" or not spans:
             return [None] * len(spans)
         names: list[Name | None] = [None] * len(spans)
-        phrases = _phrases(narration, notes)
-        if phrases:
-            vectors = self.encoder.encode_text([phrase.text for phrase in phrases])
-            names = spoken(spans, segment_vectors, phrases, vectors)
+        if heard is not None:
+            names = spoken(spans, segment_vectors, *heard)
         phrase_bank = None
         if any(name is None for name in names):
             phrase_bank = self._bank_here(bank, notes, "steps are not named")
@@ -420,6 +434,29 @@ def _all(output: Slots) -> torch.Tensor:
 def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     """(1, N, D) one video's vectors."""
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
+
+
+def _text_evidence(
+    heard: tuple[list[Phrase], NDArray[np.float32]] | None, texts: NDArray[Any], seen: Features
+) -> torch.Tensor | None:
+    """(1, M, N) what is said, as evidence for single texts (M, D); None where nothing is."""
+    if heard is None:
+        return None
+    from stepformer.narration.evidence import agreement, text_evidence
+
+    phrases, vectors = heard
+    trust = agreement(phrases, vectors, seen.vectors, seen.rate_hz)
+    return _batch(text_evidence(phrases, unit(texts) @ unit(vectors).T, len(seen), seen.rate_hz, trust))
+
+
+def _evidence(heard: tuple[list[Phrase], NDArray[np.float32]] | None, seen: Features) -> torch.Tensor | None:
+    """(1, N) what is said, as evidence for steps; None where nothing is."""
+    if heard is None:
+        return None
+    from stepformer.narration.evidence import frame_evidence
+
+    found = frame_evidence(heard[0], len(seen), seen.rate_hz, phrase_vectors=heard[1], frame_vectors=seen.vectors)
+    return _batch(found)
 
 
 def _at_working_rate(features: Features) -> Features:

@@ -1,0 +1,78 @@
+"""What is said takes part in finding and naming: spoken steps get the narrator's words, and are not dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from discover_parts import planted, tiny_model
+
+from stepformer.app.discover import Knobs
+from stepformer.app.discover import stepformer as module
+from stepformer.encoders.reading import Features
+from stepformer.errors import MissingError
+from stepformer.narration import Cue, Narration, Phrase
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """Narration without the parser: every cue is a phrase."""
+
+    def phrases(self, options=None):
+        return [
+            Phrase(cue.text, cue.start_s, cue.end_s, "subscribe" in cue.text, 1.0, cue.text.split()[0])
+            for cue in self.cues
+        ]
+
+    monkeypatch.setattr(Narration, "phrases", phrases)
+
+    def make(*lines):
+        return Narration(tuple(Cue(start, start + 2.0, text) for start, text in lines), "beside", "talk.srt")
+
+    return make
+
+
+def test_spoken_steps_are_named_by_the_narrator(said):
+    model = tiny_model()
+    vectors, _, edges = planted(noise=0.25)
+    lines = [(edge + 2.0, text) for edge, text in zip(edges, ("crack", "whisk", "pour", "fry", "serve"), strict=False)]
+    found = model.find(Features(vectors), narration=said(*lines)).timeline
+    assert [step.label for step in found] == ["crack", "whisk", "pour", "fry", "serve"]
+    assert all(step.meta["source"] == "spoken" and not step.meta["guess"] for step in found)
+    assert found.meta["narration"] == {"source": "beside", "where": "talk.srt"}
+
+
+def test_what_is_said_keeps_steps_that_would_be_background(said, monkeypatch):
+    """A stretch that the frames alone take for background is a step where somebody speaks of one."""
+    model = tiny_model()
+    vectors, _, edges = planted(noise=0.25)
+    asked = []
+    engine = module.find_steps
+    monkeypatch.setattr(module, "find_steps", lambda *a, **k: (asked.append(k["evidence"]), engine(*a, **k))[1])
+    model.find(Features(vectors), narration=said((edges[1] + 2.0, "whisk the eggs"), (edges[3], "subscribe now")))
+    (given,) = asked
+    assert given.shape == (1, len(vectors)) and float(given[0, edges[1] + 4]) > 0 > float(given[0, edges[3] + 4])
+    model.find(Features(vectors))
+    model.find(Features(vectors), Knobs(use="structure"), narration=said((5.0, "whisk the eggs")))
+    assert asked[1:] == [None, None]
+
+
+def test_a_typed_step_is_found_where_it_is_said(said):
+    model = tiny_model()
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((80, 64)).astype(np.float32)  # pictures that say nothing
+    lines = [(10.0, "crack the eggs"), (40.0, "whisk the milk"), (65.0, "fry the onions")]
+    found = model.place(Features(vectors), ["whisk the milk"], narration=said(*lines), judge_presence=False).timeline
+    (step,) = found.steps
+    assert step.start_s <= 45.0 and step.end_s >= 40.0 and step.meta["source"] == "typed"
+
+
+def test_words_that_cannot_be_parsed_are_a_note(monkeypatch):
+    def missing(self, options=None):
+        raise MissingError("no parser here")
+
+    monkeypatch.setattr(Narration, "phrases", missing)
+    model, features = tiny_model(), Features(planted()[0])
+    found = model.find(features, narration=Narration((Cue(0, 1, "x"),), "speech", "speech"), labels="none")
+    assert any("no parser here" in note for note in found.timeline.meta["notes"])
+    with pytest.raises(MissingError):
+        model.find(features, narration=Narration((Cue(0, 1, "x"),), "file", "given.srt"))

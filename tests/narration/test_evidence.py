@@ -1,0 +1,62 @@
+"""What is said as evidence for steps: near it more, chatter less, and little where it does not fit the pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stepformer.narration import Phrase
+from stepformer.narration.evidence import LATER_S, STEP, agreement, frame_evidence, text_evidence
+
+RATE = 1.0
+
+
+def said(start_s: float, text: str = "chop the onion", **how) -> Phrase:
+    return Phrase(text, start_s, start_s + 2.0, **{"groundability": 1.0, "verb": "chop", **how})
+
+
+def test_a_phrase_speaks_for_a_step_a_little_later() -> None:
+    found = frame_evidence([said(30.0)], 60, RATE)
+    assert found.shape == (60,) and found.min() >= 0.0
+    assert abs(int(found.argmax()) - round(31.0 + LATER_S)) <= 1
+    assert found[33] > found[40] > found[55] and found[0] < 1e-3 * STEP
+    assert frame_evidence([said(30.0, groundability=0.4)], 60, RATE)[33] < found[33]
+
+
+def test_chatter_speaks_against_a_step_unless_one_is_spoken_of_too() -> None:
+    chatter = said(5.0, chatter=True)
+    found = frame_evidence([chatter, said(40.0)], 60, RATE)
+    assert found[8] < 0 < found[43]
+    assert frame_evidence([chatter, said(5.0)], 60, RATE)[8] > 0
+    assert not frame_evidence([chatter], 60, RATE).any()  # talk alone says nothing of where steps are
+    assert not frame_evidence([], 60, RATE).any() and not frame_evidence([said(3.0, negated=True)], 60, RATE).any()
+
+
+@pytest.fixture
+def world():
+    """Six steps of 20 s, each with a direction of its own, and a phrase about each."""
+    rng = np.random.default_rng(0)
+    steps = rng.standard_normal((6, 32))
+    frames = np.repeat(steps, 20, axis=0) + 0.5 * rng.standard_normal((120, 32))
+    phrases = [said(20.0 * k + 7.0) for k in range(6)]
+    return phrases, steps + 0.5 * rng.standard_normal((6, 32)), frames, rng
+
+
+def test_narration_that_does_not_fit_weighs_less(world) -> None:
+    phrases, vectors, frames, rng = world
+    right = agreement(phrases, vectors, frames, RATE)
+    shuffled = agreement(phrases, vectors[[3, 4, 5, 0, 1, 2]], frames, RATE)
+    foreign = np.mean([agreement(phrases, rng.standard_normal((6, 32)), frames, RATE) for _ in range(20)])
+    assert right > 0.9 and shuffled < 0.5 and foreign < 0.6
+    both = {"phrase_vectors": vectors, "frame_vectors": frames}
+    wrong = {**both, "phrase_vectors": vectors[[3, 4, 5, 0, 1, 2]]}
+    assert frame_evidence(phrases, 120, RATE, **both).max() > 2 * frame_evidence(phrases, 120, RATE, **wrong).max()
+
+
+def test_a_text_gains_where_it_is_said() -> None:
+    phrases = [said(10.0), said(50.0, "fry it"), said(90.0, chatter=True)]
+    found = text_evidence(phrases, np.array([[0.9, 0.1, 0.9], [0.2, 0.8, 0.1]]), 120, RATE)
+    assert found.shape == (2, 120)
+    assert abs(int(found[0].argmax()) - 13) <= 1 and abs(int(found[1].argmax()) - 53) <= 1
+    assert found[0, 93] < 0.05 * found[0].max()  # chatter names no step
+    assert not text_evidence(phrases[:1], np.ones((2, 1)), 20, RATE).any()
