@@ -134,12 +134,12 @@ def _run(args: argparse.Namespace) -> int:
 
 def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
     """Where the videos come from."""
-    import torch
 
+    from stepformer.core.devices import torch_device
     from stepformer.errors import UsageError
     from stepformer.reproduce.sources import FeatureFiles, SourceSpec
 
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = str(torch_device(args.device))
     if args.smoke:
         from stepformer.reproduce import smoke
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from stepformer.base import guard
+from stepformer.base.arrays import unit
 from stepformer.data import read_dataset
 from stepformer.data.records import Dataset, VideoRecord, with_features
 from stepformer.data.simulator import Batch
@@ -76,7 +77,7 @@ def _text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) 
 
     said = sorted({dataset.tasks[r.task].steps[a.step] for r in records for a in r.labels})
     rows = encoders.load(texts).encode_text(said)
-    return {_key(text): row for text, row in zip(said, _unit(rows), strict=True)}
+    return {_key(text): row for text, row in zip(said, unit(rows, np.float32), strict=True)}
 
 
 def read_texts(path: str | Path) -> Vectors:
@@ -86,17 +87,11 @@ def read_texts(path: str | Path) -> Vectors:
     rows = next((values[k] for k in ("emb", "embeddings") if k in values), None)
     if texts is None or rows is None or rows.ndim != 2 or len(texts) != len(rows):
         raise InputError(f"{path} needs texts (text or names) and as many vectors (emb or embeddings)")
-    return {_key(str(t)): row for t, row in zip(texts, _unit(rows), strict=True)}
+    return {_key(str(t)): row for t, row in zip(texts, unit(rows, np.float32), strict=True)}
 
 
 def _key(text: str) -> str:
     return " ".join(text.lower().split())
-
-
-def _unit(rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    values = np.asarray(rows, np.float32)
-    out: npt.NDArray[np.float32] = values / np.maximum(np.linalg.norm(values, axis=-1, keepdims=True), 1e-9)
-    return out
 
 
 def phrases_of(
@@ -155,9 +150,9 @@ def trial_of(
         if any(len(vector) != width for _, vector in said):
             raise InputError(f"phrases of {record.video} are {len(said[0][1])} wide and features {width}")
         times = [(p.start_s + p.end_s) / 2 * rate_hz for p, _ in said]
-        vectors = _unit([v for _, v in said]) if said else np.zeros((0, width), np.float32)
+        vectors = unit([v for _, v in said], np.float32) if said else np.zeros((0, width), np.float32)
         kinds = np.array([a.step for a in record.ordered_steps])
-        videos.append((_unit(features), labels, own, vectors, np.array(times, np.float32), kinds))
+        videos.append((unit(features, np.float32), labels, own, vectors, np.array(times, np.float32), kinds))
     return padded(videos, np.array([tasks[r.task] for r in records]), rate_hz, device=device)
 
 

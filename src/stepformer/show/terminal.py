@@ -2,7 +2,8 @@
 
 Colour is used where it is wanted: on a terminal, unless ``NO_COLOR`` is set or ``TERM`` is ``dumb``. Without it
 neighbouring steps alternate between two shades. Widths are measured in terminal cells, so wide (CJK, emoji) and
-combining characters line up; control characters in names are made harmless.
+combining characters line up; control characters in names are made harmless. The bar of rich is one span in one
+colour; here several stand side by side.
 """
 
 from __future__ import annotations

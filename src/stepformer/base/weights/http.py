@@ -1,4 +1,7 @@
-"""Downloads that resume, say how far they are, and leave nothing behind that is not what it should be."""
+"""Downloads that resume, say how far they are, and leave nothing behind that is not what it should be.
+
+Not pooch, which starts a broken download over, nor huggingface_hub, which knows the hub alone.
+"""
 
 from __future__ import annotations
 
