@@ -1,4 +1,4 @@
-"""`make docs`: every page is in the navigation, every name of the API page exists, nothing comes from elsewhere."""
+"""`make docs`: every name of the API page exists, every page is built, nothing comes from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-
-
-def test_every_page_is_in_the_navigation():
-    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
-    assert {*re.findall(r"[\w.]+\.md", nav)} == {path.name for path in (ROOT / "docs").glob("*.md")}
 
 
 def test_every_name_of_the_api_page_is_there():
@@ -43,6 +38,8 @@ def test_the_pages_are_built_offline_from_the_docstrings(tmp_path):
     for name in ("drop_dtw", "discover_features", "percentile", "make_trainer", "score_video", "MissingError"):
         assert name in api
     assert ":func:" not in api and "crack the eggs" in api  # names stand alone; examples are shown
+    for page in (ROOT / "docs").glob("*.md"):
+        assert (tmp_path / "site" / f"{page.stem}.html").is_file(), page
     for page in (tmp_path / "site").rglob("*.html"):
         text = page.read_text("utf-8")
         assert not re.findall(r'<(?:script|img|iframe)[^>]+src="(?:https?:)?//', text), page
