@@ -53,15 +53,22 @@ class InferenceConfig:
 
     **The threshold** that separates steps from background is a similarity: ``fixed``, or the one that a share of all
     row-frame similarities reaches (``percentile``, the paper's), or the one that divides the video's frames best into
-    two kinds (``automatic``, Otsu's criterion; frames are all of one kind, and nothing is dropped, where the two kinds'
-    best similarities differ by less than ``min_contrast``, or a slot has less than a second to itself).
+    two kinds (``automatic``, Otsu's criterion). A video may be of one kind, all steps: the automatic threshold falls
+    from Otsu's to below all frames as the contrast of the two kinds (how far their best similarities lie apart, in
+    standard deviations of all similarities) falls from ``contrast_to`` to ``contrast_from``; and it is below all frames
+    where a slot has less than a second to itself.
 
     **What a frame gains** for row r, with s its similarity, E the evidence that the frame shows any step at all, and σ
     standard deviations over the video:
 
         discovery      step_weight (E - threshold) / σ(E) + row_weight (s_r - max s) / σ(s)
-        localisation   the same; or, with text_weight > 0, what the slots say of background, and beside it
-                       text_weight (standardised s_r - text_margin)
+        localisation   the same of the texts' rows; or, with text_weight > 0,
+                       locate_step_weight (E - threshold) / σ(E) + text_weight separability (z_r - text_margin)
+
+    where z is s standardised over the video and E the mean of the slots' and the texts' evidence. A text must weigh by
+    how well it separates *this* video's moments: its separability is the share of the texts' variation that lies
+    between the segments that structure alone makes (two per text and one), beyond chance, from 0 at ``separable_from``
+    to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
 
     E is the soft maximum of s over the rows at ``evidence_temperature`` (0: the maximum). With temperature 0 and both
     weights 1 a frame gains (s_r - threshold), up to the scale: Drop-DTW.
@@ -71,7 +78,10 @@ class InferenceConfig:
     similarity: float | None = None  # the fixed threshold
     keep: float = 0.1  # percentile: share of slot-frame similarities that reach the threshold, discovery
     locate_keep: float = 0.1  # likewise, text-frame similarities in localisation
-    min_contrast: float = 0.0  # automatic: cosine
+    contrast_from: float = 0.0  # automatic: standard deviations of all similarities
+    contrast_to: float = 0.0
+    text_contrast_from: float = 0.0  # likewise for texts, of which a video has fewer than slots
+    text_contrast_to: float = 0.0
     ordered: bool = True  # rows rise; False: each frame goes to its best row (the paper's ablation), steps may repeat
     read_share: float = 0.0  # share of what a slot reads in the video (softmax over its similarities) in its row
     read_temperature: float = 0.03
@@ -82,6 +92,8 @@ class InferenceConfig:
     text_weight: float = 0.0  # localisation: of the standardised similarity; 0: as discovery
     locate_step_weight: float = 1.0  # of the evidence beside it
     text_margin: float = 0.25  # standard deviations above the average frame that show a text
+    separable_from: float = 0.0  # share of the texts' variation that lies between segments, beyond chance
+    separable_to: float = 0.0
     structure_weight: float = 0.0  # of the scatter inside segments, per frame of the video's variance
     penalty_share: float = 0.0  # penalty per segment, as a share of the video's noise; 0: no penalty
     locate_penalty: float = 0.25  # localisation's penalty as a share of discovery's: it is known which steps there are
@@ -96,10 +108,13 @@ class InferenceConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"inference.{name} is a share in [0, 1], got {getattr(self, name)}")
         weights = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
-                   "penalty_share", "locate_penalty", "min_step_s", "evidence_temperature", "min_contrast")  # fmt: skip
+                   "penalty_share", "locate_penalty", "min_step_s", "evidence_temperature")  # fmt: skip
         for name in weights:
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise UsageError(f"inference.{name} is a number of at least 0, got {getattr(self, name)}")
+        for name in ("contrast", "text_contrast", "separable"):
+            if not 0 <= getattr(self, f"{name}_from") <= getattr(self, f"{name}_to"):
+                raise UsageError(f"inference.{name}_from is at least 0 and at most {name}_to")
         if (self.threshold == "fixed") != (self.similarity is not None):
             raise UsageError("inference.similarity is the threshold of threshold='fixed', and of no other")
         if self.step_weight == 0 and self.structure_weight == 0:
@@ -130,8 +145,9 @@ class InferenceConfig:
 
 PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
-    threshold="automatic", min_contrast=0.125, read_share=0.5, text_share=0.5, evidence_temperature=0.07,
-    step_weight=2.0, row_weight=0.1, text_weight=1.0, structure_weight=1.0, penalty_share=1 / 8,
+    threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
+    read_share=0.5, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1, text_weight=1.0,
+    separable_from=0.3, separable_to=0.6, structure_weight=1.0, penalty_share=1 / 8,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split."""
 
@@ -228,28 +244,38 @@ def threshold_of(
     keep: float,
     evidence: Tensor | None = None,
     rate_hz: float = 1.0,
+    ramp: tuple[float, float] = (0.0, 0.0),
 ) -> Tensor:
-    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N)."""
+    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N).
+
+    ramp: the contrasts between which the automatic threshold rises.
+    """
     if config.similarity is not None:
         return similarity.new_full((len(similarity),), config.similarity)
     if config.threshold == "percentile":
         drop: Tensor = percentile_drop(similarity, keep, lengths=mask.sum(1), row_lengths=rows.sum(1))
         return -drop
     evidence = evidence_of(similarity, rows, 0.0) if evidence is None else evidence
-    threshold = otsu_threshold(evidence, mask)
-    if not config.min_contrast:
-        return threshold
     below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
-    return torch.where(two_kinds(similarity, rows, mask, config, rate_hz), threshold, below)
+    threshold = otsu_threshold(evidence, mask)
+    return below + two_kinds(similarity, rows, mask, rate_hz, ramp) * (threshold - below)
 
 
-def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, rate_hz: float) -> Tensor:
-    """(B,) whether rows tell two kinds of frames apart at all, by their best similarities.
+def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, ramp: tuple[float, float]) -> Tensor:
+    """(B,) how far rows tell two kinds of frames apart at all, 0 to 1 over the ``ramp`` of their contrast.
 
     Where a row has less than a second to itself it fits whatever is there, and how well it fits says nothing.
     """
-    apart = contrast(evidence_of(similarity, rows, 0.0), mask) >= config.min_contrast
-    return apart & (mask.sum(1) / rate_hz >= rows.sum(1))
+    if not ramp[1]:
+        return similarity.new_ones(len(similarity))
+    spread = _spread(similarity, rows[..., None] & mask[:, None]).clamp(min=_FLAT)
+    sure = _ramp(contrast(evidence_of(similarity, rows, 0.0), mask) / spread, *ramp)
+    return torch.where(mask.sum(1) / rate_hz >= rows.sum(1), sure, 0.0)
+
+
+def _ramp(values: Tensor, low: float, high: float) -> Tensor:
+    """0 up to ``low``, 1 from ``high``, a straight line between."""
+    return ((values - low) / max(high - low, 1e-9)).clamp(0.0, 1.0)
 
 
 def _spread(values: Tensor, mask: Tensor) -> Tensor:
@@ -281,7 +307,7 @@ def _gains(
         threshold = threshold_of(similarity, rows, mask, config, keep)
         gains = config.step_weight * (similarity - threshold[:, None, None]) / scale
     else:
-        shown, threshold = _shown(similarity, rows, mask, config, rate_hz, keep)
+        shown, threshold = _shown(similarity, rows, mask, config, rate_hz)
         misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
         gains = config.step_weight * shown[:, None] + config.row_weight * misfit
     # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
@@ -294,12 +320,15 @@ def _on_grid(gains: Tensor) -> Tensor:
 
 
 def _shown(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, rate_hz: float, keep: float | None = None
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, rate_hz: float, texts: bool = False
 ) -> tuple[Tensor, Tensor]:
     """(B, N) how far above the threshold the evidence for a step is, in spreads of it, and the threshold (B,)."""
     similarity = similarity.to(sum_dtype(similarity.device))
     evidence = evidence_of(similarity, rows, config.evidence_temperature)
-    threshold = threshold_of(similarity, rows, mask, config, config.keep if keep is None else keep, evidence, rate_hz)
+    keep = config.locate_keep if texts else config.keep
+    low, high = ("text_contrast_from", "text_contrast_to") if texts else ("contrast_from", "contrast_to")
+    ramp = (getattr(config, low), getattr(config, high))
+    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz, ramp)
     return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
 
 
@@ -473,15 +502,19 @@ def find_texts(
     there = torch.arange(M, device=mask.device) < lengths[:, None]
     rows, slot_rows, taken = _text_rows(output, mask, texts, lengths, config)
     if config.text_weight:
-        # background is where no slot fits; where slots do not tell two kinds of frames apart, where no text does
-        shown, threshold = _shown(cosines(texts, output.frames), there, mask, config, rate_hz, config.locate_keep)
+        spread = _spread_out(output, structure, mask)
+        weight = separability(rows, lengths, spread, mask, config)
+        # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
+        direct = cosines(texts, output.frames)
+        shown, threshold = _shown(direct, there, mask, config, rate_hz, texts=True)
         if slot_rows.shape[1]:
             every = torch.ones(slot_rows.shape[:2], dtype=torch.bool, device=mask.device)
-            by_slots, slot_threshold = _shown(slot_rows, every, mask, config, rate_hz)
-            clear = two_kinds(slot_rows, every, mask, config, rate_hz)
-            shown = torch.where(clear[:, None], by_slots, shown)
-            threshold = torch.where(clear, slot_threshold, threshold)
-        gains = _on_grid(config.text_weight * (rows - config.text_margin) + config.locate_step_weight * shown[:, None])
+            by_slots, threshold = _shown(slot_rows, every, mask, config, rate_hz)
+            shown = (by_slots + weight[:, None] * shown) / (1 + weight[:, None])
+        else:
+            shown = weight[:, None] * shown + 1e-3  # of equals a step goes before background
+        worth = (config.text_weight * weight)[:, None, None] * (rows - config.text_margin)
+        gains = _on_grid(worth + config.locate_step_weight * shown[:, None])
     else:
         gains, threshold = _gains(rows, there, mask, config, config.locate_keep, rate_hz)
     if evidence is not None:
@@ -499,7 +532,7 @@ def find_texts(
         matched = order_agnostic_batch(-gains, 0.0, frames, row_lengths=lengths, check=False)
         found = runs_of(columns_of(matched), mask)
     else:
-        spread = segments.spread_out(output.frames if structure is None else structure, mask)
+        spread = _spread_out(output, structure, mask)
         penalty = config.locate_penalty * penalty_of(spread, mask, rate_hz, config)
         task = segments.programme(gains, spread * math.sqrt(config.structure_weight), mask)
         found, _ = segments.solve(task, penalty, ordered=config.ordered, skip=skip)
@@ -510,39 +543,58 @@ def find_texts(
     return _found(found, rows, threshold, penalty, mask, taken)
 
 
+def _spread_out(output: Slots, structure: Tensor | None, mask: Tensor) -> Tensor:
+    return segments.spread_out(output.frames if structure is None else structure, mask)
+
+
+def separability(rows: Tensor, lengths: Tensor, structure: Tensor, mask: Tensor, config: InferenceConfig) -> Tensor:
+    """(B,) how well texts separate a video's moments, 0 to 1: standardised rows (B, M, N), of which ``lengths`` (B,)
+    are there, and structure (B, N, W) from :func:`segments.spread_out`.
+
+    Texts that all say the same, or that the encoder cannot tell apart here, vary within the video's own segments as
+    much as between them. Videos too short to be cut so finely are not judged.
+    """
+    weights = rows.new_ones(len(rows))
+    if not config.separable_to or config.is_drop_dtw:
+        return weights
+    frames = mask.sum(1).tolist()
+    count = [min(2 * m + 1, n // 2) for m, n in zip(lengths.tolist(), frames, strict=True)]
+    task = segments.programme(None, structure, mask)
+    cuts, _ = segments.solve(task, structure.new_zeros(len(rows)), count=[max(c, 1) for c in count])
+    for i, (n, m) in enumerate(zip(frames, lengths.tolist(), strict=True)):
+        if count[i] < 2 or m == 0:
+            continue
+        row = rows[i, :m, :n]
+        starts = torch.tensor([s.first for s in cuts[i]] + [n], device=rows.device)
+        sums = torch.nn.functional.pad(row.cumsum(1), (1, 0))[:, starts].diff(dim=1)  # (M, segments)
+        between = (sums.square() / starts.diff()).sum() / row.square().sum().clamp(min=1e-9)
+        chance = (count[i] - 1) / (n - 1)
+        weights[i] = _ramp((between - chance) / (1 - chance), config.separable_from, config.separable_to)
+    return weights
+
+
 def _text_rows(
     output: Slots, mask: Tensor, texts: Tensor, lengths: Tensor, config: InferenceConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(B, M, N) what each text is compared with the frames by, (B, K, N) the slots' rows, (B, M) the slot it took.
 
     The slot's row and the text's own, mixed by ``text_share``; a text without a slot speaks for itself. With
-    text_weight each side is taken less its own mean (what all of a video shares tells none of its moments apart), and
-    each row in units of its own spread (a step that fills much of the video is much of its mean).
+    text_weight each row is in units of its own spread over the video: a step that fills much of the video is much of
+    its mean.
     """
-    slots, frames = output.slots, output.frames
     slot_rows = slot_similarity(output, mask, config)
-    if config.text_weight:
-        every = torch.ones(slots.shape[:2], dtype=torch.bool, device=slots.device)
-        slots, frames = _centred(slots, every), _centred(frames, mask)
-    similarity = cosines(texts, slots)
-    in_order = config.ordered or not slots.shape[1]
+    similarity = cosines(texts, output.slots)
+    in_order = config.ordered or not similarity.shape[2]
     taken = slots_of_texts(similarity, lengths) if in_order else similarity.argmax(2)
-    direct = cosines(texts, frames)
+    direct = plain = cosines(texts, output.frames)
     kept = direct
-    if slots.shape[1]:
+    if similarity.shape[2]:
         kept = slot_rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, slot_rows.shape[2]))
     if config.text_weight:
-        plain = _TIE * cosines(texts, output.frames)  # where a video has too few frames to tell texts apart
-        direct, kept = _standardised(direct, mask) + plain, _standardised(kept, mask) + plain
+        # the plain similarity decides where a video has too few frames to tell texts apart
+        direct, kept = (_standardised(x, mask) + _TIE * plain for x in (direct, kept))
     mixed = (1 - config.text_share) * kept + config.text_share * direct
     return torch.where((taken >= 0)[..., None], mixed, direct), slot_rows, taken
-
-
-def _centred(vectors: Tensor, mask: Tensor) -> Tensor:
-    """Unit vectors (B, N, D) less the mean of those that are there."""
-    x = torch.nn.functional.normalize(vectors.float(), dim=-1)
-    there = mask[..., None]
-    return x - torch.where(there, x, 0.0).sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
 
 
 # -- results ------------------------------------------------------------------------------------------------------

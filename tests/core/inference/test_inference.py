@@ -22,6 +22,7 @@ from stepformer.core.inference import (
     penalty_of,
     pooled_slots,
     random_slots,
+    separability,
     slot_similarity,
     slots_of_texts,
     threshold_of,
@@ -101,14 +102,41 @@ def test_a_fixed_threshold_is_taken_as_it_is():
     assert torch.equal(found, torch.full((2,), 0.3))
 
 
-def test_two_kinds_too_near_each_other_are_one():
-    similarity = torch.tensor([[[0.50, 0.52, 0.61, 0.60]]])
-    rows, mask = torch.ones(1, 1, dtype=torch.bool), torch.ones(1, 4, dtype=torch.bool)
-    found = {
-        c: float(threshold_of(similarity, rows, mask, InferenceConfig(threshold="automatic", min_contrast=c), 0.1)[0])
-        for c in (0.0, 0.05, 0.2)
-    }
-    assert found[0.0] == found[0.05] > 0.52 and found[0.2] < 0.5
+def test_the_less_the_two_kinds_differ_the_less_is_dropped():
+    """Contrast is in standard deviations of all similarities: it does not matter how far apart an encoder puts them."""
+    rows, mask = torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 60, dtype=torch.bool)
+    fits = (torch.arange(60) // 10 == torch.arange(6)[:, None]).float()[None]  # every frame has a row that fits it
+    noise = 0.02 * torch.randn(1, 6, 60, generator=torch.Generator().manual_seed(0))
+    step = (torch.arange(60) % 20 < 8).float()
+
+    def dropped(apart, scale):
+        similarity = scale * (fits + noise + apart * step)
+        best = similarity.amax(1)
+        return float((best < threshold_of(similarity, rows, mask, AUTOMATIC, 0.1, ramp=(0.3, 0.9))[:, None]).sum())
+
+    found = [dropped(apart, 1.0) for apart in (0.0, 0.1, 0.2, 1.0)]
+    assert found == sorted(found) and found[0] == 0 and found[-1] == 36
+    assert found == [dropped(apart, 0.05) for apart in (0.0, 0.1, 0.2, 1.0)]
+
+
+def test_texts_weigh_by_how_well_they_separate_the_moments_of_a_video():
+    g = torch.Generator().manual_seed(1)
+    kinds = unit(0, 4)
+    structure = torch.repeat_interleave(kinds, 20, 0)[None] + 0.1 * torch.randn(1, 80, D, generator=g)
+    mask, four = torch.ones(1, 80, dtype=torch.bool), torch.tensor([4])
+    spread = spread_out(structure, mask)
+    telling = torch.repeat_interleave(torch.eye(4), 20, 1)[None] + 0.1 * torch.randn(1, 4, 80, generator=g)
+    noise = torch.randn(1, 4, 80, generator=g)
+
+    def weight(rows):
+        rows = (rows - rows.mean(2, keepdim=True)) / rows.std(2, keepdim=True)
+        return float(separability(rows, four, spread, mask, DEFAULT_INFERENCE))
+
+    assert weight(telling) == 1.0 and weight(noise) == 0.0 and 0 < weight(telling + 0.5 * noise) < 1
+    # texts that say nothing of this video's moments take its segments in order
+    stranger = torch.randn(1, 80, D, generator=g)
+    found = find_texts(no_slots(stranger), mask, kinds[None], four, DEFAULT_INFERENCE, structure=structure)
+    assert [(s.first, s.last, s.row) for s in found.segments[0]] == [(20 * i, 20 * i + 20, i) for i in range(4)]
 
 
 def test_evidence_lies_between_mean_and_maximum():
