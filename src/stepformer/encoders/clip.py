@@ -29,7 +29,7 @@ from stepformer.media.picture import FrameSpec
 _VERSION = "1"  # of the arithmetic below: part of the fingerprint
 _BATCH_PICTURES = 4  # more gains nothing on a CPU
 STILL = 0.006
-"""Pictures whose structure differs by less share a vector; those that do have cosine .98 and more to their own."""
+"""Pictures whose structure differs by less (1 - cosine) share a vector."""
 _OPENAI = "ViT-B-16-quickgelu/openai"  # open_clip's name for the published towers
 
 

@@ -2,9 +2,9 @@
 
 The weights that a registry carries are 8-bit integers with one scale per output. In float arithmetic they are used as
 they are. In integer arithmetic, about 1.7 times as fast on x86, they are rounded to 7 bits, because processors without
-VNNI add two products of 8 bits in 16 and overflow without a word: the published graph then gives vectors of nothing
-(cosine .56 to the right ones). Activations have a range per token; with one range per picture the few very large values
-behind the GELU would leave no steps for the rest (cosine .97 in place of .99).
+VNNI add two products of 8 bits in 16 and overflow without a word: the published graph then gives vectors that mean
+nothing. Activations have a range per token; with one range per picture the few very large values behind the GELU would
+leave no steps for the rest.
 """
 
 from __future__ import annotations
