@@ -95,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs what is missing, then writes and prints. 5 where some jobs failed or are left."""
     if args.smoke:
         os.environ["OMP_NUM_THREADS"] = "1"  # everything is tiny there
+        if args.sources["jobs"] == "default":
+            args.jobs = min(2, os.cpu_count() or 1)
     if args.smoke and not args.out:
         import tempfile
 
