@@ -473,9 +473,10 @@ def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo
 
 def _kukleva(method: Method, stage: Stage) -> Answer:
     videos, steps = feature_videos(stage, method.frames)
-    given = dict(method.options or ())
+    # exactly the budget, unless options are given
+    given = {"epochs": 0, "min_updates": method.updates} if method.options is None else dict(method.options)
     # the perceptron is so small that a GPU only waits for it
-    fit = baseline("kukleva", **{"min_updates": method.updates, **given}).fit
+    fit = baseline("kukleva", **given).fit
     fitted = fit(videos, steps, setting=_setting(method), seed=stage.seed)
 
     def cut(options: Options) -> Segments:
