@@ -253,7 +253,7 @@ TABLES: dict[str, TableSpec] = {
         splits=("test", "coin_test"), main_only=True,
     ),
     "real-features": TableSpec(
-        "Published methods on real visual features",
+        "Published methods on GTEA and Breakfast",
         (
             Row("uniform, as many steps", Method("uniform")),
             Row("K-means", Method("kmeans", options=(("keep", 1.0), ("time_weight", 0.0)))),

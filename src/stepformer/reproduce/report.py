@@ -260,7 +260,7 @@ def _origin(
             "that name other options are the exception."
         )
     else:
-        out.append("Nothing is chosen: there are no dev videos. Every row uses the options that the model brings.")
+        out.append("Nothing is chosen: there are no dev videos. Options are fixed, the same for all such rows.")
     if entry["reference"]:
         out.append("Differences: paired bootstrap, 10,000 draws, 95%; over tasks where there are five or more.")
     if any(row.kind == "published" for row in rows):

@@ -276,7 +276,8 @@ class Labelled(Source):
         self.dim = next(iter(self._trials.values())).batches[0].video.shape[2]
         self.fingerprint = hashlib.sha256("".join(map(fingerprint, self._trials.values())).encode()).hexdigest()
         counts = ", ".join(f"{len(v)} videos of {names[s]}" for s, v in found.items())
-        self.about = f"Real visual features: {counts}; of GTEA the activities on which no option was chosen."
+        left_out = " Of GTEA only the activities on which no option was chosen." if "gtea" in found else ""
+        self.about = f"Real visual features: {counts}.{left_out}"
 
     def _load(self, videos: Sequence[LabelledVideo]) -> Trial:
         tasks = {task: i for i, task in enumerate(sorted({v.task for v in videos}))}
