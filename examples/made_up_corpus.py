@@ -51,7 +51,7 @@ def write_corpus(folder, videos_per_task=6):
                     said.append((now + float(rng.normal()), now + length, f"now {step}."))
                 now += length
             noise = rng.standard_normal((len(frames), DIM)) / np.sqrt(DIM)
-            np.save(folder / "features" / f"{video}.mp4.npy", np.float32(np.array(frames) + 0.7 * noise))
+            np.save(folder / "features" / f"{video}.mp4.npy", np.float32(np.array(frames) + 2.0 * noise))
             with (folder / "captions" / f"{video}.csv").open("w", newline="") as file:
                 rows = csv.writer(file)
                 rows.writerow(["start", "end", "text"])

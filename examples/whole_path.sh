@@ -57,6 +57,6 @@ stepformer evaluate corpus/COIN.json --predictions found --subset testing --prot
 
 at "the table"
 stepformer reproduce table2 --dataset corpus/COIN.json --features corpus/features --texts vectors.npz --subset testing \
-  --checkpoint run --only stepformer control --out table -q
+  --checkpoint run --only control,model --seeds 0 --out table -q > /dev/null
 cat table/table2.md
 at "done, in $folder"

@@ -48,6 +48,7 @@ class Row:
     frames: int
     width: int
     steps_per_s: float
+    cpu_s_per_step: float  # processor time: with one thread, what a step takes on a machine without other work
     peak_mib: float
     parameters: int
 
@@ -93,10 +94,11 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=2))
         return 0
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print("| preset | batch | frames | width | steps per second | peak memory |\n|---|---|---|---|---|---|")
+    print("| preset | batch | frames | width | steps per second | processor time per step | peak memory |")
+    print("|---|---|---|---|---|---|---|")
     for row in rows:
-        cells = (row.preset, row.batch, row.frames, row.width, f"{row.steps_per_s:.2f}", f"{row.peak_mib:.0f} MiB")
-        print(f"| {' | '.join(map(str, cells))} |")
+        measured = (f"{row.steps_per_s:.2f}", f"{row.cpu_s_per_step:.2f} s", f"{row.peak_mib:.0f} MiB")
+        print(f"| {' | '.join(map(str, (row.preset, row.batch, row.frames, row.width, *measured)))} |")
     return 0
 
 
@@ -116,17 +118,20 @@ def measure(shape: Shape, phrases: int, repeats: int, device: str, threads: int)
     source: Any = RandomBatches(shape, phrases)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, folder, source, device, quiet=True)
-        taken = []
+        taken, worked = [], []
         for step in range(repeats + 1):
-            started = time.perf_counter()
+            started, before = time.perf_counter(), time.process_time()
             trainer.train_step(step)
             if device.startswith("cuda"):
                 torch.cuda.synchronize()
             taken.append(time.perf_counter() - started)
-    median = sorted(taken[1:])[repeats // 2]
+            worked.append(time.process_time() - before)
+    median, processor = (sorted(values[1:])[repeats // 2] for values in (taken, worked))
     parameters = sum(p.numel() for p in trainer.model.parameters())
-    return Row(**asdict(shape), steps_per_s=round(1 / median, 3), peak_mib=round(_peak_mib(device), 1),
-               parameters=parameters)  # fmt: skip
+    return Row(
+        **asdict(shape), steps_per_s=round(1 / median, 3), cpu_s_per_step=round(processor, 3),
+        peak_mib=round(_peak_mib(device), 1), parameters=parameters,
+    )  # fmt: skip
 
 
 class RandomBatches:

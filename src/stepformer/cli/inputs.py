@@ -26,7 +26,11 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What its output files are called, without an ending."""
+        """What its output files are called, without an ending; features of ``talk.mp4.npy`` are of the video talk."""
+        if self.kind == "features":
+            from stepformer.data.records import video_id
+
+            return video_id(self.path.stem)
         return self.key.replace("/", "_") or (self.path.stem if self.path.suffix else self.path.name)
 
     def read(self, model: Any, rate_hz: float = 1.0, report: Any = None, cache: bool = True, text: bool = False) -> Any:
