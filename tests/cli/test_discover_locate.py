@@ -354,6 +354,26 @@ def test_given_steps(video, capsys):
     assert "stir" in capsys.readouterr().out
 
 
+def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
+    from stepformer.cli.demo import SAID
+    from stepformer.narration import Narration, Phrase, parse_subtitles
+
+    assert parse_subtitles(SAID)[0].text == "First we're going to turn on the tap."
+    # without the parser: every cue is a phrase
+    monkeypatch.setattr(
+        Narration, "phrases", lambda self, options=None: [Phrase(c.text, c.start_s, c.end_s) for c in self.cues]
+    )
+    Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:03,000\nadd red paint\n")
+    assert main(["demo", "talk.mp4", "--step", "stir", "--out", "shown", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {step["meta"]["source"] for step in shown["silent"]["steps"]} == {"seen"}
+    spoken = [step for step in shown["discovered"]["steps"] if step["label"] == "add red paint"]
+    assert spoken and spoken[0]["meta"]["source"] == "spoken"
+    # a gap between what is said is not filled with a phrase of the bank
+    assert not any(step.get("meta", {}).get("guess") for step in shown["discovered"]["steps"])
+    assert Path("shown/silent.json").is_file() and Path("shown/steps.html").is_file()
+
+
 def test_help_starts_with_examples(capsys):
     for command in ("discover", "locate"):
         assert main([command, "--help"]) == 0

@@ -13,8 +13,9 @@ from stepformer.cli.log import log
 from stepformer.cli.options import add
 
 HELP = """Takes a real how-to video (washing hands, 21 seconds, CC BY 4.0, Carlos Máñez-Carvajal) and the default model,
-discovers its steps, locates three typed steps in it, and writes chapters, a picture and a page to click on. The
-first run downloads the video and the encoders' weights (about 250 MB, pinned by hash); later runs are offline."""
+discovers its steps twice, from the pictures alone and with a narration written for this demo as subtitles (the clip
+itself is silent), locates three typed steps in it, and writes chapters, a picture and a page to click on. The first run
+downloads the video and the encoders' weights (about 250 MB, pinned by hash); later runs are offline."""
 
 EXAMPLES = [
     "stepformer demo",
@@ -22,6 +23,27 @@ EXAMPLES = [
     "stepformer demo mine.mp4 --step 'cut the onion'",
 ]
 
+# what a narrator might say to the clip; nobody does: written for this demo, and said so
+SAID = """1
+00:00:01,000 --> 00:00:03,500
+First we're going to turn on the tap.
+
+2
+00:00:04,000 --> 00:00:06,500
+Then go ahead and wet your hands.
+
+3
+00:00:08,000 --> 00:00:10,000
+Now take some soap.
+
+4
+00:00:11,000 --> 00:00:13,500
+And rub your hands together really well.
+
+5
+00:00:16,000 --> 00:00:18,500
+Finally, rinse your hands under the water.
+"""
 STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands under the tap")
 
 
@@ -35,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the demo and says where everything is."""
     import stepformer as sf
     from stepformer.base import weights
+    from stepformer.base.files import write_text
+    from stepformer.narration import narration_of
     from stepformer.show import export
     from stepformer.show import terminal as picture
 
@@ -49,10 +73,13 @@ def run(args: argparse.Namespace) -> int:
         source = weights.pull("demo-video")
         if not video.exists():
             shutil.copyfile(source, video)  # beside the page, which plays it
+        write_text(video.with_suffix(".srt"), SAID)
     model = sf.load_model(args.model, device=args.device)
     log.info("decoding and encoding the video, one vector a second")
     features = model.read(video)
-    found = model.find(features)
+    silent = model.find(features).timeline
+    narration = narration_of(video)
+    found = model.find(features, narration=narration)
     timeline = found.timeline
     texts = args.step
     located = model.place(features, texts).timeline
@@ -64,17 +91,23 @@ def run(args: argparse.Namespace) -> int:
         ("chapters.ffmeta", timeline, {}),
         ("timeline.png", timeline, {"similarity": found.similarity}),
         ("steps.html", timeline, {"similarity": found.similarity}),
+        ("silent.json", silent, {}),
         ("located.json", located, {}),
     )
     for name, result, options in outputs:
         written = export.write(result, out / name, **options)
         files[name] = {"path": str(written.path), "notes": list(written.notes)}
     if args.json:
-        result_json = {"discovered": timeline.to_dict(), "located": located.to_dict(), "files": files}
+        timelines = {"discovered": timeline, "silent": silent, "located": located}
+        result_json = {name: one.to_dict() for name, one in timelines.items()} | {"files": files}
         print(json.dumps(result_json, ensure_ascii=False))
         return 0
-    print("\nsteps found in the video alone (names are guesses from a phrase bank):\n")
-    print(picture.draw(timeline))
+    print("\nsteps found in the pictures alone (names are guesses):\n")
+    print(picture.draw(silent))
+    if narration.cues:
+        written = "" if args.video else ", written for this demo: the clip itself is silent"
+        print(f"\nsteps found with what is said ({narration.where}{written}):\n")
+        print(picture.draw(timeline))
     print("\nsteps you typed, located in it:\n")
     print(picture.draw(located))
     for text in located.meta.get("absent", []):

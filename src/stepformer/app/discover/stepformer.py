@@ -387,7 +387,8 @@ class StepFormer:
         if heard is not None:
             names = spoken(spans, segment_vectors, *heard)
         phrase_bank = None
-        if any(name is None for name in names):
+        # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
+        if all(name is None for name in names):
             phrase_bank = self._bank_here(bank, notes, "steps are not named")
         if phrase_bank is not None:
             guesses = guess(unit(step_vectors) + unit(segment_vectors), phrase_bank)
