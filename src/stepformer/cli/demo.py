@@ -105,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
     print("\nsteps found in the pictures alone (names are guesses):\n")
     print(picture.draw(silent))
     if narration.cues:
-        written = "" if args.video else ", written for this demo: the clip itself is silent"
-        print(f"\nsteps found with what is said ({narration.where}{written}):\n")
+        told = "" if args.video else ", written for this demo: the clip itself is silent"
+        print(f"\nsteps found with what is said ({narration.where}{told}):\n")
         print(picture.draw(timeline))
     print("\nsteps you typed, located in it:\n")
     print(picture.draw(located))
