@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepformer.cli.options import add
 from stepformer.errors import MissingError, StepFormerError, UsageError
 
 if TYPE_CHECKING:
@@ -67,10 +68,7 @@ class EncodeRow:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("video", nargs="?", type=Path, help="a video file")
-    parser.add_argument("--encoders", help="comma-separated names (default: every registered one that reads video)")
-    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of video for each encoder (default: 8)")
-    parser.add_argument("--repeats", type=int, default=3, help="decode each way so often, keep the best (default: 3)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads (default: one a core)")
+    add(parser, "encoders", "seconds", "repeats", "threads", seconds=8.0, threads=os.cpu_count() or 1)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -220,12 +218,12 @@ def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[En
     return [EncodeRow(name, covered, *wall, decode_cpu_s / covered, encode_cpu_s / covered, speed, note)]
 
 
-def _encoder_names(wanted: str | None) -> list[str]:
+def _encoder_names(wanted: list[str] | None) -> list[str]:
     from stepformer.encoders import ENCODERS
 
     if wanted is None:
         return [name for name in ENCODERS if name not in ("sentence", "captions", "precomputed")]
-    return [name.strip() for name in wanted.split(",") if name.strip()]
+    return wanted
 
 
 class _UntrainedS3D:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks import quality
 from stepformer.base.progress import Progress
+from stepformer.cli.options import add, positive
 from stepformer.errors import InputError
 
 HELP = """Measures how well vectors tell a video's steps apart, name them and show where they change, on clips whose
@@ -28,7 +29,7 @@ where the seconds happen to fall. Few clips: read differences of a few hundredth
 
 EXAMPLES = [
     "stepformer bench encoders",
-    "stepformer bench encoders --encoder concepts --encoder concepts:full --json",
+    "stepformer bench encoders --encoders concepts,concepts:full --json",
     "stepformer bench encoders --clips my_clips/ --labels my_steps.csv",
 ]
 
@@ -212,13 +213,10 @@ def measure(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
-    parser.add_argument(
-        "--encoder", action="append", metavar="NAME", help="an encoder; may be given again (default: concepts and full)"
-    )
-    parser.add_argument("--clips", type=Path, help="a folder of clips of your own (needs --labels)")
-    parser.add_argument("--labels", type=Path, help="a CSV of clip,start_s,end_s,label")
-    parser.add_argument("--phases", type=int, default=4, help="phases of the one-second grid (default: 4)")
-    parser.add_argument("--threads", type=int, default=1, help="threads for the speed lines (default: 1)")
+    add(parser, "encoders", "threads", encoders=["concepts", "concepts:full"], threads=1)
+    parser.add_argument("--clips", type=Path, metavar="FOLDER", help="clips of your own (needs --labels)")
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="a CSV of clip,start_s,end_s,label")
+    parser.add_argument("--phases", type=positive, default=4, metavar="N", help="phases of the one-second grid")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -234,7 +232,7 @@ def run(args: argparse.Namespace) -> int:
     labels, folder = (args.labels, args.clips) if args.labels else _own()
     clips = read_labels(labels, folder)
     others = (Path(__file__).parent / "data" / "other_steps.txt").read_text(encoding="utf-8").splitlines()
-    names = args.encoder or ["concepts", "concepts:full"]
+    names = args.encoders
     rows = measure(names, clips, others, args.phases, quiet=args.json)
     speeds = [encoder_speed(encoders.load(name), threads=args.threads) for name in names]
     count = sum(len(clip.steps) for clip in clips)

@@ -12,7 +12,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,9 @@ from benchmarks.real import _cuts, _equal, overlap, simulated
 from benchmarks.real_data import RealVideo
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.progress import Progress
+from stepformer.cli.options import add
 from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_in_rows
 from stepformer.encoders.reading import Features
-from stepformer.errors import UsageError
 
 HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all
 slot-frame similarities (the paper; the released configuration keeps the top tenth), a fixed similarity (0.35 in the
@@ -36,7 +35,7 @@ and MoF are of step against background. --parts takes apart what the default is 
 EXAMPLES = [
     "stepformer bench line --world world.safetensors",
     "stepformer bench line --world world.safetensors --parts",
-    "stepformer bench line --world world.safetensors --seeds 1 --videos 20 --json",
+    "stepformer bench line --world world.safetensors --seeds 0 --limit 20 --json",
 ]
 
 PERCENTILES = (70.0, 80.0, 90.0, 95.0)
@@ -156,8 +155,8 @@ def with_less_background(video: RealVideo, share: float = 0.2) -> RealVideo | No
 def _sets(args: argparse.Namespace, model: Any) -> Iterator[tuple[str, str, int, list[Seen]]]:
     """(view, encoder, seed, videos)."""
     for encoder in ENCODERS:
-        for seed in range(args.seeds):
-            videos = simulated(args.world, encoder, args.videos, seed)
+        for seed in args.seeds:
+            videos = simulated(args.world, encoder, args.limit, seed)
             thinned = [less for video in videos if (less := with_less_background(video)) is not None]
             for view, chosen in zip(VIEWS, (videos, thinned), strict=True):
                 if chosen:
@@ -166,10 +165,7 @@ def _sets(args: argparse.Namespace, model: Any) -> Iterator[tuple[str, str, int,
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--world", type=Path, required=True, metavar="FILE", help="a world made by stepformer simulate")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model to measure (default: default)")
-    parser.add_argument("--videos", type=int, default=60, metavar="N", help="dev videos an encoder and seed (60)")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="renderings of the videos (3)")
+    add(parser, "world", "model", "limit", "seeds", world={"required": True}, limit=60)
     parser.add_argument("--parts", action="store_true", help="what the default is made of, instead of lines")
 
 
@@ -177,13 +173,11 @@ def run(args: argparse.Namespace) -> int:
     """Measures and prints one table a view."""
     from stepformer.app.discover import load_model
 
-    if args.seeds < 1 or args.videos < 1:
-        raise UsageError("--seeds and --videos are at least 1")
     model = load_model(args.model)
     ways = parts() if args.parts else lines()
     found: dict[tuple[str, str, str, str], list[Any]] = {}
     numbers: dict[str, int] = {}
-    total = len(ENCODERS) * args.seeds * len(VIEWS) * len(ways)
+    total = len(ENCODERS) * len(args.seeds) * len(VIEWS) * len(ways)
     with Progress("measuring", total, "rows", quiet=args.json) as progress:
         for view, encoder, _, videos in _sets(args, model):
             numbers[view] = len(videos)
@@ -210,7 +204,7 @@ def _markdown(told: dict[str, Any], model: str) -> str:
     ways = list(dict.fromkeys((row["inference"], row["line"]) for row in told["rows"]))
     out = [
         f"model {model} ({told['model'][:12]}); simulated dev split, "
-        + (f"{told['seeds']} seeds, mean ± standard deviation" if told["seeds"] > 1 else "one seed")
+        + (f"{len(told['seeds'])} seeds, mean ± standard deviation" if len(told["seeds"]) > 1 else "one seed")
         + f"; in each cell: {', '.join(ENCODERS)}"
     ]
     for view, number in told["videos"].items():

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.options import add, positive
 from stepformer.errors import UsageError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import PhraseOptions
@@ -33,11 +34,13 @@ _WORDS_A_SECOND = 2.5  # of speech
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--text", type=Path, help="plain text to time on (default: the gold utterances, shuffled)")
-    parser.add_argument("--words", type=int, default=6_000, help="words of a round (default: 6000)")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds (default: 9)")
-    parser.add_argument("--memory", type=int, metavar="WORDS", help="show memory over this many words instead")
-    parser.add_argument("--parser", help="folder or package of a spaCy pipeline")
+    parser.add_argument(
+        "--text", type=Path, metavar="FILE", help="plain text to time on (default: the gold utterances, shuffled)"
+    )
+    parser.add_argument("--words", type=positive, default=6_000, metavar="N", help="words of a round")
+    parser.add_argument("--rounds", type=positive, default=9, metavar="N", help="rounds")
+    parser.add_argument("--memory", type=positive, metavar="WORDS", help="show memory over this many words instead")
+    add(parser, "parser")
 
 
 def run(args: argparse.Namespace) -> int:

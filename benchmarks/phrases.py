@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepformer.base.progress import Progress
+from stepformer.cli.options import add
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import PhraseOptions
@@ -27,7 +28,7 @@ over steps (each the mean of its pieces), and over steps with all their pieces a
 the nearest piece). Stages cover different steps, so phrases are compared with the others on the same steps too."""
 EXAMPLES = [
     "stepformer bench phrases",
-    "stepformer bench phrases --split dev --errors",
+    "stepformer bench phrases --gold-split dev --errors",
     "stepformer bench phrases --youcook2 youcook2_asr_steps.json.gz --procel procel_assemble_clarinet.json",
 ]
 
@@ -37,19 +38,18 @@ _ENCODED = 1024  # texts a step of the progress bar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument(
-        "--split", choices=("dev", "test"), default="test", help="gold split, or half of the videos (default: test)"
+        "--gold-split", choices=("dev", "test"), default="test", help="gold split, or half of the videos"
     )
     parser.add_argument("--errors", action="store_true", help="show the gold utterances that went wrong")
-    parser.add_argument("--youcook2", type=Path, help="YouCook2 narration with human steps (JSON)")
-    parser.add_argument("--procel", type=Path, help="one ProceL task (JSON)")
-    parser.add_argument("--all", action="store_true", help="real narration: all videos, not one half")
-    parser.add_argument("--videos", type=int, help="real narration: only so many videos a dataset")
-    parser.add_argument("--parser", help="folder or package of a spaCy pipeline")
+    parser.add_argument("--youcook2", type=Path, metavar="FILE", help="YouCook2 narration with human steps (JSON)")
+    parser.add_argument("--procel", type=Path, metavar="FILE", help="one ProceL task (JSON)")
+    parser.add_argument("--both-halves", action="store_true", help="real narration: all videos, not one half")
+    add(parser, "limit", "parser")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    if args.videos is not None and args.videos < 1:
+    if args.limit is not None and args.limit < 1:
         raise UsageError("--videos is at least 1")
     return _real(args) if args.youcook2 or args.procel else _gold(args)
 
@@ -73,7 +73,7 @@ def gold_rows(parser: str | None) -> dict[str, tuple[PhraseOptions, bool]]:
 def _gold(args: argparse.Namespace) -> int:
     from benchmarks.gold import load_gold
 
-    gold = load_gold(args.split)
+    gold = load_gold(args.gold_split)
     rows: list[dict[str, Any]] = []
     for name, (options, marks) in gold_rows(args.parser).items():
         for how, found in (
@@ -84,10 +84,10 @@ def _gold(args: argparse.Namespace) -> int:
             if args.errors and name == "everything" and how == "one by one":
                 _show_errors(gold, found)
     if args.json:
-        print(json.dumps({"split": args.split, "utterances": len(gold), "rows": rows}))
+        print(json.dumps({"split": args.gold_split, "utterances": len(gold), "rows": rows}))
         return 0
     wanted = sum(len(u.phrases) for u in gold)
-    print(f"gold set, {args.split} split: {len(gold)} utterances, {wanted} phrases\n")
+    print(f"gold set, {args.gold_split} split: {len(gold)} utterances, {wanted} phrases\n")
     for how in ("one by one", "as one stream"):
         print(f"{how:<26} {'exact: P':>9} {'R':>6} {'F1':>6}   {'loose: P':>9} {'R':>6} {'F1':>6}")
         for row in rows:
@@ -172,7 +172,7 @@ def _real(args: argparse.Namespace) -> int:
         datasets["ProceL"] = load_procel(args.procel)
     out: list[dict[str, Any]] = []
     for name, videos in datasets.items():
-        chosen = [video for video in videos if args.all or video.half == args.split][: args.videos]
+        chosen = [video for video in videos if args.both_halves or video.half == args.gold_split][: args.limit]
         if not chosen:
             raise InputError(f"{name}: no video with narration and steps in the half that was asked for")
         result = _measured(name, chosen, args)
@@ -180,7 +180,7 @@ def _real(args: argparse.Namespace) -> int:
         if not args.json:
             _show_real(result)
     if args.json:
-        print(json.dumps({"half": "all" if args.all else args.split, "data": out}))
+        print(json.dumps({"half": "all" if args.both_halves else args.gold_split, "data": out}))
     return 0
 
 
@@ -216,7 +216,7 @@ def _measured(name: str, videos: Sequence[Spoken], args: argparse.Namespace) -> 
                 compared.append({"stage": stage, "less": other, **asdict(less)})
     return {
         "data": name,
-        "half": "all videos" if args.all else f"{args.split} half",
+        "half": "all videos" if args.both_halves else f"{args.gold_split} half",
         "videos": len(videos),
         "steps": sum(len(video.steps) for video in videos),
         "encoder": encoder.name,

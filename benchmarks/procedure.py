@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.cli.options import add
 from stepformer.errors import UsageError
 
 HELP = """Clusters the steps of simulated tasks and compares with K-means, with equal parts of the video and with random
@@ -29,12 +30,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--world", required=True, metavar="FILE", help="a world made by stepformer simulate")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model name or checkpoint")
-    parser.add_argument("--split", choices=("dev", "test"), default="test")
-    parser.add_argument("--limit", type=int, default=180, help="about so many videos (180)")
-    parser.add_argument("--encoder", default="concepts", help="simulated encoder (concepts)")
-    parser.add_argument("--seed", type=int, default=0)
+    add(parser, "world", "model", "split", "limit", "simulated_encoder", "seed", world={"required": True}, limit=180)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.limit < 4:
         raise UsageError("--limit is at least 4 videos")
-    trial = make_trial(Simulator(load_world(args.world)), args.split, args.encoder, args.limit, args.seed)
+    trial = make_trial(Simulator(load_world(args.world)), args.split, args.simulated_encoder, args.limit, args.seed)
     model = load_model(args.model)
     labels = trial.task_labels()
     frames = [
@@ -72,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     result = {
         "background_share": round(float(np.mean(foreign)), 4) if foreign else None,
         "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
-        "features": f"simulated ({args.encoder})", "rows": rows,
+        "features": f"simulated ({args.simulated_encoder})", "rows": rows,
     }  # fmt: skip
     if args.json:
         print(json.dumps(result, indent=2))

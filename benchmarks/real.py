@@ -23,6 +23,7 @@ from benchmarks.real_data import RealVideo, load
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.arrays import unit
 from stepformer.base.progress import Progress
+from stepformer.cli.options import add
 from stepformer.core.inference import find_steps, find_texts, pooled_slots
 from stepformer.core.model import Slots
 from stepformer.core.segments import Segment
@@ -248,10 +249,7 @@ def simulated(world_file: Path, encoder: str, limit: int, seed: int = 0) -> list
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with gtea/ and action100m/")
-    parser.add_argument("--world", type=Path, metavar="FILE", help="measure the simulated dev split of a world instead")
-    parser.add_argument("--videos", type=int, default=40, metavar="N", help="simulated videos an encoder (default: 40)")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model to measure (default: default)")
+    add(parser, "data", "world", "limit", "model", limit=40)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -260,9 +258,9 @@ def run(args: argparse.Namespace) -> int:
 
     model = load_model(args.model)
     if args.world:
-        sets = {f"simulated dev, {e}": simulated(args.world, e, args.videos) for e in ("concepts", "plain")}
+        sets = {f"simulated dev, {e}": simulated(Path(args.world), e, args.limit) for e in ("concepts", "plain")}
     else:
-        sets = load(args.data, model)
+        sets = load(Path(args.data) if args.data else None, model)
     found: list[Discovery] = []
     located: list[Localisation] = []
     total = len(sets) * (len(DISCOVERY) + len(LOCALISATION))

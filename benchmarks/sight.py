@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.clip_data import ClipData, Floats, load
+from stepformer.cli.options import add
 
 HELP = """Three frames and three step sentences per held-out YouCook2 video. greedy: the share of sentences whose
 nearest
@@ -153,13 +154,13 @@ def measure(data: ClipData, tower: Path | None = None, parts: Sequence[int] = (0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="folder with clip/")
+    add(parser, "data", data={"required": True})
     parser.add_argument("--tower", type=Path, metavar="FILE", help="another text tower (default: the shipped one)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
-    data = load(args.data)
+    data = load(Path(args.data))
     rows = measure(data, args.tower)
     counts = {
         "videos": len(data.videos(0)),

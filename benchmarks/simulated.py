@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from stepformer.cli.options import add
+
 if TYPE_CHECKING:
     from stepformer.core.model import Slots
     from stepformer.data.simulator import Batch
@@ -19,7 +21,7 @@ same options. Each seed draws its own frames; mean and standard deviation over s
 
 EXAMPLES = [
     "stepformer bench simulated --world world.safetensors",
-    "stepformer bench simulated --world world.safetensors --model runs/mine/best.safetensors --encoder plain",
+    "stepformer bench simulated --world world.safetensors --model runs/mine/best.safetensors --simulated-encoder plain",
 ]
 
 COLUMNS = ("zs_iou", "zs_precision", "zs_recall", "zs_mof", "un_f1", "un_precision", "un_recall", "un_mof")
@@ -27,13 +29,8 @@ COLUMNS = ("zs_iou", "zs_precision", "zs_recall", "zs_mof", "un_f1", "un_precisi
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--world", required=True, help="simulated world (stepformer simulate)")
-    parser.add_argument("--model", default="default", help="model name or checkpoint (default)")
-    parser.add_argument("--split", default="test", help="train, dev, test or another split of the world (test)")
-    parser.add_argument("--encoder", default="concepts", help="simulated encoder: concepts, plain or joint (concepts)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--limit", type=int, help="about so many videos, for a quick look")
-    parser.add_argument("--device", default="cpu")
+    add(parser, "world", "model", "split", "simulated_encoder", "seeds", "limit", world={"required": True})
+    add(parser, "device", device="cpu")
 
 
 def _control(make: Callable[..., Slots], batch: Batch, **options: Any) -> Slots:
@@ -58,7 +55,7 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]
     simulator = Simulator(load_world(args.world), device=args.device)
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in args.seeds:
-        trial = v.make_trial(simulator, args.split, args.encoder, args.limit, seed=200 + seed)
+        trial = v.make_trial(simulator, args.split, args.simulated_encoder, args.limit, seed=200 + seed)
         generator = torch.Generator(args.device).manual_seed(seed)
         slots: dict[str, v.SlotMaker] = {
             "random slots": partial(_control, random_slots, generator=generator),
@@ -84,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
     table = measure(args)
     if args.json:
-        data: dict[str, Any] = {"simulated": True, "encoder": args.encoder, "split": args.split, "seeds": args.seeds}
-        print(json.dumps({**data, "rows": table}))
+        how = {"encoder": args.simulated_encoder, "split": args.split, "seeds": args.seeds}
+        print(json.dumps({"simulated": True, **how, "rows": table}))
         return 0
-    print(f"simulated, encoder {args.encoder}, split {args.split}, seeds {args.seeds}")
+    print(f"simulated, encoder {args.simulated_encoder}, split {args.split}, seeds {args.seeds}")
     heads = ("zs IoU", "P", "R", "MoF", "un F1", "P", "R", "MoF")
     print(f"{'':<22}" + "".join(f"{h:>14}" for h in heads))
     for name, cells in table.items():

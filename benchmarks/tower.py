@@ -13,7 +13,7 @@ import argparse
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from benchmarks.clip_data import PARTS, ClipData, Floats, load
 from benchmarks.sight import Interval, Sight, tower_row
 from stepformer.base.progress import Progress
+from stepformer.cli.options import add, positive, set_fields
 from stepformer.encoders.clip import TextTower
-from stepformer.errors import UsageError
+from stepformer.errors import UsageError, near
 
 HELP = """Trains on parts 1 to 5 of the data and writes the tower; part 0 is left for stepformer bench sight. With
 --folds, options are tried instead: trained on four of the five parts and measured on the fifth, in turn. --open leaves
@@ -34,7 +35,7 @@ out what is for non-commercial use, or states no licence that allows more."""
 EXAMPLES = [
     "stepformer bench tower --data DATASETS --out clip_text.safetensors",
     "stepformer bench tower --data DATASETS --folds",
-    "stepformer bench tower --data DATASETS --folds --open",
+    "stepformer bench tower --data DATASETS --folds --open --set steps=200",
 ]
 
 OPEN = ("cocostuff_single", "cocostuff_multi", "context59_multi", "voc12_single")
@@ -248,30 +249,25 @@ def save(tower: TextTower, path: Path, facts: dict[str, Any]) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="folder with clip/")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where the tower is written")
+    add(parser, "data", "out", "set", data={"required": True})
     parser.add_argument("--folds", action="store_true", help="measure the recipe on parts 1 to 5 in turn instead")
-    parser.add_argument("--repeats", type=int, default=1, metavar="N", help="times every fold is trained (default: 1)")
+    parser.add_argument("--runs", type=positive, default=1, metavar="N", help="times every fold is trained")
     parser.add_argument("--open", action="store_true", help="leave out what is for non-commercial use")
-    parser.add_argument("--vectors", type=Path, metavar="FILE", help="keep the sentence vectors here (.npz)")
-    for name in ("seeds", "hidden", "steps"):
-        default = getattr(Recipe(), name)
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"(default: {default})")
-    for name in ("captions", "frames", "orders", "true", "cosine", "ranks"):
-        default = getattr(Recipe(), name)
-        parser.add_argument(f"--{name}", type=float, default=default, metavar="W", help=f"weight (default: {default})")
+    parser.add_argument("--keep-vectors", type=Path, metavar="FILE", help="keep the sentence vectors here (.npz)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains, and writes or measures."""
     if (args.out is None) != args.folds:
         raise UsageError("give --out FILE, or --folds")
-    weights = ("seeds", "hidden", "steps", "captions", "frames", "orders", "true", "cosine", "ranks")
-    recipe = Recipe(**{name: getattr(args, name) for name in weights})
-    data = load(args.data)
-    vectors = sentence_vectors(data, args.vectors)
+    given, known = set_fields(args.set), [field.name for field in fields(Recipe)]
+    if unknown := set(given) - set(known):
+        raise UsageError(f"--set: a recipe has no field {near(unknown.pop(), known)}")
+    recipe = Recipe(**given)
+    data = load(Path(args.data))
+    vectors = sentence_vectors(data, args.keep_vectors)
     if args.folds:
-        found = by_folds(data, vectors, recipe, args.open, args.repeats)
+        found = by_folds(data, vectors, recipe, args.open, args.runs)
         if args.json:
             print(json.dumps(found, indent=2))
         else:
@@ -281,6 +277,6 @@ def run(args: argparse.Namespace) -> int:
     source = Source(data, vectors, range(1, PARTS), args.open)
     tower = train(source, recipe)
     counts = {"videos": len(source.videos), "captioned": len(source.captioned), "true": len(source.true)}
-    save(tower, args.out, {"trained_on": counts, "command": "stepformer bench tower", "open": args.open})
+    save(tower, Path(args.out), {"trained_on": counts, "command": "stepformer bench tower", "open": args.open})
     print(json.dumps({"out": str(args.out), **counts}) if args.json else f"wrote {args.out}: {counts}")
     return 0

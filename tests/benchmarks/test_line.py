@@ -55,6 +55,6 @@ def test_the_table_has_a_row_a_way_with_both_encoders():
         "line": "automatic",
     }
     rows = [row | {"encoder": e, "inference": i} for e in ("concepts", "plain") for i in ("slots", "both")]
-    text = _markdown({"model": "0" * 64, "seeds": 3, "videos": {"as they are": 7}, "rows": rows}, "default")
+    text = _markdown({"model": "0" * 64, "seeds": [0, 1, 2], "videos": {"as they are": 7}, "rows": rows}, "default")
     table = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(table) == 3 + 3 and ".500 ± .010, .500 ± .010" in table[1]

@@ -80,13 +80,13 @@ def test_real_narration_table(parser, capsys, tmp_path) -> None:
     video = {"asr": [{"start": 10 * i + 1, "text": text} for i, text in enumerate(said)], "segments": steps}
     path = tmp_path / "youcook2.json"
     path.write_text(json.dumps({"a": video, "b": video}))
-    assert main(["bench", "phrases", "--youcook2", str(path), "--all", "--json"]) == 0
+    assert main(["bench", "phrases", "--youcook2", str(path), "--both-halves", "--json"]) == 0
     (data,) = json.loads(capsys.readouterr().out)["data"]
     rows = {row["stage"]: row for row in data["rows"]}
     assert data["videos"] == 2 and rows["cues as they are"]["auc"] == pytest.approx(1.0)
     assert rows["phrases, chatter left out"]["pieces"] == 6 and rows["phrases, chatter left out"]["covered"] == 1.0
     assert {row["less"] for row in data["differences"]} >= {"cues as they are", "sentences, default punctuation"}
-    assert main(["bench", "phrases", "--youcook2", str(path), "--all"]) == 0
+    assert main(["bench", "phrases", "--youcook2", str(path), "--both-halves"]) == 0
     assert "on the same steps" in capsys.readouterr().out
 
 

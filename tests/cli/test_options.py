@@ -14,8 +14,6 @@ from stepformer.cli.options import Several, key_of, resolve
 from stepformer.core.config import TrainConfig
 from stepformer.errors import InputError, UsageError
 
-NOT_YET = ("bench ",)  # their options move into the table with their modules
-
 
 def options_of(command):
     return [a for a in command_parser(command)._actions if a.option_strings and a.dest != "help"]
@@ -38,8 +36,6 @@ def resolved(*argv, command="discover"):
 def test_a_flag_means_one_thing_in_every_command():
     seen = defaultdict(dict)
     for command in COMMANDS:
-        if command.startswith(NOT_YET):
-            continue
         for action in options_of(command):
             says = action.help.partition(" (default")[0].partition(" (required")[0]
             meaning = (type(action), action.type, action.nargs, says)
@@ -57,7 +53,7 @@ def test_help_states_every_default(command):
             assert action.default is False, f"{command} {action.option_strings}: a switch is off unless given"
             continue
         assert action.required or "(default: " in action.help, f"{command} {action.option_strings}"
-        if command.startswith(NOT_YET) or action.required:
+        if action.required:
             continue
         states = ("yes" if action.default else "no") if action.nargs == 0 else action.default
         given = states if isinstance(states, list) else [states]
@@ -69,9 +65,8 @@ def test_help_states_every_default(command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_attribute_is_the_name_of_the_flag(command):
     for action in options_of(command):
-        if not command.startswith(NOT_YET):
-            assert action.dest.rstrip("_") == key_of(action)
-            assert Several is type(action) or action.nargs not in ("+", "*"), "a list is action=Several"
+        assert action.dest.rstrip("_") == key_of(action)
+        assert Several is type(action) or action.nargs not in ("+", "*"), "a list is action=Several"
 
 
 def test_a_training_config_in_a_file_has_the_fields_of_a_run():

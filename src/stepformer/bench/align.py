@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepformer.cli.options import add, positive
 from stepformer.errors import StepFormerError, UsageError
 
 if TYPE_CHECKING:
@@ -65,11 +66,8 @@ class Row:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
-    parser.add_argument("--device", default="cpu", help="cpu, or a CUDA device to measure as well (default: cpu)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads for torch; the others use 1 (default: 1)")
-    parser.add_argument("--repeats", type=int, default=5, help="timed calls of each kernel (default: 5)")
-    parser.add_argument("--naive-items", type=int, default=8, help="items that the naive loop aligns (default: 8)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random costs (default: 0)")
+    add(parser, "device", "threads", "repeats", "seed", device="cpu", threads=1, repeats=5)
+    parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.options import add
+
 HELP = """Times discovery, part by part, and scales it to a minute of video: decode, encode, model (slots), align
 (cutting into steps), label (naming). The first run warms up and is not counted; nothing is taken from what was kept
 before. Everything after encoding must take less than a hundredth of the whole."""
@@ -21,9 +23,7 @@ LIMIT = 0.01
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("video", nargs="?", type=Path, help="video to time (default: the longer demo video)")
-    parser.add_argument("--model", default="default", metavar="NAME", help="model (default: default)")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs counted; the median is told (3)")
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how much of the video is taken (60)")
+    add(parser, "model", "repeats", "seconds", seconds=60.0)
 
 
 def measure(model: Any, video: Path, repeats: int, seconds: float) -> tuple[dict[str, float], float]:

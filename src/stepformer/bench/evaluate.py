@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepformer.errors import UsageError
+from stepformer.cli.options import add, positive
 
 if TYPE_CHECKING:
     from stepformer.data.records import Dataset
@@ -32,7 +32,7 @@ what is not given is made up with the same number of videos, tasks and steps, an
 EXAMPLES = [
     "stepformer bench evaluate --crosstask crosstask_release.tar.gz --coin COIN.json",
     "stepformer bench evaluate --json > evaluate.json",
-    "stepformer bench evaluate --crosstask crosstask --save out  # for evaluate crosstask --predictions out/crosstask",
+    "stepformer bench evaluate --crosstask crosstask --out out  # for evaluate crosstask --predictions out/crosstask",
 ]
 
 WIDTH = 512
@@ -61,19 +61,15 @@ class Row:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--crosstask", help="the CrossTask release")
-    parser.add_argument("--coin", help="COIN's annotations")
-    parser.add_argument("--seeds", type=int, default=5, help="K-means seeds (default: 5)")
-    parser.add_argument("--restarts", type=int, default=10, help="K-means starts for each seed (default: 10)")
-    parser.add_argument("--save", help="folder to write the predictions to as .npz, a folder a dataset, for evaluate")
-    parser.add_argument("--threads", type=int, default=1, help="threads of NumPy's matrix products (default: 1)")
-    parser.add_argument("--width", type=int, default=WIDTH, help=f"width of the vectors (default: {WIDTH})")
+    parser.add_argument("--crosstask", metavar="PATH", help="the CrossTask release")
+    parser.add_argument("--coin", metavar="PATH", help="COIN's annotations")
+    add(parser, "seeds", "threads", "out", seeds=[0, 1, 2, 3, 4], threads=1)
+    parser.add_argument("--restarts", type=positive, default=10, metavar="N", help="K-means starts for each seed")
+    parser.add_argument("--dim", type=positive, default=WIDTH, metavar="N", help="width of the vectors")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    if min(args.seeds, args.restarts, args.width, args.threads) < 1:
-        raise UsageError("--seeds, --restarts, --width and --threads must be at least 1")
     for library in ("OPENBLAS", "MKL", "OMP"):  # read when NumPy is first imported, which is below
         os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
     from stepformer.data import read_dataset
@@ -87,10 +83,10 @@ def run(args: argparse.Namespace) -> int:
             dataset, source = read_dataset(given, name).select(subset, annotated=True), f"real annotations, {subset}"
         else:
             dataset, source = made_up(*_MADE_UP[name]), "made-up annotations"
-        predictions = ready_predictions(dataset, args.width)
-        if args.save:
-            save(predictions, Path(args.save) / name)
-        rows.append(measure(name, source, dataset, predictions, args.seeds, args.restarts))
+        predictions = ready_predictions(dataset, args.dim)
+        if args.out:
+            save(predictions, Path(args.out) / name)
+        rows.append(measure(name, source, dataset, predictions, len(args.seeds), args.restarts))
     small, large = rows
     growth = {
         "videos": large.videos / small.videos,
@@ -106,15 +102,17 @@ def run(args: argparse.Namespace) -> int:
             "threads": args.threads,
             "seeds": args.seeds,
             "restarts": args.restarts,
-            "width": args.width,
+            "width": args.dim,
             "peak_mib_before": idle_mib,
             "rows": [asdict(row) for row in rows],
             "growth": growth,
         }
         print(json.dumps(out, indent=2))
         return 0
-    setting = f"{args.threads} thread{'s' * (args.threads > 1)}, {args.seeds} K-means seeds x {args.restarts} starts"
-    print(f"Table 1 scoring in one process, {setting}, width {args.width}")
+    setting = (
+        f"{args.threads} thread{'s' * (args.threads > 1)}, {len(args.seeds)} K-means seeds x {args.restarts} starts"
+    )
+    print(f"Table 1 scoring in one process, {setting}, width {args.dim}")
     print(f"peak before: {idle_mib:.0f} MiB (the interpreter alone)")
     titles = (
         ("segments", 9),

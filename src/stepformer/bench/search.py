@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.errors import StepFormerError, UsageError
+from stepformer.cli.options import above_zero, add, positive
+from stepformer.errors import StepFormerError
 
 HELP = """Builds the search index of a synthetic library and asks it for steps in other words than its own. Prints the
 time an answer takes (text encoder, search, both; median and 95th percentile) on the wall clock and of the processor,
@@ -31,7 +32,7 @@ over --limit-ms."""
 
 EXAMPLES = [
     "stepformer bench search",
-    "stepformer bench search --videos 1000 --queries 50",
+    "stepformer bench search --limit 1000 --queries 50",
     "stepformer bench search --json",
 ]
 
@@ -41,11 +42,9 @@ RECALL_AT = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--videos", type=int, default=10_000, help="videos in the library (10000)")
-    parser.add_argument("--queries", type=int, default=200, help="questions (200)")
-    parser.add_argument("--threads", type=int, default=2, help="threads that make the graph (2); a question takes one")
-    parser.add_argument("--limit-ms", type=float, default=100.0, help="what an answer may take (100)")
-    parser.add_argument("--seed", type=int, default=0)
+    add(parser, "limit", "threads", "seed", limit=10_000, threads=2)
+    parser.add_argument("--queries", type=positive, default=200, metavar="N", help="questions")
+    parser.add_argument("--limit-ms", type=above_zero, default=100.0, metavar="MS", help="what an answer may take")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,13 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
     from stepformer.encoders.sentence import default_sentence_encoder
 
-    if min(args.videos, args.queries, args.threads) < 1:
-        raise UsageError("--videos, --queries and --threads are at least 1")
     torch.set_num_threads(1)  # one sentence is too little work to share
     encoder = default_sentence_encoder()
     with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as folder:
         result = measure(
-            Path(folder), encoder.encode_text, args.videos, args.queries, args.threads, args.seed, args.quiet
+            Path(folder), encoder.encode_text, args.limit, args.queries, args.threads, args.seed, args.quiet
         )
     result |= {"threads": args.threads, "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     if args.json:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from stepformer.cli.options import Several, add, numbers, positive
 from stepformer.errors import UsageError
 
 HELP = """Trains on random data of given shapes and reports steps per second and peak memory, for planning a run.
@@ -55,15 +56,15 @@ class Row:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    several: dict[str, Any] = {"type": int, "nargs": "+", "metavar": "N"}
-    parser.add_argument("--presets", nargs="+", default=["default"], metavar="NAME", help="training presets")
+    several: dict[str, Any] = {"action": Several, "type": numbers, "nargs": "+", "metavar": "N"}
+    parser.add_argument(
+        "--presets", action=Several, nargs="+", default=["default"], metavar="NAME", help="training presets"
+    )
     parser.add_argument("--batches", **several, default=[8, 32], help="videos per step")
     parser.add_argument("--frames", **several, default=[128, 256], help="frames per video")
     parser.add_argument("--widths", **several, default=[384], help="width of features and decoder")
-    parser.add_argument("--phrases", type=int, default=20, metavar="N", help="phrases per video")
-    parser.add_argument("--repeats", type=int, default=3, help="timed runs; the median is reported")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--phrases", type=positive, default=20, metavar="N", help="phrases per video")
+    add(parser, "repeats", "device", "threads", device="cpu", threads=1)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -181,6 +181,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rate": {"type": above_zero, "default": 1.0, "metavar": "HZ", "help": "features, or predicted ids, per second"},
     "checkpoint": {"metavar": "PATH", "help": "weights: a file or a run folder (default: none)"},
     "limit": {"type": positive, "metavar": "N", "help": "at most about so many videos (default: all)"},
+    "seconds": {"type": above_zero, "default": 60.0, "metavar": "S", "help": "how much of a video is taken"},
+    "encoders": {"action": Several, "type": words, "metavar": "NAMES",
+                 "help": "encoders, separated by commas or given again (default: all that read video)"},
     "repeats": {"type": positive, "default": 3, "metavar": "N", "help": "timed runs; the median is reported"},
     # training
     "train_steps": {"type": positive, "metavar": "N", "help": "training steps of every model (default: the preset's)"},
