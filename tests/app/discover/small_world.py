@@ -1,0 +1,77 @@
+"""A few simulated videos as the default model sees them, kept as bytes; and how to make them anew.
+
+    python tests/app/discover/small_world.py WORLD.safetensors [ENCODER]
+
+picks short videos of two dev tasks of a world made by ``stepformer simulate`` (through the simulated encoder ``concepts``
+unless another is named), writes ``small_world.npz`` beside this file, and prints what the shipped model scores on it:
+the bands of ``test_learned.py`` go around those numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stepformer.data.simulator import Batch, Simulator
+from stepformer.data.world import load_world
+from stepformer.evaluation.validation import Trial, make_trial
+
+FILE = Path(__file__).with_name("small_world.npz")
+FRAMES = 240  # over all videos: a byte per number keeps the file under 100 KB
+PER_TASK = 2
+
+
+def _bytes(x: torch.Tensor) -> np.ndarray:
+    x = torch.nn.functional.normalize(x.float(), dim=-1)
+    return (x / x.abs().amax(-1, keepdim=True) * 127).round().to(torch.int8).numpy()
+
+
+def make(world: str, encoder: str = "concepts") -> None:
+    trial = make_trial(Simulator(load_world(world)), "dev", encoder, seed=7)
+    videos = [(b, t, i) for b, t in zip(trial.batches, trial.texts, strict=True) for i in range(len(b.video))]
+    labels = trial.labels()
+    short = [
+        n for n, (b, _, i) in enumerate(videos)
+        if 36 <= len(labels[n]) <= 70 and 0.2 < (labels[n] < 0).mean() < 0.6 and len(np.unique(labels[n])) >= 4
+    ]  # fmt: skip
+    chosen: list[int] = []
+    for task in dict.fromkeys(trial.tasks[short].tolist()):
+        own = [n for n in short if trial.tasks[n] == task][:PER_TASK]
+        if len(own) == PER_TASK and sum(len(labels[n]) for n in chosen + own) <= FRAMES:
+            chosen += own
+    arrays = {"tasks": trial.tasks[chosen], "kinds": trial.kinds[chosen]}
+    for k, n in enumerate(chosen):
+        b, t, i = videos[n]
+        steps = int((b.steps[i] >= 0).sum())
+        arrays |= {f"video{k}": _bytes(b.video[i, : len(labels[n])]), f"labels{k}": labels[n].astype(np.int8)}
+        arrays |= {f"texts{k}": _bytes(t[i, :steps])}
+    np.savez_compressed(FILE, **arrays)
+
+
+def load() -> Trial:
+    """The videos as one batch."""
+    with np.load(FILE) as kept:
+        arrays = dict(kept)
+    count = len(arrays["tasks"])
+    videos, labels, texts = ([torch.from_numpy(arrays[f"{name}{k}"]) for k in range(count)] for name in
+                             ("video", "labels", "texts"))  # fmt: skip
+    pad = torch.nn.utils.rnn.pad_sequence
+    unit = torch.nn.functional.normalize
+    mask = pad([torch.ones(len(v), dtype=torch.bool) for v in videos], batch_first=True)
+    steps = pad([torch.arange(len(t)) for t in texts], batch_first=True, padding_value=-1)
+    fields = dict.fromkeys(Batch._fields)
+    fields |= {"video": unit(pad(videos, batch_first=True).float(), dim=-1), "video_mask": mask, "steps": steps}
+    fields |= {"labels": pad([y.long() for y in labels], batch_first=True, padding_value=-1)}
+    said = unit(pad(texts, batch_first=True).float(), dim=-1)
+    return Trial([Batch(**fields)], [said], arrays["tasks"], arrays["kinds"])
+
+
+if __name__ == "__main__":
+    from test_learned import scores
+
+    if len(sys.argv) > 1:
+        make(*sys.argv[1:])
+    print(f"{FILE.stat().st_size} bytes", scores(load()))
