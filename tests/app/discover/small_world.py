@@ -3,8 +3,8 @@
     python tests/app/discover/small_world.py WORLD.safetensors [ENCODER]
 
 picks short videos of two dev tasks of a world made by ``stepformer simulate`` (through the simulated encoder
-``concepts`` unless another is named), writes ``small_world.npz`` beside this file, and prints what the shipped model scores on it:
-the bands of ``test_learned.py`` go around those numbers.
+``concepts`` unless another is named), writes ``small_world.npz`` beside this file, and prints what the shipped model
+scores on it: the bands of ``test_learned.py`` go around those numbers.
 """
 
 from __future__ import annotations
