@@ -13,5 +13,6 @@ STUDIES = {
     "real": "discovery and localisation on real videos against controls",
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
+    "speech": "word error and seconds per minute of speech to text, on a synthetic voice",
     "tower": "train the text tower of encoder clip",
 }
