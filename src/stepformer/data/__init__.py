@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepformer.base.files import no_such
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError
 
@@ -45,7 +46,7 @@ def guess_dataset(source: Path | str) -> str:
     """Which reader a path is for, from the files that are there."""
     path = Path(source)
     if not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise no_such(path, "dataset")
     name = path.name.lower()
     if path.is_dir():
         if (

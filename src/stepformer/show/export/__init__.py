@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from stepformer.base.files import replacing, write_bytes
+from stepformer.base.files import no_such, replacing, write_bytes
 from stepformer.base.guard import reader
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
@@ -206,6 +206,8 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
         text = Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; is it really {chosen.name}?") from None
+    except FileNotFoundError:
+        raise no_such(path) from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     try:
