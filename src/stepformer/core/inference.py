@@ -41,6 +41,7 @@ _NEVER = -1e9  # what a row that is not there gains
 _WITHOUT = 1e4  # what a text costs that gets no frame, beside gains of a few per frame
 _TIE = 1e-3
 _GRID = 2.0**20  # gains are multiples of 1 / _GRID: sums are exact, and ties do not depend on the batch
+_SHIFTS = 16
 _BELOW = 8e-7  # a threshold so far below all frames keeps them all
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
@@ -147,7 +148,7 @@ PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
     threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
     read_share=0.5, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1, text_weight=1.0,
-    separable_from=0.3, separable_to=0.6, structure_weight=1.0, penalty_share=1 / 8,
+    separable_from=0.1, separable_to=0.4, structure_weight=1.0, penalty_share=1 / 8,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split."""
 
@@ -566,10 +567,14 @@ def separability(rows: Tensor, lengths: Tensor, structure: Tensor, mask: Tensor,
             continue
         row = rows[i, :m, :n]
         starts = torch.tensor([s.first for s in cuts[i]] + [n], device=rows.device)
-        sums = torch.nn.functional.pad(row.cumsum(1), (1, 0))[:, starts].diff(dim=1)  # (M, segments)
-        between = (sums.square() / starts.diff()).sum() / row.square().sum().clamp(min=1e-9)
-        chance = (count[i] - 1) / (n - 1)
-        weights[i] = _ramp((between - chance) / (1 - chance), config.separable_from, config.separable_to)
+        # chance is what the same rows, as smooth as they are, give when they are shifted in time
+        shifts = [0, *(max(1, n * k // (_SHIFTS + 1)) for k in range(1, _SHIFTS + 1))]
+        moved = torch.stack([row.roll(shift, 1) for shift in shifts])  # (shifts, M, N)
+        sums = torch.nn.functional.pad(moved.cumsum(2), (1, 0))[..., starts].diff(dim=2)  # (shifts, M, segments)
+        between = (sums.square() / starts.diff()).sum((1, 2)) / row.square().sum().clamp(min=1e-9)
+        chance = between[1:].mean()
+        above = (between[0] - chance) / (1 - chance).clamp(min=1e-6)
+        weights[i] = _ramp(above, config.separable_from, config.separable_to)
     return weights
 
 
