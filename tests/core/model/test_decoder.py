@@ -200,3 +200,21 @@ def test_few_queries_over_many_frames_are_folded(monkeypatch):
     attention(torch.randn(1, 5, 48), torch.randn(1, 70, 48), torch.randn(1, 70, 48), None)
     with pytest.raises(TypeError):
         attention(torch.randn(1, 13, 48), torch.randn(1, 70, 48), torch.randn(1, 70, 48), None)
+
+
+def test_a_config_far_larger_than_its_weights_is_refused_before_it_is_built(tmp_path):
+    import json
+
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, small("paper", dim=24), "none")
+    with safe_open(path, framework="pt") as file:
+        metadata, state = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    for field, value in (("layers", 2**31 - 1), ("feedforward", 2**31 - 1), ("slots", 2**31 - 1)):
+        info = json.loads(metadata["stepformer"])
+        info["config"][field] = value
+        save_file(state, path, {**metadata, "stepformer": json.dumps(info)})
+        with pytest.raises(InputError, match="far larger than they are"):
+            load_checkpoint(path)
