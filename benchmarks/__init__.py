@@ -7,6 +7,7 @@ STUDIES = {
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
     "line": "the automatic drop line against the paper's and the released code's",
+    "names": "names by sight and absent steps, on held-out frames; makes the picture statistics",
     "narration": "words a second, against the bare parser; memory",
     "phrases": "phrases against the gold set and against human steps",
     "procedure": "common steps of simulated tasks against controls",

@@ -20,6 +20,7 @@ from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from stepformer.encoders.pictures import PictureStatistics
     from stepformer.narration import Phrase
 
 Floats = NDArray[np.floating[Any]]
@@ -27,6 +28,11 @@ Source = Literal["typed", "spoken", "seen"]
 
 EARLY_S, LATE_S = 10.0, 5.0
 """A step may be spoken of this long before it begins and after it ends."""
+SHOWN = 0.5
+"""A seen name is shown, as a guess, if its agreement is at least this: ``stepformer bench names`` sets it."""
+TOPIC_SHARE = 0.5
+"""A topic is shown if it has at least this share of a video."""
+_SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
 _TELLING = 0.2  # what a phrase that says much is worth beside one that says little, in cosine
 _NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 0 at EARLY_S and LATE_S
@@ -56,10 +62,13 @@ class Name:
 @dataclass(frozen=True, slots=True, eq=False)
 class PhraseBank:
     """Phrases; ``raw`` (P, D) their vectors, and ``vectors`` (P, D) the same less the mean of all, of unit length:
-    what all phrases share says nothing."""
+    what all phrases share says nothing. ``topics``: one per phrase, or none. ``pictures``: of the encoder's space,
+    None where they are not known; without them a guess cannot be told from a bad guess."""
 
     texts: tuple[str, ...]
     raw: NDArray[np.float32]
+    topics: tuple[str, ...] = ()
+    pictures: PictureStatistics | None = None
     vectors: NDArray[np.float32] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,13 +80,40 @@ class PhraseBank:
         """Cosines (M, P) of step vectors (M, D) with the phrases."""
         return np.asarray(unit(steps) @ self.vectors.T.astype(np.float64))
 
+    def topic_shares(self, video: Floats) -> dict[str, float]:
+        """What a video, the mean (D,) of its frames' vectors, is about: topics with their shares, largest first."""
+        if self.pictures is None or not self.topics:
+            return {}
+        shares: dict[str, float] = {}
+        for topic, share in zip(self.topics, _softmax(self._standard(video[None]))[0], strict=True):
+            shares[topic] = shares.get(topic, 0.0) + float(share)
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+    def agreement(self, steps: Floats, video: Floats | None = None) -> NDArray[np.float64]:
+        """(M, P) how well each phrase agrees with all that a step may be, 1 at best.
+
+        What a step (M, D) may be is a distribution over phrases: by how far above its usual a phrase is near to the
+        step, times the share of its topic in the ``video`` (D,). A phrase that many likely ones resemble is a safe
+        name; where the likely ones have nothing in common no name fits.
+        """
+        standard = self._standard(steps)
+        shares = {} if video is None else self.topic_shares(video)
+        if shares:
+            standard = standard + np.log([shares[topic] + 1e-9 for topic in self.topics]) / _SHARP
+        return np.asarray(_softmax(standard) @ self.vectors @ self.vectors.T, np.float64)
+
+    def _standard(self, vectors: Floats) -> NDArray[np.float64]:
+        assert self.pictures is not None
+        return self.pictures.standard(vectors, self.raw)
+
 
 def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
     """The bank in an encoder's space; ``texts`` replaces the one that ships. Vectors are kept on disk."""
+    topics: tuple[str, ...] = ()
     if texts is None:
         from stepformer.data.grammar import phrase_bank
 
-        texts = phrase_bank()
+        texts, topics = list(phrase_bank()), tuple(phrase_bank().values())
     texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
     if not texts:
         raise UsageError("the phrase bank is empty; give it a phrase a line")
@@ -88,7 +124,7 @@ def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
     if raw is None:
         raw = encoder.encode_text(texts)
         keep_arrays(path, {"vectors": raw})
-    return PhraseBank(texts, raw)
+    return PhraseBank(texts, raw, topics, getattr(encoder, "pictures", None))
 
 
 def read_bank(path: str | Path) -> list[str]:
@@ -99,21 +135,35 @@ def read_bank(path: str | Path) -> list[str]:
         raise InputError(f"the phrase bank {path} cannot be read: {error}") from None
 
 
-def guess(steps: Floats, bank: PhraseBank) -> list[Name]:
-    """A phrase for each of the steps (M, D) in order; the one that the step before has is not taken again.
+def topic_of(video: Floats, bank: PhraseBank) -> str | None:
+    """What a video, the mean (D,) of its frames' vectors, is about, where that is plain."""
+    return next((topic for topic, share in bank.topic_shares(video).items() if share >= TOPIC_SHARE), None)
 
-    The phrase is the nearest to the step itself and to what sets the step apart from the rest of its video: the
-    first alone names every step of a video by its topic.
+
+def guess(steps: Floats, bank: PhraseBank, video: Floats | None = None) -> list[Name | None]:
+    """A phrase for each of the steps (M, D) in order, None where none fits; the one that the step before has is not
+    taken again. ``video`` (D,) is the mean of all frames' vectors, for the topic.
+
+    Without picture statistics no fit can be called bad, and the phrase is the nearest to the step itself and to what
+    sets the step apart from the rest of its video: the first alone names every step of a video by its topic.
     """
-    similarity = bank.similarity(steps)
-    x = unit(steps)
-    apart = bank.similarity(x - x.mean(0)) if len(x) > 1 else np.zeros_like(similarity)
-    worth = similarity + _APART * apart
+    least = -np.inf
+    if bank.pictures is not None:
+        similarity = worth = bank.agreement(steps, video)
+        least = SHOWN
+    else:
+        similarity = bank.similarity(steps)
+        x = unit(steps)
+        worth = similarity + _APART * (bank.similarity(x - x.mean(0)) if len(x) > 1 else 0.0)
     taken: list[int] = []
     for row in worth:
         best = np.argsort(-row, kind="stable")[:2].tolist()
         taken.append(next((at for at in best if at not in taken[-1:]), best[0]))
-    return [Name(bank.texts[at], "seen", False, float(row[at])) for at, row in zip(taken, similarity, strict=True)]
+    scores = [float(row[at]) for at, row in zip(taken, similarity, strict=True)]
+    return [
+        Name(bank.texts[at], "seen", False, score) if score >= least else None
+        for at, score in zip(taken, scores, strict=True)
+    ]
 
 
 def spoken(
@@ -157,6 +207,12 @@ def tell_apart(names: Sequence[Name | None]) -> list[Name | None]:
         numbered = name if name is None or count == 1 else replace(name, text=f"{name.text} ({count})")
         out.append(numbered)
     return out
+
+
+def _softmax(standard: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(M, P) deviations to shares of 1."""
+    share = np.exp(_SHARP * (standard - standard.max(1, keepdims=True)))
+    return np.asarray(share / share.sum(1, keepdims=True))
 
 
 def _nearness(span: tuple[float, float], phrase: Phrase) -> float:

@@ -151,9 +151,14 @@ class Grammar:
         """Every distinct label and paraphrase under every filling, sorted; no chatter."""
         return tuple(sorted({text for task in self.tasks for text in task.texts()}))
 
-    def phrase_bank(self) -> tuple[str, ...]:
-        """Distinct generic step names, sorted: the labels with every slot said by its most generic word."""
-        return tuple(sorted({step.label for task in self.tasks for step in task.generic().steps}))
+    def phrase_bank(self) -> dict[str, str]:
+        """Distinct generic step names, sorted (the labels with every slot said by its most generic word), each with
+        its topic: the domain of the first task that has it."""
+        topics: dict[str, str] = {}
+        for task in self.tasks:
+            for step in task.generic().steps:
+                topics.setdefault(step.label, task.domain.replace("_", " and "))
+        return dict(sorted(topics.items()))
 
 
 def read_grammar(folder: Traversable) -> Grammar:
@@ -181,7 +186,7 @@ def load_grammar() -> Grammar:
     return read_grammar(resources.files("stepformer.data") / "procedures")
 
 
-def phrase_bank() -> tuple[str, ...]:
+def phrase_bank() -> dict[str, str]:
     """The phrase bank of the grammar that ships with the package: see :meth:`Grammar.phrase_bank`."""
     return load_grammar().phrase_bank()
 

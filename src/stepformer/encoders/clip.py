@@ -22,6 +22,7 @@ from stepformer.base import weights
 from stepformer.base.files import sha256_of
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.clip_vit import ClipViT, from_open_clip
+from stepformer.encoders.pictures import PictureStatistics, clip_pictures
 from stepformer.encoders.sentence import default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
 from stepformer.media.picture import FrameSpec
@@ -116,6 +117,11 @@ class ClipEncoder:
         self._network = network or ClipViT(_image_tower(quiet), device=device)
         # pictures of either are in one space; texts differ by more than rounding, so features are kept apart by them
         self.fingerprint = f"clip-vit-b16-{_VERSION}:{still:g}:{self._text.fingerprint}"
+
+    @property
+    def pictures(self) -> PictureStatistics:
+        """How pictures at large lie in this space."""
+        return clip_pictures()
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 512) unit vectors."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
 from stepformer.app.discover.presence import present_texts
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
@@ -214,13 +214,16 @@ class StepFormer:
         slots = output.slots[0].numpy()
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         spans = [_span(piece, seen) for piece in pieces]
-        names = self._names(spans, step_vectors, segment_vectors, heard, labels, bank, notes)
+        whole = unit(seen.vectors).mean(0)
+        names = self._names(spans, step_vectors, segment_vectors, whole, heard, labels, bank, notes)
         labelled = time.perf_counter()
         steps = tuple(
             _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
         )
         meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
         meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
+        if labels != "none" and "" in self._banks and (topic := topic_of(whole, self._banks[""])):
+            meta["topic"] = topic
         meta["penalty_s"] = round(penalty / seen.rate_hz, 4)
         if threshold is not None:
             meta["threshold"] = round(threshold, 4)
@@ -308,7 +311,7 @@ class StepFormer:
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
         slots = output.slots[0].numpy()
-        present = None if bank is None else present_texts(vectors, slots, seen.vectors, bank.raw)
+        present = None if bank is None else present_texts(vectors, slots, seen.vectors, bank)
         config = replace(self.inference, ordered=self.inference.ordered and ordered)
         if method is not None:
             config = replace(config, text_share=1.0 if method == "text" else 0.0)
@@ -376,6 +379,7 @@ class StepFormer:
         spans: list[tuple[float, float]],
         step_vectors: NDArray[np.float32],
         segment_vectors: NDArray[np.float32],
+        video: NDArray[np.floating[Any]],
         heard: tuple[list[Phrase], NDArray[np.float32]] | None,
         labels: Labels,
         bank: Sequence[str] | None,
@@ -391,8 +395,9 @@ class StepFormer:
         if all(name is None for name in names):
             phrase_bank = self._bank_here(bank, notes, "steps are not named")
         if phrase_bank is not None:
-            guesses = guess(unit(step_vectors) + unit(segment_vectors), phrase_bank)
-            names = [name or guessed for name, guessed in zip(names, guesses, strict=True)]
+            # the statistics are of pictures, which slots are not
+            looks = segment_vectors if phrase_bank.pictures else unit(step_vectors) + unit(segment_vectors)
+            names = guess(looks, phrase_bank, video)
         return tell_apart(names)
 
     def provenance(self, command: str, options: dict[str, Any]) -> dict[str, Any]:

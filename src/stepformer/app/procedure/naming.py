@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.app.naming import Name, PhraseBank
+from stepformer.app.naming import SHOWN, Name, PhraseBank
 from stepformer.app.procedure.clustering import FloatArray
 from stepformer.app.procedure.records import IntArray, VideoSteps
 from stepformer.base.arrays import unit
@@ -32,7 +32,8 @@ def name_steps(
 
     Where at least one occurrence has a name that was said or given, those stand for election: the one whose text is
     nearest to all of them (``encode``), or without it the most frequent. Other steps take the phrases of the bank
-    that fit the mean of their occurrences best, no phrase twice; without a bank the most frequent guess in the videos.
+    that fit the mean of their occurrences best, no phrase twice; without a bank, or where none fits, the most frequent
+    guess in the videos.
     """
     said: list[list[str]] = [[] for _ in range(count)]
     guessed: list[list[str]] = [[] for _ in range(count)]
@@ -50,12 +51,14 @@ def name_steps(
     open_steps = [i for i, name in enumerate(names) if name is None]
     if open_steps and bank is not None:
         means = np.stack([np.mean(vectors[i], 0) for i in open_steps])
-        similarity = bank.similarity(means)  # (open, P)
+        similarity = bank.similarity(means) if bank.pictures is None else bank.agreement(means)  # (open, P)
+        least = -1.0 if bank.pictures is None else SHOWN
         taken = {name.text for name in names if name is not None}
         free = np.array([text not in taken for text in bank.texts])
         rows, columns = assign(np.where(free, similarity, -2.0))
         for row, column in zip(rows, columns, strict=True):
-            names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
+            if similarity[row, column] >= least:
+                names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
     for i in [i for i, name in enumerate(names) if name is None]:
         common = Counter(guessed[i]).most_common(1)
         names[i] = Name(common[0][0] if common else f"step {i + 1}", "seen", False, 0.0)
