@@ -28,7 +28,7 @@ Source = Literal["typed", "spoken", "seen"]
 
 EARLY_S, LATE_S = 10.0, 5.0
 """A step may be spoken of this long before it begins and after it ends."""
-SHOWN = 0.5
+SHOWN = 0.6
 """A seen name is shown, as a guess, if its agreement is at least this: ``stepformer bench names`` sets it."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
@@ -70,11 +70,13 @@ class PhraseBank:
     topics: tuple[str, ...] = ()
     pictures: PictureStatistics | None = None
     vectors: NDArray[np.float32] = field(init=False)
+    scaled: NDArray[np.float32] | None = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.texts or self.raw.shape[:1] != (len(self.texts),):
             raise InputError(f"a phrase bank needs a vector a phrase, got {len(self.texts)} and {self.raw.shape}")
         object.__setattr__(self, "vectors", unit(self.raw - self.raw.mean(0)).astype(np.float32))
+        object.__setattr__(self, "scaled", None if self.pictures is None else self.pictures.scaled(self.raw))
 
     def similarity(self, steps: Floats) -> NDArray[np.float64]:
         """Cosines (M, P) of step vectors (M, D) with the phrases."""
@@ -85,7 +87,7 @@ class PhraseBank:
         if self.pictures is None or not self.topics:
             return {}
         shares: dict[str, float] = {}
-        for topic, share in zip(self.topics, _softmax(self._standard(video[None]))[0], strict=True):
+        for topic, share in zip(self.topics, _softmax(self.standard(video[None]))[0], strict=True):
             shares[topic] = shares.get(topic, 0.0) + float(share)
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
@@ -96,15 +98,18 @@ class PhraseBank:
         step, times the share of its topic in the ``video`` (D,). A phrase that many likely ones resemble is a safe
         name; where the likely ones have nothing in common no name fits.
         """
-        standard = self._standard(steps)
+        standard = self.standard(steps)
         shares = {} if video is None else self.topic_shares(video)
         if shares:
-            standard = standard + np.log([shares[topic] + 1e-9 for topic in self.topics]) / _SHARP
+            prior = np.log([shares[topic] + 1e-9 for topic in self.topics]) / _SHARP
+            standard = standard + prior.astype(np.float32)
         return np.asarray(_softmax(standard) @ self.vectors @ self.vectors.T, np.float64)
 
-    def _standard(self, vectors: Floats) -> NDArray[np.float64]:
-        assert self.pictures is not None
-        return self.pictures.standard(vectors, self.raw)
+    def standard(self, vectors: Floats) -> NDArray[np.float32]:
+        """(M, P) how many deviations above its usual each phrase is near to vectors (M, D) of pictures."""
+        if self.pictures is None or self.scaled is None:
+            raise UsageError("this phrase bank has no picture statistics")
+        return self.pictures.standard(vectors, self.scaled)
 
 
 def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
@@ -209,7 +214,7 @@ def tell_apart(names: Sequence[Name | None]) -> list[Name | None]:
     return out
 
 
-def _softmax(standard: NDArray[np.float64]) -> NDArray[np.float64]:
+def _softmax(standard: NDArray[np.float32]) -> NDArray[np.float32]:
     """(M, P) deviations to shares of 1."""
     share = np.exp(_SHARP * (standard - standard.max(1, keepdims=True)))
     return np.asarray(share / share.sum(1, keepdims=True))

@@ -37,11 +37,16 @@ class PictureStatistics:
         rest = np.maximum(np.diag(covariance) - (factors**2).sum(0), 0.0)
         return cls(*(np.asarray(part, np.float32) for part in (x.mean(0), factors, rest)))
 
-    def standard(self, vectors: NDArray[Any], texts: NDArray[Any]) -> NDArray[np.float64]:
-        """(M, P) cosines of pictures (M, D) with texts (P, D), in standard deviations above the text's mean."""
-        t = unit(texts)
+    def scaled(self, texts: NDArray[Any]) -> NDArray[np.float32]:
+        """Texts (P, D) of unit length, divided by the spread of their cosines over pictures."""
+        t = np.asarray(unit(texts), np.float32)
         spread = np.sqrt(((t @ self.factors.T) ** 2).sum(1) + (t**2) @ self.rest)
-        return np.asarray((unit(vectors) - self.mean) @ t.T / np.maximum(spread, 1e-6), np.float64)
+        return np.asarray(t / np.maximum(spread, 1e-6)[:, None], np.float32)
+
+    def standard(self, vectors: NDArray[Any], scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(M, P) cosines of pictures (M, D) with texts, in standard deviations above the text's mean; ``scaled``
+        (P, D) is what :meth:`scaled` made of the texts."""
+        return np.asarray((unit(vectors) - self.mean).astype(np.float32) @ scaled.T)
 
     def save(self, path: Path) -> None:
         """Writes a safetensors file in 16 bits."""

@@ -31,7 +31,7 @@ def test_the_nearest_phrase_is_guessed():
 
 
 def seen_world():
-    """Pictures share a direction; phrase "hub" is near to it, and so to every picture. Three topics of three phrases."""
+    """Pictures share a direction; phrase "hub" is near to it and so to all. Three topics of three phrases."""
     rng = np.random.default_rng(1)
     places = {"cooking": np.eye(3, 24), "pets": np.eye(3, 24, 3), "garden": np.eye(3, 24, 6)}
     shared = np.eye(1, 24, 20)[0]
@@ -81,7 +81,7 @@ def test_statistics_give_mean_and_spread_of_any_text():
     pictures = unit(np.random.default_rng(0).standard_normal((3000, 12)) * np.arange(1, 13) + 2.0)
     text = unit(np.random.default_rng(1).standard_normal((5, 12)))
     statistics = PictureStatistics.of(pictures, rank=12)
-    standard = statistics.standard(pictures, text)
+    standard = statistics.standard(pictures, statistics.scaled(text))
     assert np.allclose(standard.mean(0), 0, atol=1e-3) and np.allclose(standard.std(0), 1, atol=1e-3)
     assert clip_pictures().mean.shape == (512,) and clip_pictures().rest.min() >= 0
 
