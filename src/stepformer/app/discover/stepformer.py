@@ -222,7 +222,8 @@ class StepFormer:
         )
         meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
         meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
-        if labels != "none" and "" in self._banks and (topic := topic_of(whole, self._banks[""])):
+        by_sight = bank is None and labels != "none" and all(name is None or name.source == "seen" for name in names)
+        if spans and by_sight and "" in self._banks and (topic := topic_of(whole, self._banks[""])):
             meta["topic"] = topic
         meta["penalty_s"] = round(penalty / seen.rate_hz, 4)
         if threshold is not None:
