@@ -30,7 +30,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "world", "model", "split", "limit", "simulated_encoder", "seed", world={"required": True}, limit=180)
+    add(parser, "world", "model", "split", "limit", "seed", world={"required": True}, limit=180)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.limit < 4:
         raise UsageError("--limit is at least 4 videos")
-    trial = make_trial(Simulator(load_world(args.world)), args.split, args.simulated_encoder, args.limit, args.seed)
+    trial = make_trial(Simulator(load_world(args.world)), args.split, args.limit, args.seed)
     model = load_model(args.model)
     labels = trial.task_labels()
     frames = [
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     result = {
         "background_share": round(float(np.mean(foreign)), 4) if foreign else None,
         "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
-        "features": f"simulated ({args.simulated_encoder})", "rows": rows,
+        "features": "simulated", "rows": rows,
     }  # fmt: skip
     if args.json:
         print(json.dumps(result, indent=2))

@@ -224,7 +224,7 @@ def localisation_row(data: str, method: str, videos: list[RealVideo], model: Any
 # -- the command ------------------------------------------------------------------------------------------------
 
 
-def simulated(world_file: Path, encoder: str, limit: int, seed: int = 0) -> list[RealVideo]:
+def simulated(world_file: Path, limit: int, seed: int = 0) -> list[RealVideo]:
     """Videos of the simulated dev split: what the constants of inference were chosen on."""
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
@@ -232,7 +232,7 @@ def simulated(world_file: Path, encoder: str, limit: int, seed: int = 0) -> list
     from stepformer.evaluation.validation import make_trial
 
     world = load_world(world_file)
-    trial = make_trial(Simulator(world), "dev", encoder, limit=limit, seed=seed)
+    trial = make_trial(Simulator(world), "dev", limit, seed)
     out: list[RealVideo] = []
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         for i in range(len(batch.video)):
@@ -258,7 +258,7 @@ def run(args: argparse.Namespace) -> int:
 
     model = load_model(args.model)
     if args.world:
-        sets = {f"simulated dev, {e}": simulated(Path(args.world), e, args.limit) for e in ("concepts", "plain")}
+        sets = {"simulated dev": simulated(Path(args.world), args.limit)}
     else:
         sets = load(Path(args.data) if args.data else None, model)
     found: list[Discovery] = []

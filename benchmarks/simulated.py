@@ -21,7 +21,7 @@ same options. Each seed draws its own frames; mean and standard deviation over s
 
 EXAMPLES = [
     "stepformer bench simulated --world world.safetensors",
-    "stepformer bench simulated --world world.safetensors --model runs/mine/best.safetensors --simulated-encoder plain",
+    "stepformer bench simulated --world world.safetensors --model runs/mine/best.safetensors",
 ]
 
 COLUMNS = ("zs_iou", "zs_precision", "zs_recall", "zs_mof", "un_f1", "un_precision", "un_recall", "un_mof")
@@ -29,7 +29,7 @@ COLUMNS = ("zs_iou", "zs_precision", "zs_recall", "zs_mof", "un_f1", "un_precisi
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "world", "model", "split", "simulated_encoder", "seeds", "limit", world={"required": True})
+    add(parser, "world", "model", "split", "seeds", "limit", world={"required": True})
     add(parser, "device", device="cpu")
 
 
@@ -55,7 +55,7 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]
     simulator = Simulator(load_world(args.world), device=args.device)
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in args.seeds:
-        trial = v.make_trial(simulator, args.split, args.simulated_encoder, args.limit, seed=200 + seed)
+        trial = v.make_trial(simulator, args.split, args.limit, seed=200 + seed)
         generator = torch.Generator(args.device).manual_seed(seed)
         slots: dict[str, v.SlotMaker] = {
             "random slots": partial(_control, random_slots, generator=generator),
@@ -81,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
     table = measure(args)
     if args.json:
-        how = {"encoder": args.simulated_encoder, "split": args.split, "seeds": args.seeds}
+        how = {"split": args.split, "seeds": args.seeds}
         print(json.dumps({"simulated": True, **how, "rows": table}))
         return 0
-    print(f"simulated, encoder {args.simulated_encoder}, split {args.split}, seeds {args.seeds}")
+    print(f"simulated, split {args.split}, seeds {args.seeds}")
     heads = ("zs IoU", "P", "R", "MoF", "un F1", "P", "R", "MoF")
     print(f"{'':<22}" + "".join(f"{h:>14}" for h in heads))
     for name, cells in table.items():

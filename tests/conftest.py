@@ -45,8 +45,7 @@ def word_encoder():
 
 @pytest.fixture(scope="session")
 def tiny_world(word_encoder):
-    """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space."""
+    """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space; pictures are imagined."""
     from stepformer.data.worldbuilder import build_world
 
-    concepts = [f"{a} {b}" for a in ("cutting", "washing", "holding", "pouring") for b in ("food", "paper", "wood")]
-    return build_world(word_encoder, concepts, grammar_procedures=150)
+    return build_world(word_encoder, grammar_procedures=150, encoder="words")

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from stepformer.core.config import SimConfig
-from stepformer.data.simulator import ENCODERS, Batch, EncoderModel, Simulator
-from stepformer.data.world import Videos
+from stepformer.data.simulator import Batch, Sight, Simulator
+from stepformer.data.world import OWNERS, Videos
 from stepformer.errors import InputError, UsageError
 
 
@@ -24,8 +24,8 @@ def generator(seed: int = 0) -> torch.Generator:
 
 @pytest.fixture(scope="module")
 def many(tiny_world) -> Batch:
-    """One large batch of every encoder."""
-    config = SimConfig(encoders=tuple(ENCODERS), max_frames=80, max_steps=8)
+    """One large batch."""
+    config = SimConfig(composed=0.0, max_frames=80, max_steps=8)
     return Simulator(tiny_world, config, seed=5).batch(3, 160)
 
 
@@ -47,7 +47,7 @@ def timed(tiny_world, rows: list[list[tuple[float, float]]], duration: float) ->
 
 
 def test_a_batch_is_a_function_of_seed_and_step_alone(tiny_world):
-    config = SimConfig(encoders=tuple(ENCODERS), max_frames=40)
+    config = SimConfig(max_frames=40)
     walked, fresh = Simulator(tiny_world, config, seed=4), Simulator(tiny_world, config, seed=4)
     history = [walked.batch(step, 6) for step in range(4)]
     torch.manual_seed(99)  # nor of torch's own state
@@ -59,12 +59,12 @@ def test_a_batch_is_a_function_of_seed_and_step_alone(tiny_world):
 
 def test_a_split_is_rendered_whole_in_order_and_alike_for_every_seed_of_training(tiny_world):
     videos = tiny_world.test
-    a = Simulator(tiny_world, seed=1).render_all(videos, "concepts", seed=1, size=8)
-    b = Simulator(tiny_world, seed=2).render_all(videos, "concepts", seed=1, size=8)
+    a = Simulator(tiny_world, seed=1).render_all(videos, seed=1, size=8)
+    b = Simulator(tiny_world, seed=2).render_all(videos, seed=1, size=8)
     assert [len(batch.video) for batch in a] == [8] * (len(videos) // 8) + [len(videos) % 8] * (len(videos) % 8 > 0)
     assert all(same(x, y) for x, y in zip(a, b, strict=True))
     assert torch.equal(torch.cat([batch.steps for batch in a]), videos.steps)
-    other = Simulator(tiny_world).render_all(videos, "concepts", seed=2, size=8)
+    other = Simulator(tiny_world).render_all(videos, seed=2, size=8)
     assert not same(a[0], other[0])
 
 
@@ -112,7 +112,7 @@ def test_an_excerpt_of_a_procedure_without_times_has_times(tiny_world, max_steps
 def test_a_timed_procedure_is_cut_with_its_times(tiny_world):
     rows = [[(10.0 * i, 10.0 * i + 6.0) for i in range(6)]]
     world = replace(tiny_world, train=timed(tiny_world, rows, 70.0))
-    config = SimConfig(max_steps=3, max_frames=500)
+    config = SimConfig(max_steps=3, max_frames=500, composed=0.0)
     starts = set()
     for step in range(12):
         batch = Simulator(world, config).batch(step, 1)
@@ -129,64 +129,86 @@ def test_a_timed_procedure_is_cut_with_its_times(tiny_world):
 
 def test_labels_are_the_steps_at_the_middle_of_each_second(tiny_world):
     videos = timed(tiny_world, [[(1.0, 3.0), (4.6, 6.4)], [(0.0, 8.0)]], 8.7)
-    batch = Simulator(tiny_world).render(videos, ("plain",), 100, generator())
+    batch = Simulator(tiny_world).render(videos, Sight(), 100, generator())
     assert batch.labels.tolist() == [[-1, 0, 0, -1, -1, 1, -1, -1], [0] * 8]
     assert batch.video_mask.sum(1).tolist() == [8, 8]
 
 
 def test_the_last_annotation_wins_where_two_overlap(tiny_world):
     videos = timed(tiny_world, [[(0.0, 6.0), (2.0, 4.0), (3.0, 5.0)]], 8.0)
-    batch = Simulator(tiny_world).render(videos, ("plain",), 100, generator())
+    batch = Simulator(tiny_world).render(videos, Sight(), 100, generator())
     assert batch.labels[0].tolist() == [0, 0, 1, 2, 2, 0, -1, -1]
 
 
 def test_a_video_too_long_is_seen_at_fewer_frames_a_second(tiny_world):
     videos = timed(tiny_world, [[(0.0, 100.0), (300.0, 400.0)]], 400.0)
-    batch = Simulator(tiny_world).render(videos, ("plain",), 40, generator())
+    batch = Simulator(tiny_world).render(videos, Sight(), 40, generator())
     assert batch.labels[0].tolist() == [0] * 10 + [-1] * 20 + [1] * 10
 
 
 # -- frames -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_frames_of_a_step_are_nearer_to_its_text_than_to_others(tiny_world, name):
-    simulator = Simulator(tiny_world, SimConfig(encoders=(name,), max_frames=60), seed=1)
-    batch = simulator.batch(0, 60)
-    video, step = (batch.labels >= 0).nonzero(as_tuple=True)
-    frames = batch.video[video, step]
-    own = tiny_world.vectors[batch.steps[video, batch.labels[video, step]]]
-    others = tiny_world.vectors[torch.randint(len(tiny_world.vectors), (len(frames),), generator=generator())]
-    to_own, to_other = ((frames * texts).sum(-1) for texts in (own, others))
-    # the signal is weak on purpose (half of a coin's throws would be 0.5 here, with a spread of 0.01)
-    assert float((to_own > to_other).float().mean()) > 0.57
-    assert float(to_own.mean()) > float(to_other.mean()) + 0.03
+def closeness(world, sight: Sight) -> tuple[float, float]:
+    """Mean cosine of the frames of steps to their own text and to another text of the same video."""
+    simulator = Simulator(world)
+    batch = simulator.render_all(world.test.pick(torch.arange(12)), sight)[0]
+    video, at = (batch.labels >= 0).nonzero(as_tuple=True)
+    label = batch.labels[video, at]
+    frames = batch.video[video, at]
+    count = (batch.steps >= 0).sum(1)[video]
+    own, other = (world.vectors[batch.steps[video, i]] for i in (label, (label + 1) % count))
+    return float((frames * own).sum(-1).mean()), float((frames * other).sum(-1).mean())
 
 
-def test_encoders_see_the_same_video_differently(tiny_world):
-    videos = tiny_world.test.pick(torch.arange(4))
-    seen = {name: Simulator(tiny_world).render_all(videos, name)[0] for name in ENCODERS}
-    assert torch.equal(seen["plain"].labels, seen["concepts"].labels)
-    for a, b in (("plain", "concepts"), ("plain", "joint"), ("concepts", "joint")):
-        alike = (seen[a].video * seen[b].video).sum(-1)[seen[a].video_mask]
-        assert float(alike.mean()) < 0.97, (a, b)
-    # a classifier sees nothing that lies outside the span of its class names
-    basis = torch.linalg.qr(tiny_world.concepts.T).Q
-    inside = seen["concepts"].video @ basis
-    assert torch.allclose(inside.norm(dim=-1)[seen["concepts"].video_mask], torch.ones(()), atol=1e-4)
+def test_frames_of_a_step_are_nearer_to_its_text_than_to_the_next_step(tiny_world):
+    own, other = closeness(tiny_world, Sight())
+    assert own > other + 0.01  # weak on purpose
+    clear = Sight(look=0.0, clutter=0.0, fast=0.0, stray=0.0, related=0.0)
+    assert closeness(tiny_world, clear)[0] > own + 0.01
 
 
-def test_a_stronger_signal_is_nearer_to_the_text(tiny_world):
-    videos = tiny_world.test.pick(torch.arange(6))
+def test_without_clutter_a_frame_is_a_picture_of_its_step_and_keeps_it_for_a_shot(tiny_world):
+    videos = tiny_world.test.pick(torch.arange(8))
+    batch = Simulator(tiny_world).render_all(videos, Sight(0.0, 0.0, 0.0, 0.0, 0.0, shot_s=4.0))[0]
+    seen = (batch.video @ tiny_world.pictures.T).argmax(-1)  # (B, N) which picture
+    assert torch.allclose(batch.video[batch.video_mask], tiny_world.pictures[seen[batch.video_mask]], atol=1e-5)
+    test = OWNERS.index("test")
+    assert bool((tiny_world.picture_owner[seen[batch.video_mask]] == test).all())
+    for row, labels, steps, mask in zip(seen, batch.labels, batch.steps, batch.video_mask, strict=True):
+        for picture, label in zip(row[mask].tolist(), labels[mask].tolist(), strict=True):
+            if label >= 0:
+                assert picture in tiny_world.shows[steps[label]].tolist()
+            else:
+                assert bool(tiny_world.background[picture])
+        kept = row[mask].diff() == 0
+        assert float(kept.float().mean()) > 0.5
 
-    def closeness(strength: float) -> float:
-        batch = Simulator(tiny_world).render_all(videos, EncoderModel("plain", strength=strength))[0]
-        video, at = (batch.labels >= 0).nonzero(as_tuple=True)
-        texts = tiny_world.vectors[batch.steps[video, batch.labels[video, at]]]
-        return float((batch.video[video, at] * texts).sum(-1).mean())
 
-    values = [closeness(strength) for strength in (0.0, 1.0, 3.0)]
-    assert values[0] < values[1] < values[2]
+def test_a_video_says_and_shows_only_what_its_owner_owns(tiny_world):
+    simulator = Simulator(tiny_world, SimConfig(max_frames=40))
+    for owner in OWNERS:
+        videos = tiny_world.split(owner)
+        batches = [simulator.batch(0, 40)] if owner == "train" else simulator.render_all(videos)
+        said = torch.cat([batch.phrase_ids[batch.phrase_mask] for batch in batches])
+        number = OWNERS.index(owner)
+        assert bool((tiny_world.text_owner[said] == number).all()), owner
+        assert bool((tiny_world.text_owner[tiny_world.neighbours[said]] == number).all()), owner
+
+
+def test_a_composed_video_goes_from_one_procedure_into_another(tiny_world):
+    whole = {tuple(row[row >= 0].tolist()) for row in tiny_world.train.steps}
+    texts = {step: i for i, row in enumerate(tiny_world.train.steps.tolist()) for step in row if step >= 0}
+    batch = Simulator(tiny_world, SimConfig(composed=1.0, max_frames=40, max_steps=6)).batch(0, 40)
+    crossed = 0
+    for row, labels in zip(batch.steps, batch.labels, strict=True):
+        steps = row[row >= 0].tolist()
+        assert len(steps) >= 2 and -1 not in row[: len(steps)].tolist()
+        crossed += len({texts[step] for step in steps}) > 1
+        assert labels.max() < len(steps)
+    assert crossed > 20
+    plain = Simulator(tiny_world, SimConfig(composed=0.0, max_frames=40, max_steps=40)).batch(0, 20)
+    assert all(tuple(row[row >= 0].tolist()) in whole for row in plain.steps)
 
 
 # -- narration ----------------------------------------------------------------------------------------------------
@@ -207,6 +229,7 @@ def test_narration_is_mostly_irrelevant_and_names_the_steps_it_says(many, tiny_w
     assert bool((said != step)[other_words].all())
     fillers = many.phrase_mask & ~relevant
     allowed = torch.cat((tiny_world.fillers, tiny_world.train.steps[tiny_world.train.steps >= 0]))
+    allowed = allowed[tiny_world.text_owner[allowed] == 0]
     assert bool(torch.isin(many.phrase_ids[fillers], allowed).all())
     # no step is said twice
     for row in many.phrase_steps:
@@ -222,7 +245,7 @@ def test_the_share_of_steps_said_is_what_is_asked_for(tiny_world):
 
 def test_narration_is_in_the_order_of_time(tiny_world):
     # said without shift, steps that follow each other are said one after the other
-    config = SimConfig(spoken=1.0, shift_s=0.0)
+    config = SimConfig(spoken=1.0, shift_s=0.0, composed=0.0)
     batch = Simulator(tiny_world, config).batch(0, 30)
     for row in batch.phrase_steps:
         said = row[row >= 0]
@@ -255,8 +278,6 @@ def test_only_chosen_sources_are_drawn_from(two_sources, sources):
     steps = world.train.steps[world.train.sources == number]
     mine = steps[steps >= 0].unique()
     talk = world.fillers[world.filler_sources == number]
-    assert bool(torch.isin(simulator.distractors, mine).all())
-    assert bool(torch.isin(simulator.fillers, torch.cat((mine, talk))).all())
     for step in range(5):
         batch = simulator.batch(step, 40)
         assert bool(torch.isin(batch.steps[batch.steps >= 0], mine).all())
@@ -273,8 +294,6 @@ def test_shares_decide_how_often_a_source_is_drawn(two_sources):
 
 
 def test_wrong_names_get_a_sentence(tiny_world):
-    with pytest.raises(UsageError, match="no simulated encoder 'clip'; there are plain, concepts, joint"):
-        Simulator(tiny_world, SimConfig(encoders=("clip",)))
     with pytest.raises(InputError, match="no source bookshelf; it has grammar"):
         Simulator(tiny_world, SimConfig(sources=(("bookshelf", 1.0),)))
     with pytest.raises(UsageError, match="no training procedures in the sources coin"):

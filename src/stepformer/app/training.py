@@ -42,7 +42,7 @@ def make_trainer(
     ``world`` saves reading ``data.world`` where it is at hand; without ``draw`` no pictures are made.
 
     Raises:
-        UsageError: the config names no data, or data of another width than the model takes.
+        UsageError: the config names no data, or another width than the data has.
         InputError: the data cannot be read.
     """
     device = torch_device(device)
@@ -103,4 +103,4 @@ def _trial(config: TrainConfig, world: World | None, source: BatchSource, device
         return None
     # validation draws with its own seed: every run of every seed is measured on the same videos
     simulator = source if isinstance(source, Simulator) else Simulator(world, device=device)
-    return make_trial(simulator, v.split, v.encoder, v.videos, seed=1)
+    return make_trial(simulator, v.split, v.videos, seed=1)

@@ -149,7 +149,9 @@ class RandomBatches:
         draw = torch.Generator().manual_seed(0)
         full = {n: torch.ones(shape.batch, n, dtype=torch.bool) for n in (shape.frames, phrases)}
         video, said = (torch.randn(shape.batch, n, shape.width, generator=draw) for n in (shape.frames, phrases))
-        self._batch = StoreBatch(video, full[shape.frames], said, full[phrases])
+        times = torch.linspace(0, shape.frames, phrases).expand(shape.batch, phrases)
+        self._batch = StoreBatch(video, full[shape.frames], said, full[phrases], times)
+        self.centre = video.mean((0, 1))
 
     def batch(self, step: int, size: int) -> Any:
         """The batch."""

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare phrases": ("stepformer.cli.prepare_phrases", "subtitles of many videos to one table of phrases"),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
+    "adapt": ("stepformer.cli.adapt", "a model for an encoder of yours, or for your videos"),
     "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),
     "models convert": ("stepformer.cli.models:CONVERT", "a released checkpoint to safetensors"),
     "models list": ("stepformer.cli.models:LIST", "the weights known by name, and which are here"),

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "subset", "features", "rate")
     check = parser.add_argument_group("audit")
     check.add_argument("--check", action="store_true", help="report what is missing, unreadable or inconsistent")
-    check.add_argument("--videos", metavar="FOLDER", help="folder of video files to measure")
+    add(check, "videos")
     check.add_argument(
         "--tolerance", type=above_zero, default=2.0, metavar="SECONDS", help="by how much durations may differ"
     )

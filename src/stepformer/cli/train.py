@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--without", action=Several, default=[], metavar="LOSS", help="switch a loss off by name")
     add(parser, "out", "device", "threads", "dry_run", out={"required": True})
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, with its config")
+    add(parser, "resume")
 
 
 def _resolved(path: Path) -> dict[str, Any]:

@@ -33,32 +33,40 @@ class OptimConfig:
     ema: float = 0.0  # decay of the running mean of the weights that is validated and saved; 0 = the weights themselves
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
     options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser that takes more than these fields
+    frozen: tuple[str, ...] = ()  # parts of the model that stay as they start, e.g. frames_out
+    shrink: float = 1.0  # share of what was learned about frames that is validated and saved
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
             raise UsageError("optim needs lr > 0, accumulate >= 1 and 0 <= warmup < 1")
         object.__setattr__(self, "betas", tuple(self.betas))
+        given: object = self.frozen
+        object.__setattr__(self, "frozen", (given,) if isinstance(given, str) else tuple(self.frozen))
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.ema < 1:
             raise UsageError(f"optim needs two betas and an ema in [0, 1), got {self.betas} and {self.ema}")
+        if not 0 <= self.shrink <= 1:
+            raise UsageError(f"optim.shrink is a share in [0, 1], got {self.shrink}")
         if not (self.final_lr >= 0 and self.weight_decay >= 0 and self.clip >= 0):
             raise UsageError("optim needs final_lr, weight_decay and clip of at least 0")
 
 
 @dataclass(frozen=True, slots=True)
 class SimConfig:
-    """What the simulator makes. Frames are one a second unless a video is longer than ``max_frames``."""
+    """What the simulator makes. Frames are one per second unless a video is longer than ``max_frames``."""
 
-    # drawn evenly, one a video: one model is to serve several encoders (docs/simulator.md says what is known of it)
-    encoders: tuple[str, ...] = ("concepts", "plain", "joint")
-    # (name, share); empty = every source, evenly by video. These are the sources whose texts anyone may use.
-    sources: tuple[tuple[str, float], ...] = (("grammar", 0.55), ("youcook2", 0.4), ("crosstask-related", 0.05))
+    # (name, share); empty = every source, evenly by video
+    sources: tuple[tuple[str, float], ...] = (
+        ("grammar", 0.3), ("youcook2", 0.25), ("wikihow", 0.2), ("coin", 0.12), ("goalstep", 0.08),
+        ("crosstask-related", 0.05),
+    )  # fmt: skip
     max_frames: int = 256
     max_steps: int = 16
+    composed: float = 0.25  # share of videos that go from one procedure into another
     spoken: float = 0.6  # share of steps that are said
     irrelevant_every_s: float = 24.0
     shift_s: float = 8.0  # spread of how much early or late a step is said
     reworded: float = 0.7  # share of a neighbouring sentence in how a step is said
-    strength_jitter: float = 0.25  # encoders see some videos better than others
+    jitter: float = 0.25  # how much the sight differs from video to video in training
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,6 @@ class ValidationConfig:
     every: int = 500
     videos: int = 120  # at most about so many
     split: str = "dev"  # of the world
-    encoder: str = "concepts"  # simulated
     dataset: str | None = None  # annotations; with it validation runs on real features
     reader: str | None = None  # of the dataset, where its files do not tell
     subset: str | None = None  # of the dataset; None: all annotated videos
@@ -109,7 +116,7 @@ class TrainConfig:
     save_every: int = 500
     log_every: int = 20
     loggers: tuple[str, ...] = ("tensorboard",)  # names of base.loggers.LOGGERS, beside metrics.jsonl
-    encoder: str = SIMULATED_SPACE  # what the checkpoint says it takes; on feature stores, unless given, their encoder
+    encoder: str = ""  # what the checkpoint says it takes; unless given, the encoder of the data
     model: ModelConfig = field(default_factory=lambda: preset("default"))
     loss: LossConfig = field(default_factory=lambda: loss_preset("default"))
     optim: OptimConfig = field(default_factory=OptimConfig)
@@ -194,9 +201,6 @@ def _simulator(base: SimConfig, values: Any) -> SimConfig:
     if not isinstance(values, Mapping):
         raise UsageError(f"[data.simulator] is a section with fields, not {values!r}")
     values = dict(values)
-    if "encoders" in values:
-        given = values["encoders"]
-        values["encoders"] = (given,) if isinstance(given, str) else tuple(given)
     if "sources" in values:
         pairs = values["sources"].items() if isinstance(values["sources"], Mapping) else values["sources"]
         try:
@@ -215,8 +219,8 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
     name = str(values.get("preset", "default"))
     if name not in _OPTIM_PRESETS:
         raise UsageError(f"no preset {name!r}; there are {', '.join(_OPTIM_PRESETS)}")
-    # the width of the vectors is the data's unless the run says it; decoders are brought to one width
-    model = preset(name, feature_dim=0, dim=384)
+    # the width of the vectors is the data's unless the run says it; the paper's decoders are brought to one width
+    model = preset(name, feature_dim=0) if name == "default" else preset(name, feature_dim=0, dim=384)
     base = TrainConfig(
         preset=name,
         model=model,

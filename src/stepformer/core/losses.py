@@ -1,4 +1,4 @@
-"""The four losses of the paper, each a pure function of tensors, and the criterion that sums them.
+"""The four losses of the paper and one of ours, each a pure function of tensors, and the criterion that sums them.
 
 :data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; a loss of your own is a function of
 :class:`LossInput` registered there, with its weight under ``[loss] weights``.
@@ -257,6 +257,42 @@ def released_smooth_loss(
     return (terms.sum(1) / valid.sum(1).clamp(min=1)).mean()
 
 
+def moment_loss(
+    frames: Tensor,
+    phrases: Tensor,
+    times: Tensor,
+    video_mask: Tensor,
+    phrase_mask: Tensor,
+    gamma: float = 0.07,
+    window: float = 1 / 24,
+) -> Tensor:
+    r"""Ours, not the paper's: a phrase finds the moment it was said at among the frames of its own video.
+
+    .. math::
+        L_{moment} = \frac1L \sum_j -\log \frac{\sum_{n \in P_j} f(v_n, p_j)}{\sum_n f(v_n, p_j)}
+                   + \frac1M \sum_n -\log \frac{\sum_{j: n \in P_j} f(v_n, p_j)}{\sum_j f(v_n, p_j)}
+
+    frames (B, N, D) as the model returns them; phrases (B, L, D); times (B, L) when each was said, in frames. P_j holds
+    the frames within ``window`` of phrase j, a share of the video's length; the second sum is over the M frames that
+    are near a phrase. MIL-NCE with hard negatives, the other frames and phrases of the same video, where the losses
+    between videos are content with the right topic.
+    """
+    logits = cosines(phrases, frames) / gamma  # (B, L, N)
+    low = torch.finfo(logits.dtype).min
+    logits = logits.masked_fill(~(video_mask[:, None, :] & phrase_mask[..., None]), low)
+    lengths = video_mask.sum(1)[:, None]
+    place = torch.minimum(times.clamp(min=0), lengths - 1)  # said before it begins, or after its end
+    centres = torch.arange(frames.shape[1], device=frames.device) + 0.5
+    near = (centres - place[..., None]).abs() <= (lengths * window).clamp(min=1.0)[..., None]  # (B, L, N)
+    near = near & video_mask[:, None, :] & phrase_mask[..., None]
+    loss = logits.new_zeros(())
+    for side in (2, 1):  # phrases ask for frames, frames for phrases
+        some = near.any(side)
+        terms = logits.logsumexp(side) - logits.masked_fill(~near, low).logsumexp(side)
+        loss = loss + torch.where(some, terms, 0.0).sum() / some.sum().clamp(min=1)
+    return loss
+
+
 @dataclass(frozen=True, slots=True)
 class LossConfig:
     """Which form of each loss, and how much of it. A weight of 0 switches a loss off.
@@ -307,6 +343,7 @@ class LossInput:
     options: Mapping[str, Any]  # of this loss: [loss.options.NAME]
     log: dict[str, Tensor]
     generator: torch.Generator | None = None
+    phrase_times: Tensor | None = None  # (B, L) when each is said, in frames
 
 
 Loss = Callable[[LossInput], Tensor]
@@ -349,9 +386,17 @@ def _soft_dtw(x: LossInput) -> Tensor:
     return soft_dtw_loss(x.output.slots, x.phrases, x.phrase_mask, c.gamma, c.keep, c.best_per_slot, **x.options)
 
 
+def _moment(x: LossInput) -> Tensor:
+    if x.phrase_times is None:
+        raise UsageError("the loss moment needs to know when phrases are said")
+    frames = x.output.frames
+    return moment_loss(frames, x.phrases, x.phrase_times, x.video_mask, x.phrase_mask, x.config.gamma, **x.options)
+
+
 PAPER_LOSSES = ("seq", "glob", "div", "smooth")
 LOSSES: Registry[Loss] = Registry(
-    "loss", "losses", {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw}
+    "loss", "losses",
+    {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw, "moment": _moment},
 )
 
 LOSS_PRESETS: dict[str, dict[str, Any]] = {
@@ -367,7 +412,8 @@ LOSS_PRESETS: dict[str, dict[str, Any]] = {
         "smooth": "released",
     },
     "default": {
-        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02},
+        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02, "moment": 1.0},
+        "gamma": 0.04,
         "keep": 0.5,
         "best_per_slot": 12,
         "seq_average": "matched",
@@ -380,7 +426,7 @@ LOSS_PRESETS: dict[str, dict[str, Any]] = {
 
 
 class Criterion:
-    """The weighted sum of the losses: ``total, parts = criterion(slots, phrases, phrase_mask, video_mask)``.
+    """The weighted sum of the losses: ``total, parts = criterion(output, phrases, phrase_mask, video_mask)``.
 
     ``parts`` holds each loss unweighted, by name, and ``matched`` the mean number of matched pairs a video. A loss
     whose weight is 0 is not computed. ``without("div")`` is the same criterion with one loss off.
@@ -408,15 +454,17 @@ class Criterion:
         phrase_mask: Tensor,
         video_mask: Tensor,
         generator: torch.Generator | None = None,
+        phrase_times: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Total loss and its parts for one batch: phrases (B, L, D), phrase_mask (B, L), video_mask (B, N)."""
+        """Total loss and its parts for one batch: phrases (B, L, D), phrase_mask (B, L), video_mask (B, N),
+        phrase_times (B, L) in frames."""
         c, slots = self.config, output.slots
         parts: dict[str, Tensor] = {}
         total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
         for name, weight in c.weights.items():
             if weight:
                 given = LossInput(
-                    output, phrases, phrase_mask, video_mask, c, c.options.get(name, {}), parts, generator
+                    output, phrases, phrase_mask, video_mask, c, c.options.get(name, {}), parts, generator, phrase_times
                 )
                 parts[name] = LOSSES[name](given)
                 total = total + float(weight) * parts[name]

@@ -93,7 +93,9 @@ PRESETS: dict[str, ModelConfig] = {
         query_init="time",
         positions="relative",
         context_layers=2,
-        layers=4,
+        dim=256,
+        feedforward=512,
+        layers=3,
         read_out=True,
     ),
 }  # fmt: skip
@@ -313,6 +315,18 @@ class StepDecoder(nn.Module):
             if isinstance(correction, nn.Linear):
                 nn.init.zeros_(correction.weight)
                 nn.init.zeros_(correction.bias)
+
+    @torch.no_grad()
+    def centre_on(self, mean: Tensor) -> None:
+        """Starts a model with context layers from frames without their mean vector (D,).
+
+        Pictures of a two-tower encoder share a large part that no text has. Without it, what is left of a frame can
+        be compared with texts, and the first layer sees what differs between frames. Training may move it.
+        """
+        if self.frames_out is not None:
+            self.frames_out.bias.copy_(-mean)
+            if isinstance(self.project_in, nn.Linear):
+                self.project_in.bias.copy_(-self.project_in.weight @ mean)
 
     def forward(self, video: Tensor, mask: Tensor | None = None, attention: bool = False) -> Slots:
         """Slots of a batch of videos.

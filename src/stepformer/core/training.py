@@ -33,7 +33,7 @@ from stepformer.base.loggers import Logger, open_loggers
 from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
-from stepformer.core.config import SIMULATED_SPACE, OptimConfig, TrainConfig
+from stepformer.core.config import OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
@@ -41,6 +41,7 @@ from stepformer.errors import InputError, StepFormerError, UsageError
 from stepformer.version import __version__
 
 Log = Callable[[str], None]
+_READ = ("video", "video_mask", "phrases", "phrase_mask", "phrase_times")  # of a batch
 Validator = Callable[[StepDecoder], Mapping[str, float]]
 """Scores of the weights as they stand, by name; ``un_f1``, plus ``zs_iou`` where there are texts, finds the best."""
 Painter = Callable[[StepDecoder, int], None]
@@ -66,6 +67,10 @@ class Batch(Protocol):
     def phrase_mask(self) -> Tensor:
         """(B, L) true where there is a phrase."""
 
+    @property
+    def phrase_times(self) -> Tensor:
+        """(B, L) when each is said, in frames."""
+
 
 class BatchSource(Protocol):
     """Where batches come from. The same number gives the same batch."""
@@ -77,6 +82,10 @@ class BatchSource(Protocol):
     @property
     def encoder(self) -> str:
         """Whose vectors they are."""
+
+    @property
+    def centre(self) -> Tensor:
+        """(D,) the mean frame."""
 
     @property
     def origin(self) -> Any:
@@ -107,7 +116,7 @@ MakeOptimizer = Callable[[StepDecoder, OptimConfig], torch.optim.Optimizer]
 
 def _adam(kind: type[torch.optim.AdamW | torch.optim.Adam]) -> MakeOptimizer:
     def make(model: StepDecoder, config: OptimConfig) -> torch.optim.Optimizer:
-        parameters = list(model.parameters())
+        parameters = [value for value in model.parameters() if value.requires_grad]
         settings: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "weight_decay": config.weight_decay}
         return kind(parameters, fused=parameters[0].is_cuda, **settings, **config.options)
 
@@ -156,8 +165,11 @@ class Trainer:
             )
         torch.manual_seed(config.seed)
         self.model = build_decoder(config.model).to(self.device)
+        if isinstance(self.model, StepDecoder):
+            self.model.centre_on(source.centre.to(self.device))
         # what is validated and saved: the running mean of the weights, or the weights themselves
         self.mean = copy.deepcopy(self.model).requires_grad_(False) if config.optim.ema else self.model
+        self._freeze(config.optim.frozen)
         self.optimizer = OPTIMIZERS[config.optim.optimizer](self.model, config.optim)
         self.precision = config.optim.precision
         if self.precision == "auto":
@@ -174,6 +186,43 @@ class Trainer:
         kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
         return torch.autocast(self.device.type, dtype=kind)
 
+    def _freeze(self, frozen: Sequence[str]) -> None:
+        """Parts of the model that are not learned, by the first part of their parameters' names."""
+        parts = {name.partition(".")[0] for name, _ in self.model.named_parameters()}
+        unknown = sorted(set(frozen) - parts)
+        if unknown:
+            raise UsageError(f"optim.frozen: the model has no {unknown[0]}; it has {', '.join(sorted(parts))}")
+        for name, value in self.model.named_parameters():
+            value.requires_grad_(name.partition(".")[0] not in frozen)
+
+    def result(self) -> StepDecoder:
+        """What is validated and saved. With ``optim.shrink`` below 1, frames are corrected by that share only.
+
+        A model that has learned its pictures by heart corrects others wrongly; between its start and what it has
+        learned it may be better than both.
+        """
+        share = self.config.optim.shrink
+        if share == 1:
+            return self.mean
+        model = copy.deepcopy(self.mean)
+        if (out := getattr(model, "frames_out", None)) is not None:
+            with torch.no_grad():
+                out.weight.mul_(share)
+                out.bias.mul_(share).sub_((1 - share) * self.source.centre.to(self.device))
+        return model
+
+    def start_from(self, model: StepDecoder) -> None:
+        """Begins with the weights of a trained model of the same shape instead of random ones."""
+        for mine in {id(m): m for m in (self.model, self.mean)}.values():
+            mine.load_state_dict(model.state_dict())
+
+    def _losses(self, model: StepDecoder, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        values = (getattr(batch, name).to(self.device, non_blocking=True) for name in _READ)
+        video, video_mask, phrases, phrase_mask, times = values
+        with self._autocast():
+            output = model(video, video_mask, attention=self.criterion.needs_attention)
+        return self.criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
+
     def train_step(self, step: int) -> dict[str, Tensor | float]:
         """One optimiser step: forward, losses, backward, clip, update."""
         config = self.config
@@ -186,13 +235,7 @@ class Trainer:
             number = step * config.optim.accumulate + part
             torch.manual_seed(config.seed * 1_000_003 + number)  # dropout and frame draws
             batch = self.source.batch(number, config.batch)
-            video, video_mask, phrases, phrase_mask = (
-                t.to(self.device, non_blocking=True)
-                for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)
-            )
-            with self._autocast():
-                output = self.model(video, video_mask, attention=self.criterion.needs_attention)
-            loss, parts = self.criterion(output, phrases, phrase_mask, video_mask)
+            loss, parts = self._losses(self.model, batch)
             self.scaler.scale(loss / config.optim.accumulate).backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss, **parts}.items():
                 logged[name] = logged.get(name, 0.0) + value.detach() / config.optim.accumulate
@@ -214,7 +257,7 @@ class Trainer:
 
     def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> None:
         path = self.out / f"nonfinite-{step}.safetensors"
-        tensors = {f"batch.{name}": getattr(batch, name) for name in ("video", "video_mask", "phrases", "phrase_mask")}
+        tensors = {f"batch.{name}": getattr(batch, name) for name in _READ}
         tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"loss.{name}": torch.as_tensor(value) for name, value in logged.items()}
         with replacing(path) as temporary:
@@ -300,7 +343,7 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """What the validator says of the weights, and the loss on held-out videos."""
-        scores = dict(self.validator(self.mean)) if self.validator is not None else {}
+        scores = dict(self.validator(self.result())) if self.validator is not None else {}
         held_out = self._held_out_loss()
         if held_out is not None:
             scores["loss"] = held_out
@@ -312,9 +355,7 @@ class Trainer:
         total, count = 0.0, 0
         for number, batch in enumerate(self.source.held_out_batches(self.config.batch)):
             torch.manual_seed(number)
-            parts = [t.to(self.device) for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)]
-            output = self.mean(parts[0], parts[1], attention=self.criterion.needs_attention)
-            loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
+            loss, _ = self._losses(self.mean, batch)
             total, count = total + float(loss), count + 1
         return total / count if count else None
 
@@ -349,13 +390,12 @@ class Trainer:
         }
 
     def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
-        save_checkpoint(self.out / name, self.mean, self.encoder, self.provenance(scores), self.config.inference)
+        save_checkpoint(self.out / name, self.result(), self.encoder, self.provenance(scores), self.config.inference)
 
     @property
     def encoder(self) -> str:
         """Whose vectors the model takes, as the checkpoint says: the data's encoder, unless the config names one."""
-        given = self.config.encoder
-        return self.source.encoder if given == SIMULATED_SPACE else given
+        return self.config.encoder or self.source.encoder
 
     def _optimized(self) -> list[str]:
         """Names of the parameters in the optimiser's own order, by which its state counts them."""

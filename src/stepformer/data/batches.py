@@ -24,6 +24,7 @@ class StoreBatch(NamedTuple):
     video_mask: Tensor  # (B, N)
     phrases: Tensor  # (B, L, D)
     phrase_mask: Tensor  # (B, L)
+    phrase_times: Tensor  # (B, L) the middle of each phrase, in frames
 
 
 def shorten(features: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
@@ -61,6 +62,8 @@ class StoreBatches:
                 f"{', '.join(map(str, stores))}: {len(items)} videos have phrases and {len(self.kept)} of them are "
                 "held out (data.held_out); training needs two"
             )
+        some = [store.read(video).features for store, video in self.items[:64]]
+        self.centre = torch.from_numpy(np.concatenate(some).astype(np.float32).mean(0))
         self._ready: dict[int, Queue[StoreBatch | BaseException]] = {}
 
     def batch(self, step: int, size: int) -> StoreBatch:
@@ -109,7 +112,7 @@ class StoreBatches:
         return [self.items[i] for i in order[place * size : (place + 1) * size]]
 
     def _collate(self, members: Sequence[tuple[FeatureStore, str]]) -> StoreBatch:
-        videos, phrases = [], []
+        videos, phrases, times = [], [], []
         for store, name in members:
             stored = store.read(name)
             videos.append(torch.from_numpy(np.asarray(shorten(stored.features, self.max_frames), np.float32)))
@@ -118,7 +121,9 @@ class StoreBatches:
             wanted = [i for i, phrase in enumerate(stored.phrases) if not phrase.chatter]
             wanted = wanted or list(range(len(stored.phrases)))
             phrases.append(torch.from_numpy(np.asarray(stored.phrase_vectors[wanted], np.float32)))
-        return StoreBatch(*_padded(videos), *_padded(phrases))
+            middles = [0.5 * (stored.phrases[i].start_s + stored.phrases[i].end_s) for i in wanted]
+            times.append(torch.tensor(middles) * len(videos[-1]) / max(stored.duration_s, 1e-6))
+        return StoreBatch(*_padded(videos), *_padded(phrases), _padded(times)[0])
 
 
 def _padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

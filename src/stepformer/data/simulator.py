@@ -1,15 +1,14 @@
-"""Narrated videos that never were: frames and phrases in text space, made on the device, a batch at a time.
+"""Narrated videos that never were, made of real pictures and real sentences, on the device, a batch at a time.
 
-A frame of step *t* is what a frozen encoder might return for it. It is mixed from meanings, not from white noise,
-because white noise in hundreds of dimensions hides nothing:
+A video is a row of *shots*. A shot of a step keeps one picture that shows the step, or is nearest to it of all that
+there are, as the encoder's image tower returned it: with the tower's own gap between pictures and texts and its own
+errors. Then
 
-    content = A step + C task mean + D1 another step of the task + D2 a phrase for 6 s + D3 a phrase for 1 s
-              + looks of segment and video + white noise
+    frame = picture + look (the video's scene) + clutter (something else in the shot) + fast (something for one frame)
 
-where ``step`` is the step's text mixed with one of its nearest sentences, fixed per video, so that the label is
-not the exact template of what is seen; a background frame has a stock look (talking head, title card, ...) in its
-place. An :class:`EncoderModel` then distorts the content *systematically*, as real encoders do: the same step always
-looks like the same wrong things, and that a model can learn to undo.
+where scene, clutter and flashes are real pictures too, less the mean picture; the clutter moves from one picture to
+another within the shot. Some shots of a step show another moment of the task; between steps the video shows
+background pictures, or moments of the task.
 
 Narration has what real narration has: steps not said, said early or late, said in other words, and more irrelevant
 phrases than relevant ones. Every batch is a function of (seed, step) alone, so a run can resume anywhere.
@@ -19,50 +18,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.core.config import SIMULATED_SPACE, SimConfig
-from stepformer.data.world import PARAPHRASES, Videos, World
+from stepformer.core.config import SimConfig
+from stepformer.data.world import OWNERS, PARAPHRASES, Videos, World
 from stepformer.errors import UsageError
-
-EncoderKind = Literal["plain", "concepts", "joint"]
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderModel:
-    """How a simulated encoder sees. ``strength`` is A, the share of the true step; the rest is calibrated around it.
+class Sight:
+    """How videos look. `stepformer simulate --fit` found these values: with them, ground-truth texts aligned to
+    simulated CrossTask videos score about what the paper reports for real UniVL features (docs/simulator.md)."""
 
-    plain: content as it is (a captioner: its words, embedded). concepts: content is seen as a soft assignment to class
-    names (temperature ``tau``), carried back into text space (a classifier). joint: content through one fixed
-    linear map with a fixed gap (a two-tower model such as CLIP or UniVL).
-    """
-
-    kind: EncoderKind = "concepts"
-    strength: float = 1.0  # A
-    task: float = 0.6  # C
-    sibling: float = 1.0  # D1
-    slow: float = 1.0  # D2
-    fast: float = 1.0  # D3
-    stock: float = 1.0  # background look
-    paraphrase: float = 0.7  # share of a neighbouring sentence in what a step looks like
-    look: float = 0.3  # segment and video looks
-    white: float = 0.3
-    tau: float = 0.05
-    mix: float = 0.15  # of what co-occurs with the content
-    gap: float = 0.5
-
-
-# `stepformer simulate --calibrate`: ground-truth texts aligned to the simulated CrossTask validation videos score about
-# what the paper reports for real UniVL features (docs/simulator.md says how near each comes; `--fit` found these)
-ENCODERS: dict[str, EncoderModel] = {
-    "plain": EncoderModel("plain", strength=0.57, task=0.81, sibling=1.11, slow=0.98, fast=0.64, stock=0.91),
-    "concepts": EncoderModel("concepts", strength=1.16, task=0.43, sibling=1.04, slow=0.57, fast=0.63, stock=1.36),
-    "joint": EncoderModel("joint", strength=0.68, task=0.83, sibling=1.16, slow=0.81, fast=1.26, stock=1.14, mix=0.12),
-}
+    look: float = 0.2
+    clutter: float = 0.15
+    fast: float = 0.1
+    stray: float = 0.08  # share of a step's shots that show another moment of the task
+    related: float = 0.25  # share of the shots between steps that show a moment of the task
+    shot_s: float = 6.0  # mean length of a shot
 
 
 class Batch(NamedTuple):
@@ -85,6 +62,21 @@ def _seeded(device: torch.device, seed: int, step: int, salt: int = 0) -> torch.
     return generator
 
 
+class _Pool:
+    """Numbers by owner, to draw from: ``draw(owner)`` gives one of that owner's for each entry."""
+
+    def __init__(self, parts: list[Tensor], device: torch.device) -> None:
+        self.values = torch.cat(parts).to(device)
+        self.counts = torch.tensor([len(part) for part in parts], device=device)
+        self.first = self.counts.cumsum(0) - self.counts
+
+    def draw(self, owner: Tensor, shape: tuple[int, ...], g: torch.Generator) -> Tensor:
+        """owner (B,) -> (B, *shape) numbers."""
+        count = self.counts[owner].view(-1, *(1,) * len(shape))
+        place = (torch.rand((len(owner), *shape), device=owner.device, generator=g) * count).long()
+        return self.values[self.first[owner].view_as(count) + torch.minimum(place, count - 1)]
+
+
 class Simulator:
     """Draws batches from a world. ``batch(step)`` is the same for the same seed and step, on the same device."""
 
@@ -93,27 +85,23 @@ class Simulator:
     ) -> None:
         self.world, self.config, self.seed = world, config or SimConfig(), seed
         self.device = torch.device(device)
-        for name in self.config.encoders:
-            if name not in ENCODERS:
-                raise UsageError(f"no simulated encoder {name!r}; there are {', '.join(ENCODERS)}")
+        self.dim = world.dim
         self.vectors = world.vectors.to(self.device)
+        self.pictures = world.pictures.to(self.device)
+        self.shows = world.shows.to(self.device)
+        self.text_owner = world.text_owner.to(self.device)
         self.neighbours = world.neighbours.to(self.device)
         self.paraphrases = world.paraphrases.to(self.device)
-        self.concepts = world.concepts.to(self.device)
         self.train = world.train.to(self.device)
         self.pools = self._pools()
-        self.fillers, self.distractors = self._phrase_pools()
-        self.stock_looks = world.stock.to(self.device)
-        # what belongs to the encoder and not to a video is drawn once, the same for every seed
-        fixed = torch.Generator().manual_seed(20230618)
-        D = self.dim = world.dim
-        self.encoder, self.origin = SIMULATED_SPACE, world.meta.get("licences")
-        self.gap = F.normalize(torch.randn(D, generator=fixed), dim=-1).to(self.device)
-        # co-occurrence: whatever looks like a is also seen as b, for 256 fixed pairs of class names (the step texts
-        # of a world play no part in it, so that no tested text does)
-        pairs = torch.randint(len(world.concepts), (2, 256), generator=fixed)
-        a, b = world.concepts[pairs[0]], world.concepts[pairs[1]]
-        self.mixing = (a.T @ b).to(self.device)
+        self.fillers = self._fillers()
+        self.passing, self.backgrounds = (
+            _Pool([world.owned_pictures(owner, background) for owner in OWNERS], self.device)
+            for background in (False, True)
+        )
+        # the mean picture of training: what a model may know, and what looks and clutter are measured from
+        self.centre = self.pictures[world.owned_pictures("train", background=False).to(self.device)].mean(0)
+        self.encoder, self.origin = world.encoder, world.meta.get("licences")
 
     def held_out_batches(self, size: int) -> tuple[Batch, ...]:
         """None: simulated runs are validated on whole videos of other tasks, not by their loss."""
@@ -138,17 +126,29 @@ class Simulator:
             raise UsageError(f"no training procedures in the sources {', '.join(n for n, _ in config.sources)}")
         return pools
 
-    def _phrase_pools(self) -> tuple[Tensor, Tensor]:
-        """What may be said beside the steps, and what may be seen beside them: ids of the chosen sources only."""
+    def _fillers(self) -> _Pool:
+        """What may be said beside the steps, by owner; a third of it sounds like a step."""
         world = self.world
         names = [name for name, share in self.config.sources if share > 0] or list(world.sources)
-        allowed = torch.tensor(world.source_index(names), device=self.device)
-        steps = torch.cat([self.train.steps[members].flatten() for members, _ in self.pools])
-        steps = torch.unique(steps[steps >= 0])
-        talk = world.fillers.to(self.device)[torch.isin(world.filler_sources.to(self.device), allowed)]
-        # narrators also speak of other things that could be steps: a third of what is irrelevant sounds like one
-        third = steps[torch.linspace(0, len(steps) - 1, max(1, len(talk) // 2), device=self.device).long()]
-        return (torch.cat((talk, third)) if len(talk) else steps), steps
+        allowed = torch.tensor([*world.source_index(names), world.sources.index("howto100m-phrases")])
+        parts = []
+        for number, owner in enumerate(OWNERS):
+            if owner == "train":
+                steps = torch.unique(
+                    torch.cat([self.train.steps[members].flatten() for members, _ in self.pools]).cpu()
+                )
+            else:
+                steps = (
+                    torch.unique(world.split(owner).steps.flatten()) if owner in world.splits else torch.tensor([-1])
+                )
+            steps = steps[steps >= 0]
+            mine = world.text_owner[world.fillers] == number
+            if owner == "train":
+                mine &= torch.isin(world.filler_sources, allowed)
+            talk = world.fillers[mine]
+            some = steps[torch.linspace(0, len(steps) - 1, max(1, len(talk) // 2)).long()] if len(steps) else steps
+            parts.append(torch.cat((talk, some)))
+        return _Pool(parts, self.device)
 
     # -- drawing videos -----------------------------------------------------------------------------------------
 
@@ -156,12 +156,38 @@ class Simulator:
         """``count`` training videos with at most ``max_steps`` steps each, all with times."""
         shares = torch.tensor([share for _, share in self.pools], device=self.device)
         which = torch.multinomial(shares, count, replacement=True, generator=g)
-        index = torch.zeros(count, dtype=torch.long, device=self.device)
-        for number, (members, _) in enumerate(self.pools):
-            draw = members[torch.randint(len(members), (count,), device=self.device, generator=g)]
-            index = torch.where(which == number, draw, index)
-        videos = self.train.pick(index)
-        return self._with_times(self._window(videos, g), g)
+
+        def members() -> Tensor:
+            index = torch.zeros(count, dtype=torch.long, device=self.device)
+            for number, (pool, _) in enumerate(self.pools):
+                drawn = pool[torch.randint(len(pool), (count,), device=self.device, generator=g)]
+                index = torch.where(which == number, drawn, index)
+            return index
+
+        videos = self._window(self.train.pick(members()), g)
+        other = self._window(self.train.pick(members()), g)
+        return self._with_times(self._composed(videos, other, g), g)
+
+    def _composed(self, videos: Videos, other: Videos, g: torch.Generator) -> Videos:
+        """Some videos end as others do: what comes next is not always what came next in the one that was learned."""
+        there, others = ((v.steps >= 0).sum(1, keepdim=True) for v in (videos, other))
+        u = torch.rand((3, len(there), 1), device=self.device, generator=g)
+        chosen = (u[0] < self.config.composed) & (there > 1) & (others > 1)
+        cut = 1 + (u[1] * (there - 1)).long()  # steps taken from the first
+        start = 1 + (u[2] * (others - 1)).long()  # where the second is entered
+        column = torch.arange(videos.steps.shape[1], device=self.device)
+        place = column - cut + start
+        tail = torch.where(place < others, other.steps.gather(1, place.clamp(0, len(column) - 1)), -1)
+        steps = torch.where(chosen & (column >= cut), tail, videos.steps)
+        nothing = torch.full_like(videos.starts, math.nan)
+        return replace(
+            videos,
+            steps=steps,
+            kinds=torch.where(chosen, torch.where(steps >= 0, column, -1), videos.kinds),
+            starts=torch.where(chosen, nothing, videos.starts),
+            ends=torch.where(chosen, nothing, videos.ends),
+            durations=torch.where(chosen[:, 0], math.nan, videos.durations),
+        )
 
     def _window(self, videos: Videos, g: torch.Generator) -> Videos:
         """A random run of ``max_steps`` consecutive steps where a procedure has more."""
@@ -225,31 +251,25 @@ class Simulator:
         """The training batch of one step."""
         g = _seeded(self.device, self.seed, step)
         videos = self._draw(size, g)
-        return self.render(videos, self.config.encoders, self.config.max_frames, g)
+        return self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter)
 
     def render_all(
-        self, videos: Videos, encoder: str | EncoderModel, seed: int = 0, size: int = 32, max_frames: int = 4096
+        self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int = 32, max_frames: int = 4096
     ) -> list[Batch]:
-        """Every video of a split, in order, in batches, at one frame a second: for validation and tests."""
+        """Every video of a split, in order, in batches, at one frame per second: for validation and tests."""
         out = []
         for first in range(0, len(videos), size):
             part = videos.pick(torch.arange(first, min(first + size, len(videos)))).to(self.device)
             g = _seeded(self.device, seed, first, salt=77)
-            out.append(self.render(self._with_times(part, g), (encoder,), max_frames, g, jitter=False))
+            out.append(self.render(self._with_times(part, g), sight or Sight(), max_frames, g))
         return out
 
     def render(
-        self,
-        videos: Videos,
-        encoders: tuple[str | EncoderModel, ...],
-        max_frames: int,
-        g: torch.Generator,
-        jitter: bool = True,
-    ) -> Batch:
-        """Frames and narration of videos with times (B of them). One encoder a video, drawn evenly."""
-        B = len(videos)
+        self, videos: Videos, sight: Sight, max_frames: int, g: torch.Generator, jitter: float = 0.0
+    ) -> Batch:  # fmt: skip
+        """Frames and narration of videos with times (B of them)."""
         there = videos.steps >= 0
-        # a video too long for max_frames is seen at fewer frames a second, the same steps in the same places
+        # a video too long for max_frames is seen at fewer frames per second, the same steps in the same places
         per_frame = (videos.durations / max_frames).clamp(min=1.0)
         lengths = (videos.durations / per_frame).floor().long().clamp(2, max_frames)  # (B,) frames
         starts, ends = (x.nan_to_num(nan=-1.0) / per_frame[:, None] for x in (videos.starts, videos.ends))
@@ -257,11 +277,9 @@ class Simulator:
         labels = self._labels(starts, ends, there, N)
         mask = torch.arange(N, device=self.device) < lengths[:, None]
         labels = torch.where(mask, labels, -1)
-        frames = self._frames(videos, labels, encoders, g, jitter)
+        frames = self._frames(videos, labels, per_frame, sight, g, jitter).masked_fill(~mask[..., None], 0.0)
         narration = self._narration(videos, starts, ends, lengths, per_frame, g)
         phrases, phrase_mask, phrase_steps, phrase_ids, phrase_times = narration
-        frames = frames.masked_fill(~mask[..., None], 0.0)
-        assert len(frames) == B
         return Batch(frames, mask, phrases, phrase_mask, labels, videos.steps, phrase_steps, phrase_ids, phrase_times)
 
     @staticmethod
@@ -272,79 +290,66 @@ class Simulator:
         number = torch.arange(starts.shape[1], device=starts.device)[None, :, None]
         return torch.where(inside, number, -1).amax(1)
 
-    def _random_texts(self, shape: tuple[int, ...], g: torch.Generator) -> Tensor:
-        """Vectors of random training steps, which are seen where they do not belong: (*shape, D)."""
-        pool = self.distractors
-        return self.vectors[pool[torch.randint(len(pool), shape, device=self.device, generator=g)]]
+    def _frames(
+        self, videos: Videos, labels: Tensor, per_frame: Tensor, sight: Sight, g: torch.Generator, jitter: float
+    ) -> Tensor:
+        """(B, N, D) unit frame vectors."""
+        B, N = labels.shape
+        D = self.dim
+        ids = videos.steps.clamp(min=0)
+        count = (videos.steps >= 0).sum(1).clamp(min=1)
+        owner = self.text_owner[ids[:, 0]].clamp(min=0)  # (B,)
+
+        def uniform(*shape: int) -> Tensor:
+            return torch.rand(shape, device=self.device, generator=g)
+
+        def varied(value: float) -> Tensor:
+            """(B, 1, 1): a sight's value, in training another one in each video."""
+            return value * torch.exp(jitter * torch.randn((B, 1, 1), device=self.device, generator=g))
+
+        # shots end where a step does, and by themselves
+        cut = uniform(B, N) < per_frame[:, None] / sight.shot_s
+        cut[:, 1:] |= labels[:, 1:] != labels[:, :-1]
+        shot = cut.long().cumsum(1) - cut[:, :1].long()  # (B, N)
+        Q = int(shot.max()) + 1
+        first = torch.full((B, Q), N - 1, device=self.device).scatter_reduce_(
+            1, shot, torch.arange(N, device=self.device).expand(B, N), "amin"
+        )
+        label = labels.gather(1, first)  # (B, Q) what the shot is part of
+        any_step = (uniform(B, Q) * count[:, None]).long()
+        chance = uniform(B, Q)
+        other = chance < torch.where(label >= 0, sight.stray, sight.related)
+        shown = torch.where(other, any_step, label)  # (B, Q) step instance that is seen, -1 background
+        # a video has few pictures of a step: repeats of the step share them, because they share the text
+        text = ids.gather(1, shown.clamp(min=0))
+        mine = torch.randint(1 << 30, (B, 1), device=self.device, generator=g)
+        pick = (text * 7919 + mine + 5 * torch.randint(2, (B, Q), device=self.device, generator=g)) % self.shows.shape[
+            1
+        ]
+        seen = self.shows[text].gather(2, pick[..., None]).squeeze(2)  # (B, Q) pictures
+        looks = self.backgrounds.draw(owner, (3,), g)  # a video comes back to a few backgrounds
+        behind = looks.gather(1, torch.randint(3, (B, Q), device=self.device, generator=g))
+        picture = self.pictures[torch.where(shown >= 0, seen, behind)]
+        scene = self.pictures[self.backgrounds.draw(owner, (1,), g)] - self.centre  # (B, 1, D)
+        picture = picture + varied(sight.look) * scene
+        clutter = varied(sight.clutter) * (self.pictures[self.passing.draw(owner, (Q, 2), g).flatten(1)] - self.centre)
+        clutter = clutter.view(B, Q, 2, D)
+        flash = sight.fast * (self.pictures[self.passing.draw(owner, (N,), g)] - self.centre)
+
+        def at_frames(x: Tensor) -> Tensor:
+            return x.gather(1, shot[..., None].expand(-1, -1, D))
+
+        # within a shot the clutter moves from one picture to the other
+        length = torch.zeros((B, Q), device=self.device).scatter_add_(1, shot, torch.ones((B, N), device=self.device))
+        since = torch.arange(N, device=self.device) - first.gather(1, shot)
+        share = ((since + 0.5) / length.gather(1, shot))[..., None]
+        frames = at_frames(picture + clutter[:, :, 0]) + share * at_frames(clutter[:, :, 1] - clutter[:, :, 0]) + flash
+        return F.normalize(frames, dim=-1)
 
     def _neighbour(self, ids: Tensor, g: torch.Generator) -> Tensor:
         """Vector of one of the nearest sentences of each text."""
         pick = torch.randint(self.neighbours.shape[1], ids.shape, device=self.device, generator=g)
         return self.vectors[self.neighbours[ids].gather(-1, pick[..., None]).squeeze(-1)]
-
-    def _frames(
-        self, videos: Videos, labels: Tensor, encoders: tuple[str | EncoderModel, ...], g: torch.Generator, jitter: bool
-    ) -> Tensor:
-        B, N = labels.shape
-        there = videos.steps >= 0
-        ids = videos.steps.clamp(min=0)
-        S = ids.shape[1]
-        text = self.vectors[ids]  # (B, S, D)
-        count = there.sum(1).clamp(min=1)
-        task = (text * there[..., None]).sum(1) / count[:, None]
-        models = [ENCODERS[e] if isinstance(e, str) else e for e in encoders]
-        which = torch.randint(len(models), (B,), device=self.device, generator=g)
-
-        def per_video(name: str) -> Tensor:
-            values = torch.tensor([getattr(m, name) for m in models], device=self.device)
-            return values[which][:, None, None]
-
-        # one look of a step per video: repeats of a step share it, because they share the text and the draw
-        share = per_video("paraphrase")
-        pick = torch.randint(self.neighbours.shape[1], (B, 1), device=self.device, generator=g)
-        pick = (pick + ids) % self.neighbours.shape[1]
-        other = self.vectors[self.neighbours[ids].gather(-1, pick[..., None]).squeeze(-1)]
-        seen = F.normalize(text + share * other, dim=-1)
-
-        blocks = (torch.arange(N, device=self.device) + 0) // 6
-        n_blocks = int(blocks[-1]) + 1
-        sibling_index = (torch.rand((B, n_blocks), device=self.device, generator=g) * count[:, None]).long()
-        sibling = seen.gather(1, sibling_index.clamp(max=S - 1)[..., None].expand(-1, -1, text.shape[-1]))
-        slow = self._random_texts((B, n_blocks), g)
-        fast = self._random_texts((B, N), g)
-        stock_blocks = N // 12 + 1
-        stock_pick = torch.randint(len(self.stock_looks), (B, stock_blocks), device=self.device, generator=g)
-        stock = self.stock_looks[stock_pick][:, torch.arange(N, device=self.device) // 12]
-
-        on = labels >= 0
-        own = seen.gather(1, labels.clamp(min=0)[..., None].expand(-1, -1, text.shape[-1]))
-        strength = per_video("strength")
-        if jitter and self.config.strength_jitter:
-            noise = torch.randn((B, 1, 1), device=self.device, generator=g)
-            strength = strength * torch.exp(self.config.strength_jitter * noise)
-        content = torch.where(on[..., None], strength * own, per_video("stock") * stock)
-        content = content + per_video("task") * task[:, None]
-        content = content + per_video("sibling") * sibling[:, blocks] + per_video("slow") * slow[:, blocks]
-        content = content + per_video("fast") * fast
-        D = text.shape[-1]
-        looks = torch.randn((B, S + 1, D), device=self.device, generator=g)
-        segment_look = looks.gather(1, (labels + 1)[..., None].expand(-1, -1, D))
-        video_look = torch.randn((B, 1, D), device=self.device, generator=g)
-        content = content + per_video("look") / math.sqrt(D) * (segment_look + video_look)
-        content = content + per_video("white") / math.sqrt(D) * torch.randn((B, N, D), device=self.device, generator=g)
-
-        kinds = [m.kind for m in models]
-        out = F.normalize(content, dim=-1)
-        if "concepts" in kinds:
-            tau = per_video("tau")
-            seen_as = ((out @ self.concepts.T) / tau).softmax(-1) @ self.concepts - self.concepts.mean(0)
-            use = torch.tensor([k == "concepts" for k in kinds], device=self.device)[which]
-            out = torch.where(use[:, None, None], F.normalize(seen_as, dim=-1), out)
-        if "joint" in kinds:
-            joint = F.normalize(out + per_video("mix") * (out @ self.mixing), dim=-1) + per_video("gap") * self.gap
-            use = torch.tensor([k == "joint" for k in kinds], device=self.device)[which]
-            out = torch.where(use[:, None, None], F.normalize(joint, dim=-1), out)
-        return out
 
     def _narration(
         self, videos: Videos, starts: Tensor, ends: Tensor, lengths: Tensor, per_frame: Tensor, g: torch.Generator
@@ -372,7 +377,7 @@ class Simulator:
         most = math.ceil(float(self.config.max_frames) / config.irrelevant_every_s * 1.5) + 2
         expected = lengths * per_frame / config.irrelevant_every_s
         fillers = torch.arange(most, device=self.device) < torch.poisson(expected, generator=g)[:, None]
-        filler_ids = self.fillers[torch.randint(len(self.fillers), (B, most), device=self.device, generator=g)]
+        filler_ids = self.fillers.draw(self.text_owner[ids[:, 0]].clamp(min=0), (most,), g)
         filler_when = uniform(B, most) * lengths[:, None]
 
         when = torch.cat((torch.where(said, when, math.inf), torch.where(fillers, filler_when, math.inf)), 1)

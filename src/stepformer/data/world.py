@@ -1,10 +1,13 @@
-"""The simulated world as arrays: texts with vectors, procedures with timelines, and who may be used for what.
+"""The simulated world as arrays: texts and pictures with vectors, procedures with timelines, and who may use what.
 
-A world is one safetensors file, made once by :mod:`stepformer.data.worldbuilder` with the sentence encoder and
-read anywhere with torch alone (training runs on bare GPU machines). It holds three splits of *videos*, each a step
+A world is one safetensors file, made once by :mod:`stepformer.data.worldbuilder` in the space of one encoder and
+read anywhere with torch alone (training runs on bare GPU machines). It holds splits of *videos*, each a step
 list with times: ``train`` (procedures to learn from), ``dev`` (held-out tasks, for choosing options) and ``test``
-(real CrossTask validation timelines, texts unseen in training). A world may have further held-out splits, such
-as ``procel``, in ``extra``.
+(real CrossTask validation timelines). Further held-out splits stand in ``extra``: ``coin_test`` (half of COIN's
+tasks, which choose nothing), ``calibration`` (CrossTask videos that are in no other split) and ``procel``.
+
+Every text and every picture has one *owner* among :data:`OWNERS`, and a video shows and says only what its owner
+owns: steps, paraphrases, passing phrases, pictures and backgrounds are disjoint between owners.
 """
 
 from __future__ import annotations
@@ -24,11 +27,15 @@ from stepformer.base.files import replacing
 from stepformer.base.guard import reader
 from stepformer.errors import InputError
 
-FORMAT = "stepformer-world-1"
+FORMAT = "stepformer-world-2"
 NEIGHBOURS = 8
-"""Nearest other sentences kept for each text: what a step may look like or be said like instead."""
+"""Nearest other sentences kept for each text: how a step may be said instead."""
 PARAPHRASES = 3
+SHOWN = 12
+"""Pictures kept for each text: what it may look like."""
 SPLITS = ("train", "dev", "test")
+OWNERS = ("train", "dev", "coin_test", "test")
+"""Who texts and pictures belong to. ``test`` owns what ``calibration`` says and ``procel`` says and shows too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +64,18 @@ class Videos:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything the simulator draws from."""
+    """Everything the simulator draws from: V texts, X pictures, F passing phrases, in a space of width D."""
 
-    vectors: Tensor  # (V, D) unit text vectors of the sentence encoder
-    neighbours: Tensor  # (V, NEIGHBOURS) int64 nearest other texts that may stand for it
+    vectors: Tensor  # (V, D) unit text vectors
+    text_owner: Tensor  # (V,) int64 index into OWNERS, -1 = nobody may use it
+    neighbours: Tensor  # (V, NEIGHBOURS) int64 nearest other texts of the same owner
     paraphrases: Tensor  # (V, PARAPHRASES) int64 other wordings of the same step, -1 = none
-    concepts: Tensor  # (C, D) unit vectors of the class names that a classifier-based encoder sees through
-    stock: Tensor  # (B0, D) unit vectors of what background looks like in any video
     fillers: Tensor  # (F,) int64 texts that are said without being a step
     filler_sources: Tensor  # (F,) int64 index into sources
+    pictures: Tensor  # (X, D) unit picture vectors
+    picture_owner: Tensor  # (X,) int64 index into OWNERS, -1 = nobody may use it
+    background: Tensor  # (X,) bool: shown between steps only
+    shows: Tensor  # (V, SHOWN) int64 pictures that a step may look like, of its owner, best first
     train: Videos
     dev: Videos
     test: Videos
@@ -76,8 +86,13 @@ class World:
 
     @property
     def dim(self) -> int:
-        """D, the width of the text space."""
+        """D, the width of the space."""
         return int(self.vectors.shape[1])
+
+    @property
+    def encoder(self) -> str:
+        """The encoder whose space this is."""
+        return str(self.meta.get("encoder", ""))
 
     def source_index(self, names: Sequence[str]) -> list[int]:
         """Numbers of named sources; an error lists what there is."""
@@ -98,17 +113,15 @@ class World:
         """Names of all splits."""
         return (*SPLITS, *self.extra)
 
+    def owned_pictures(self, owner: str, background: bool) -> Tensor:
+        """Numbers of the pictures that an owner's videos may show in steps, or between them."""
+        mine = self.picture_owner == OWNERS.index(owner)
+        return torch.nonzero(mine & (self.background == background)).squeeze(1)
+
     def save(self, path: str | Path) -> None:
         """Writes the world as one safetensors file."""
-        tensors = {
-            "vectors": self.vectors.half(),
-            "concepts": self.concepts.half(),
-            "neighbours": self.neighbours.int(),
-            "paraphrases": self.paraphrases.int(),
-            "stock": self.stock.half(),
-            "fillers": self.fillers.int(),
-            "filler_sources": self.filler_sources.int(),
-        }
+        tensors = {"vectors": self.vectors.half(), "pictures": self.pictures.half(), "background": self.background}
+        tensors |= {name: getattr(self, name).int() for name in _NUMBERS}
         for split in self.splits:
             videos = self.split(split)
             for f in fields(videos):
@@ -123,6 +136,11 @@ class World:
             )
 
 
+_NUMBERS = (
+    "text_owner", "neighbours", "paraphrases", "fillers", "filler_sources", "picture_owner", "shows",
+)  # fmt: skip
+
+
 @reader("simulated world")
 def load_world(path: str | Path) -> World:
     """Reads a world; vectors come back as unit float32."""
@@ -130,7 +148,10 @@ def load_world(path: str | Path) -> World:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise InputError(f"{path} is not a simulated world (format {metadata.get('format')!r})")
+                raise InputError(
+                    f"{path} is not a simulated world of this version (format {metadata.get('format')!r}); "
+                    "make it again with stepformer simulate"
+                )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read the simulated world {path}: {error}") from None
@@ -145,12 +166,9 @@ def load_world(path: str | Path) -> World:
 
     return World(
         vectors=unit("vectors"),
-        neighbours=tensors["neighbours"].long(),
-        paraphrases=tensors["paraphrases"].long(),
-        concepts=unit("concepts"),
-        stock=unit("stock"),
-        fillers=tensors["fillers"].long(),
-        filler_sources=tensors["filler_sources"].long(),
+        pictures=unit("pictures"),
+        background=tensors["background"],
+        **{name: tensors[name].long() for name in _NUMBERS},
         train=videos("train"),
         dev=videos("dev"),
         test=videos("test"),

@@ -1,24 +1,28 @@
-"""Makes a simulated world: procedures from the package's grammar and, where they are, from public datasets.
+"""Makes a simulated world: procedures and pictures, from the package's grammar and, where they are, public datasets.
 
-What may be learned from and what is kept for testing:
+Who may learn from what, or choose by it:
 
-- ``test``: CrossTask's 360 validation videos (18 primary tasks). Their step texts, and every training text closer
-  to one of them than ``NEAR`` (cosine), are removed from training, whatever source they come from.
-- ``procel``: the videos of ProceL tasks that are there, likewise held out with their texts.
-- ``dev``: COIN videos of held-out tasks, for choosing options; their texts are removed from training likewise.
-- ``train``: the rest. Each source keeps its licence; ``open`` sources may be used by anyone, the others are
-  non-commercial (see :data:`SOURCES`). Neighbours of an open text are open texts, so that a model trained on open
-  sources has seen nothing else.
+- ``test``: CrossTask's 360 validation videos (18 primary tasks). ``calibration``: every fifth of the other annotated
+  videos of these tasks. ``procel``: the videos of ProceL tasks that are there.
+- ``coin_test``: COIN's test videos of half of its tasks. Nothing is chosen on them.
+- ``dev``: COIN's test videos of a sixth of its tasks, for choosing options.
+- ``train``: the rest.
 
-Without a data folder everything comes from the grammar, split by task.
+Texts and pictures have one owner each (see :mod:`stepformer.data.world`). A step text that two splits use belongs
+to the later one of train, dev, coin_test, test, and so does a text closer than ``NEAR`` (cosine of the sentence
+encoder) to one of a later split: the earlier split goes without it. Passing phrases, and further sentences that
+held-out videos are reworded with, are divided by name; pictures are divided by what they belong to (a video, a
+product), and a picture closer than ``NEAR_PICTURE`` to one of a later split is nobody's.
+
+Without a data folder everything comes from the grammar, split by task, and pictures are imagined.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import math
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,64 +32,51 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepformer.data import pictures as picture_files
 from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.grammar import load_grammar
+from stepformer.data.pictures import Pictures, imagined, read_pictures
 from stepformer.data.records import Dataset
-from stepformer.data.world import NEIGHBOURS, PARAPHRASES, Videos, World
+from stepformer.data.world import NEIGHBOURS, OWNERS, PARAPHRASES, SHOWN, Videos, World
 from stepformer.errors import InputError
 
 Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 
 NEAR = 0.85
-"""Training texts with a cosine above this to a held-out text are removed."""
+"""A text with a cosine above this to a text of a later split is removed from its own."""
+NEAR_PICTURE = 0.95
+REPORTED = (0.75, 0.8, 0.85, 0.9, 0.95)
+"""Thresholds at which the world says how many held-out texts have a near text in training."""
+_HELD_OUT_SHARE = 0.12
+"""Share of passing phrases, rewordings and pictures that each held-out owner gets."""
+_BACKGROUND_SHARE = 0.15
+"""Share of the pictures that stand between steps."""
 
-SOURCES: dict[str, tuple[str, bool]] = {
-    # name: (licence, whether anyone may use what is learned from it)
-    "grammar": ("Apache-2.0, written for this package", True),
-    "youcook2": ("YouCook2 annotations as carried by PDVC, MIT", True),
-    "crosstask-related": ("CrossTask related tasks, BSD-3-Clause", True),
-    "coin": ("COIN, CC BY-NC 4.0", False),
-    "wikihow": ("wikiHow, CC BY-NC-SA 3.0", False),
-    "howto100m-phrases": ("HowTo100M verb phrases of ProcedureVRL, CC BY-NC-SA 4.0", False),
+SOURCES: dict[str, str] = {
+    "grammar": "Apache-2.0, written for this package",
+    "youcook2": "YouCook2 annotations as carried by PDVC, MIT",
+    "goalstep": "Ego4D GoalStep annotations, MIT",
+    "crosstask-related": "CrossTask related tasks, BSD-3-Clause",
+    "coin": "COIN, CC BY-NC 4.0",
+    "wikihow": "wikiHow, CC BY-NC-SA 3.0",
+    "howto100m-phrases": "HowTo100M verb phrases of ProcedureVRL, CC BY-NC-SA 4.0",
 }
-OPEN_SOURCES = tuple(name for name, (_, is_open) in SOURCES.items() if is_open)
-
-STOCK_LOOKS = (
-    "a person talking to the camera", "a title card with text", "a channel logo", "a closing screen with links",
-    "a presenter standing behind a table", "a presenter smiling in a kitchen", "an empty kitchen counter",
-    "a wide view of a garage", "a wide view of a workshop", "a wide view of a living room", "a street outside",
-    "a garden in the sun", "ingredients laid out on a table", "tools laid out on a bench", "a finished dish on a plate",
-    "a person tasting food", "a person waving goodbye", "a photo slideshow", "a product in its package",
-    "a close-up of a label", "hands resting on a table", "a blurred picture", "a black screen", "a white background",
-    "an animated intro", "two people chatting", "a dog walking through the room", "a person looking at a phone",
-    "a sponsor advertisement", "a website shown on a screen", "a map of a store", "a shelf in a shop",
-    "a person carrying a bag", "a bowl standing on the counter", "a pan standing on the stove", "a clock on the wall",
-    "a window with curtains", "a person washing dishes in the background", "a person walking to the camera",
-    "a car parked in a driveway", "a sofa and a lamp", "a computer on a desk", "a close-up of a face",
-    "a list of ingredients on the screen", "a subscribe button on the screen", "a before and after picture",
-    "a person thinking", "a pile of boxes",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Draft:
-    """Texts and videos as they are gathered, before vectors."""
+    """Texts as they are gathered, before vectors."""
 
     texts: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
-    text_open: list[bool] = field(default_factory=list)
     paraphrases: dict[int, list[int]] = field(default_factory=dict)
 
-    def add(self, text: str, is_open: bool) -> int:
-        """The id of a text; a text that an open source also has is open."""
+    def add(self, text: str) -> int:
+        """The id of a text."""
         key = " ".join(text.split())
-        if key in self.ids:
-            number = self.ids[key]
-            self.text_open[number] |= is_open
-            return number
-        self.ids[key] = number = len(self.texts)
-        self.texts.append(key)
-        self.text_open.append(is_open)
+        number = self.ids.setdefault(key, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(key)
         return number
 
 
@@ -107,7 +98,8 @@ def _untimed(steps: list[int], source: int, task: int) -> _Video:
 
 def _share(key: str) -> float:
     """A fixed number in [0, 1) of a name, for splits that never move."""
-    return zlib.crc32(key.encode()) / 2**32
+    # not crc32: there the shares of "a x" and "b x" go together for all x
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest(), "big") / 2**48
 
 
 def _arrays(videos: Sequence[_Video]) -> Videos:
@@ -130,55 +122,80 @@ def _arrays(videos: Sequence[_Video]) -> Videos:
     )
 
 
+def _owner_of(key: str) -> str:
+    """Who gets a passing phrase, a rewording or a picture, by its name."""
+    place = int(_share(f"owner {key}") / _HELD_OUT_SHARE)
+    return OWNERS[place + 1] if place < len(OWNERS) - 1 else OWNERS[0]
+
+
 class _Builder:
+    """Texts, and videos by split."""
+
     def __init__(self) -> None:
         self.draft = _Draft()
         self.names = list(SOURCES)
-        self.train: list[_Video] = []
-        self.dev: list[_Video] = []
-        self.test: list[_Video] = []
-        self.procel: list[_Video] = []
-        self.fillers: list[tuple[int, int]] = []
+        self.videos: dict[str, list[_Video]] = {name: [] for name in (*OWNERS, "calibration", "procel")}
+        self.fillers: list[tuple[int, int]] = []  # text, source
+        self.spare: list[int] = []  # sentences that only reword others
         self.tasks: dict[str, int] = {}
-
-    def source(self, name: str) -> tuple[int, bool]:
-        return self.names.index(name), SOURCES[name][1]
 
     def task(self, name: str) -> int:
         return self.tasks.setdefault(name, len(self.tasks))
 
-    def from_grammar(self, count: int, seed: int, test: bool, dev: bool) -> None:
-        """``count`` procedures; a tenth of the tasks each to test and dev when nothing else serves for them."""
-        source, is_open = self.source("grammar")
+    def from_grammar(self, count: int, seed: int, held_out: Sequence[str]) -> None:
+        """``count`` procedures; a tenth of the tasks to each split that no dataset serves."""
+        source = self.names.index("grammar")
         grammar = load_grammar()
         for procedure in grammar.procedures(count, seed):
             steps = []
             for step in procedure.steps:
-                number = self.draft.add(step.label, is_open)
-                others = [self.draft.add(text, is_open) for text in step.paraphrases[:PARAPHRASES]]
-                self.draft.paraphrases.setdefault(number, others)
+                number = self.draft.add(step.label)
+                self.draft.paraphrases[number] = [self.draft.add(text) for text in step.paraphrases[:PARAPHRASES]]
                 steps.append(number)
-            share = _share(procedure.task)
-            video = _untimed(steps, source, self.task(f"grammar:{procedure.task}"))
-            target = self.test if test and share < 0.1 else self.dev if dev and 0.1 <= share < 0.2 else self.train
-            target.append(video)
-        self.fillers += [(self.draft.add(text, is_open), source) for text in grammar.chatter]
+            place = int(_share(procedure.task) * 10)
+            split = held_out[place] if place < len(held_out) else "train"
+            self.videos[split].append(_untimed(steps, source, self.task(f"grammar:{procedure.task}")))
+        self.fillers += [(self.draft.add(text), source) for text in grammar.chatter]
 
     def from_youcook2(self, path: Path) -> None:
-        source, is_open = self.source("youcook2")
+        source = self.names.index("youcook2")
         for name, entry in json.loads(path.read_text("utf-8")).items():
             rows = sorted(zip(entry["timestamps"], entry["sentences"], strict=True))
-            steps = [self.draft.add(text, is_open) for _, text in rows]
+            steps = [self.draft.add(text) for _, text in rows]
             starts, ends = ([float(times[i]) for times, _ in rows] for i in (0, 1))
-            task = self.task(f"youcook2:{name}")
-            kinds = list(range(len(steps)))
-            self.train.append(_Video(steps, kinds, starts, ends, float(entry["duration"]), source, task))
+            if _owner_of(f"youcook2:{name.removeprefix('v_')}") != "train":
+                self.spare += steps  # its frames, too, belong to a held-out owner
+                continue
+            task, kinds = self.task(f"youcook2:{name}"), list(range(len(steps)))
+            self.videos["train"].append(_Video(steps, kinds, starts, ends, float(entry["duration"]), source, task))
 
-    def from_records(self, dataset: Dataset, source_name: str, out: Callable[[str, str], list[_Video] | None]) -> None:
-        """Annotated videos of a dataset; ``out(task, subset)`` says to which list a video goes."""
-        source, is_open = self.source(source_name) if source_name in SOURCES else (-1, False)
+    def from_goalstep(self, path: Path) -> None:
+        """Egocentric cooking videos; a step that is divided further gives its parts."""
+        source = self.names.index("goalstep")
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            videos = json.load(stream)
+        for video in videos:
+            rows = [part for step in video["steps"] for part in (step[4] or [step[:3]])]
+            rows = sorted((float(start), float(end), text) for start, end, text in rows if text.strip() and end > start)
+            first = float(video["start_s"])
+            if len(rows) > 2:
+                self.videos["train"].append(
+                    _Video(
+                        [self.draft.add(text.rstrip(". ")) for _, _, text in rows],
+                        list(range(len(rows))),
+                        [start - first for start, _, _ in rows],
+                        [end - first for _, end, _ in rows],
+                        float(video["end_s"]) - first,
+                        source,
+                        self.task(f"goalstep:{video['video']}"),
+                    )
+                )
+
+    def from_records(self, dataset: Dataset, source_name: str, out: Callable[[str, str, str], str | None]) -> None:
+        """Annotated videos of a dataset; ``out(task, subset, video)`` says to which split a video goes."""
+        source = self.names.index(source_name) if source_name in SOURCES else -1
         for record in dataset:
-            target = out(record.task, record.subset or "")
+            target = out(record.task, record.subset or "", record.video)
             if target is None or not record.labels:
                 continue
             rows = record.ordered_steps
@@ -186,9 +203,9 @@ class _Builder:
             last = max(a.end_s for a in rows)
             # CrossTask does not say how long its videos are: a tail of a few seconds, fixed by the video's name
             duration = record.duration_s or last + 3.0 + 27.0 * _share(record.video)
-            target.append(
+            self.videos[target].append(
                 _Video(
-                    [self.draft.add(texts[a.step], is_open) for a in rows],
+                    [self.draft.add(texts[a.step]) for a in rows],
                     [a.step for a in rows],
                     [a.start_s for a in rows],
                     [a.end_s for a in rows],
@@ -199,51 +216,120 @@ class _Builder:
             )
 
     def from_wikihow(self, path: Path, share: float) -> None:
-        source, is_open = self.source("wikihow")
+        source = self.names.index("wikihow")
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             articles = json.load(stream)
         for article in articles:
-            if _share(article["title"]) < share:
-                steps = [self.draft.add(text, is_open) for text in article["steps"] if text.strip()]
-                if len(steps) > 2:
-                    self.train.append(_untimed(steps, source, self.task(f"wikihow:{article['title']}")))
+            if _share(article["title"]) >= share:
+                continue
+            steps = [self.draft.add(text) for text in article["steps"] if text.strip()]
+            if _owner_of(f"wikihow:{article['title']}") != "train":
+                self.spare += steps
+            elif len(steps) > 2:
+                self.videos["train"].append(_untimed(steps, source, self.task(f"wikihow:{article['title']}")))
 
     def from_phrases(self, path: Path) -> None:
-        source, is_open = self.source("howto100m-phrases")
-        for line in path.read_text("utf-8").splitlines():
+        source = self.names.index("howto100m-phrases")
+        for line in path.read_text("utf-8").splitlines()[::2]:
             text = line.rsplit(",", 2)[0].strip()
             if text:
-                self.fillers.append((self.draft.add(text, is_open), source))
+                self.fillers.append((self.draft.add(text), source))
+
+    def owners(self, sentences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Who owns each text (V,), -1 nobody; and which texts (V,) are steps of their owner."""
+        split_of = {"calibration": "test", "procel": "test"}
+        owner = torch.full((len(self.draft.texts),), -1)
+        is_step = torch.zeros(len(owner), dtype=torch.bool)
+        closeness = torch.full((len(owner),), -1.0)
+        for number in reversed(range(len(OWNERS))):
+            steps = [
+                step
+                for split, videos in self.videos.items()
+                if split_of.get(split, split) == OWNERS[number]
+                for video in videos
+                for step in video.steps
+            ]
+            own = torch.unique(torch.tensor(steps, dtype=torch.int64))
+            own = own[(owner[own] < 0) & (closeness[own] <= NEAR)]
+            owner[own], is_step[own] = number, True
+            if number and len(own):
+                closeness = torch.maximum(closeness, _closeness(sentences, sentences[own]))
+        # what is no step goes by its name, unless it is near to a held-out step of another owner
+        for text, others in self.draft.paraphrases.items():
+            for other in others:
+                if owner[other] < 0 and closeness[other] <= NEAR:
+                    owner[other] = owner[text]
+        for text in (*(text for text, _ in self.fillers), *self.spare):
+            if owner[text] < 0 and closeness[text] <= NEAR:
+                owner[text] = OWNERS.index(_owner_of(self.draft.texts[text]))
+        return owner, is_step
 
 
-def _nearest(vectors: torch.Tensor, open_texts: torch.Tensor, banned: torch.Tensor) -> torch.Tensor:
-    """(V, NEIGHBOURS) nearest other texts, neither copies nor held out; open texts only for open texts."""
+def _closeness(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """(V,) cosine of each vector to the nearest target."""
+    return torch.cat([(part @ targets.T).amax(1) for part in torch.split(vectors, 4096)])
+
+
+def _nearest(vectors: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
+    """(V, NEIGHBOURS) nearest other texts of the same owner, no copies."""
     out = torch.zeros(len(vectors), NEIGHBOURS, dtype=torch.int64)
-    everything = torch.nonzero(~banned).squeeze(1)
-    free = torch.nonzero(~banned & open_texts).squeeze(1)
-    for is_open, pool in ((True, free), (False, everything)):
-        rows = torch.nonzero(open_texts == is_open).squeeze(1)
+    for number in range(len(OWNERS)):
+        pool = torch.nonzero(owner == number).squeeze(1)
+        if not len(pool):
+            continue
         targets = vectors[pool]
-        for part in torch.split(rows, 2048):
+        for part in torch.split(pool, 2048):
             similarity = vectors[part] @ targets.T
             similarity[similarity > 0.97] = -1.0
-            best = similarity.topk(min(NEIGHBOURS, len(pool)), dim=1).indices
-            picked = pool[best]
+            picked = pool[similarity.topk(min(NEIGHBOURS, len(pool)), dim=1).indices]
             out[part] = picked[:, torch.arange(NEIGHBOURS) % picked.shape[1]]
     return out
 
 
+def _shown(
+    steps: torch.Tensor,
+    owner: torch.Tensor,
+    sentences: torch.Tensor,
+    vectors: torch.Tensor,
+    pictures: torch.Tensor,
+    described: torch.Tensor,
+    picture_owner: torch.Tensor,
+) -> torch.Tensor:
+    """(V, SHOWN) pictures of each step text: those whose description is nearest in meaning, the picture itself
+    deciding between equal descriptions ("sliced food" is said of a thousand pictures)."""
+    out = torch.zeros(len(owner), SHOWN, dtype=torch.int64)
+    centred = torch.nn.functional.normalize(pictures - pictures.mean(0), dim=-1)
+    centred_texts = torch.nn.functional.normalize(vectors - vectors.mean(0), dim=-1)
+    for number in range(len(OWNERS)):
+        pool = torch.nonzero(picture_owner == number).squeeze(1)
+        said, seen = sentences[described[pool]], centred[pool]
+        for part in torch.split(torch.nonzero(steps & (owner == number)).squeeze(1), 2048):
+            score = sentences[part] @ said.T + TIE_BREAK * (centred_texts[part] @ seen.T)
+            best = pool[score.topk(min(SHOWN, len(pool)), dim=1).indices]
+            out[part] = best[:, torch.arange(SHOWN) % best.shape[1]]
+    return out
+
+
+TIE_BREAK = 0.1
+"""Weight of the encoder's own similarity of step and picture, beside that of step and description. Were it large,
+pictures would be chosen by the very measure that they are then found with, and nothing were left to learn."""
+
+
 def build_world(
     encode: Encode,
-    concepts: Sequence[str],
     data: str | Path | None = None,
-    grammar_procedures: int = 6000,
-    wikihow_share: float = 0.3,
+    grammar_procedures: int = 2000,
+    wikihow_share: float = 0.4,
     seed: int = 0,
+    sentences: Encode | None = None,
+    encoder: str = "",
+    fingerprint: str = "",
 ) -> World:
-    """Gathers texts, embeds them with ``encode`` (list of str -> unit (L, D)) and removes what must stay unseen.
+    """Gathers texts and pictures, embeds the texts with ``encode`` (list of str -> unit (L, D)) and divides them.
 
-    data: a folder laid out as ``crosstask/``, ``coin/``, ``youcook2/``, ``wikihow/``, ``procel/``; any may be missing.
+    data: a folder laid out as ``crosstask/``, ``coin/``, ``youcook2/``, ``goalstep/``, ``wikihow/``, ``procel/`` and
+    ``clip/`` (pictures); any may be missing. sentences: the encoder that says which texts mean the same, by default
+    ``encode``; encoder, fingerprint: whose space ``encode`` and the pictures live in.
     """
     builder = _Builder()
     root = Path(data) if data is not None else None
@@ -253,92 +339,152 @@ def build_world(
     coin = root / "coin" / "coin_annotations.json.gz" if root is not None else None
     has_test = crosstask is not None and crosstask.is_dir()
     has_dev = coin is not None and coin.is_file()
-    builder.from_grammar(grammar_procedures, seed, test=not has_test, dev=not has_dev)
+    held_out = (() if has_test else ("test",)) + (() if has_dev else ("dev", "coin_test"))
+    builder.from_grammar(grammar_procedures, seed, held_out)
     if root is not None:
-        if (root / "youcook2" / "yc2_train.json").is_file():
-            builder.from_youcook2(root / "youcook2" / "yc2_train.json")
-        if (root / "wikihow" / "procedures.json.gz").is_file():
-            builder.from_wikihow(root / "wikihow" / "procedures.json.gz", wikihow_share)
-        if (root / "howto100m_verb_phrases.txt").is_file():
-            builder.from_phrases(root / "howto100m_verb_phrases.txt")
+        readers: tuple[tuple[str, Callable[[Path], None]], ...] = (
+            ("youcook2/yc2_train.json", builder.from_youcook2),
+            ("goalstep/goalstep_valid.json.gz", builder.from_goalstep),
+            ("wikihow/procedures.json.gz", lambda path: builder.from_wikihow(path, wikihow_share)),
+            ("howto100m_verb_phrases.txt", builder.from_phrases),
+        )
+        for name, read in readers:
+            if (root / name).is_file():
+                read(root / name)
     if has_test and crosstask is not None:
-        release = next(iter(sorted(crosstask.glob("*.tar.gz"))), crosstask)
-        dataset = read_crosstask(release)
-        validation = {"val", "validation"}
-        builder.from_records(dataset, "", lambda _, subset: builder.test if subset in validation else None)
-        source, is_open = builder.source("crosstask-related")
-        for task in dataset.tasks.values():
-            if task.group == "related":
-                steps = [builder.draft.add(text, is_open) for text in task.steps]
-                builder.train.append(_untimed(steps, source, builder.task(f"related:{task.id}")))
+        _add_crosstask(builder, crosstask)
     if has_dev and coin is not None:
-
-        def split(task: str, subset: str) -> list[_Video] | None:
-            held_out = _share(task) < 0.2
-            if held_out:
-                return builder.dev if subset == "testing" else None
-            return builder.train
-
-        builder.from_records(read_coin(coin), "coin", split)
-    procel = sorted((root / "procel").glob("*.json")) if root is not None else []
-    for path in procel:
-        builder.from_records(read_procel(path), "", lambda _task, _subset: builder.procel)
-    return _finish(builder, encode, concepts, seed)
+        builder.from_records(read_coin(coin), "coin", _coin_split)
+    for path in sorted((root / "procel").glob("*.json")) if root is not None else []:
+        builder.from_records(read_procel(path), "", lambda *_: "procel")
+    pictures = read_pictures(root / "clip") if root is not None and (root / "clip").is_dir() else None
+    return _finish(builder, encode, sentences, pictures, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
 
 
-def _finish(builder: _Builder, encode: Encode, concepts: Sequence[str], seed: int) -> World:
-    draft = builder.draft
-    vectors = torch.from_numpy(np.ascontiguousarray(encode(draft.texts)))
-    vectors = torch.nn.functional.normalize(vectors.float(), dim=-1)
-    held_out = sorted({step for video in (*builder.dev, *builder.test, *builder.procel) for step in video.steps})
-    closeness = torch.cat([(part @ vectors[held_out].T).amax(1) for part in torch.split(vectors, 4096)])
-    banned = closeness > NEAR
-    banned[held_out] = True
+def _add_crosstask(builder: _Builder, folder: Path) -> None:
+    dataset = read_crosstask(next(iter(sorted(folder.glob("*.tar.gz"))), folder))
+
+    def split(_: str, subset: str, video: str) -> str | None:
+        if subset in {"val", "validation"}:
+            return "test"
+        return "calibration" if _share(video) < 0.2 else None
+
+    builder.from_records(dataset, "", split)
+    source = builder.names.index("crosstask-related")
+    for task in dataset.tasks.values():
+        if task.group == "related":
+            steps = [builder.draft.add(text) for text in task.steps]
+            builder.videos["train"].append(_untimed(steps, source, builder.task(f"related:{task.id}")))
+
+
+def _coin_split(task: str, subset: str, _: str) -> str | None:
+    """Half of the tasks are coin_test's, a sixth are dev's: their test videos; all videos of the others are train's."""
+    share = _share(task)
+    if share >= 2 / 3:
+        return "train"
+    return ("coin_test" if share < 0.5 else "dev") if subset == "testing" else None
+
+
+def _kept(videos: Sequence[_Video], owner: torch.Tensor, number: int, least: int) -> list[_Video]:
+    """The videos without the steps that another split owns; those with fewer than ``least`` left are gone."""
     kept = []
-    for video in builder.train:
-        keep = [i for i, step in enumerate(video.steps) if not banned[step]]
-        if len(keep) >= 2:
+    for video in videos:
+        keep = [i for i, step in enumerate(video.steps) if owner[step] == number]
+        if len(keep) >= least:
             columns = (video.steps, video.kinds, video.starts, video.ends)
             steps, kinds, starts, ends = ([column[i] for i in keep] for column in columns)
             kept.append(_Video(steps, kinds, starts, ends, video.duration, video.source, video.task))  # type: ignore[arg-type]
+    return kept
+
+
+def _picture_owners(pictures: Pictures, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Owner (X,) and background (X,) of each picture; -1 where one of a later owner looks the same."""
+    owner = torch.tensor([OWNERS.index(_owner_of(group)) for group in pictures.groups])
+    for number in reversed(range(1, len(OWNERS))):
+        close = _closeness(vectors, vectors[owner == number]) > NEAR_PICTURE
+        owner[close & (owner < number)] = -1
+    # of every source alike: what is background shows in what a picture has to do with the steps, not in its kind
+    background = torch.tensor([_share(f"background {group}") < _BACKGROUND_SHARE for group in pictures.groups])
+    return owner, background
+
+
+def _unit(vectors: npt.NDArray[np.float32]) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.from_numpy(np.ascontiguousarray(vectors)).float(), dim=-1)
+
+
+def _finish(
+    builder: _Builder, encode: Encode, sentences: Encode | None, pictures: Pictures | None, meta: dict[str, Any]
+) -> World:
+    draft = builder.draft
+    described = torch.tensor([draft.add(text) for text in pictures.texts] if pictures else [], dtype=torch.int64)
+    vectors = _unit(encode(draft.texts))
+    meaning = vectors if sentences is None else _unit(sentences(draft.texts))
+    owner, is_step = builder.owners(meaning)
+    if pictures is None:
+        steps = torch.nonzero(is_step).squeeze(1)
+        seen = _unit(imagined(vectors[steps].numpy()))
+        described = steps.repeat_interleave(len(seen) // len(steps))
+        picture_owner = owner[described]
+        background = torch.arange(len(seen)) % 3 == 2  # the last of each step's three
+        licences = {"imagined": "made from the texts"}
+    else:
+        seen = _unit(pictures.vectors)
+        if seen.shape[1] != vectors.shape[1]:
+            raise InputError(
+                f"the pictures are {seen.shape[1]} wide and the texts {vectors.shape[1]}: they are not of one space; "
+                "the pictures of the data folder are CLIP ViT-B/16's (stepformer simulate --encoder clip)"
+            )
+        picture_owner, background = _picture_owners(pictures, seen)
+        licences = {f"pictures {name}": picture_files.SOURCES[name] for name in sorted(set(pictures.sources))}
+    in_steps = torch.where(background, -1, picture_owner)
     paraphrases = torch.full((len(draft.texts), PARAPHRASES), -1, dtype=torch.int64)
     for number, others in draft.paraphrases.items():
-        allowed = [o for o in others if not banned[o]]
+        allowed = [o for o in others if owner[o] == owner[number] >= 0]
         if allowed:
             paraphrases[number] = torch.tensor([allowed[i % len(allowed)] for i in range(PARAPHRASES)])
-    fillers = [(text, source) for text, source in builder.fillers if not banned[text]]
-    removed = sum(len(v.steps) for v in builder.train) - sum(len(v.steps) for v in kept)
-
-    def unit(texts: Sequence[str]) -> torch.Tensor:
-        return torch.nn.functional.normalize(
-            torch.from_numpy(np.ascontiguousarray(encode(list(texts)))).float(), dim=-1
-        )
-
+    fillers = [(text, source) for text, source in builder.fillers if owner[text] >= 0 and not is_step[text]]
+    owner_of_split = {name: OWNERS.index(name) if name in OWNERS else OWNERS.index("test") for name in builder.videos}
+    kept = {
+        split: _kept(videos, owner, owner_of_split[split], 2 if split == "train" else 1)
+        for split, videos in builder.videos.items()
+    }
+    removed = {
+        split: sum(len(v.steps) for v in videos) - sum(len(v.steps) for v in kept[split])
+        for split, videos in builder.videos.items()
+    }
     names = {number: name for name, number in builder.tasks.items()}
     return World(
         vectors=vectors,
-        neighbours=_nearest(vectors, torch.tensor(draft.text_open), banned),
+        text_owner=owner,
+        neighbours=_nearest(meaning, owner),
         paraphrases=paraphrases,
-        concepts=unit(concepts),
-        stock=unit(STOCK_LOOKS),
         fillers=torch.tensor([text for text, _ in fillers], dtype=torch.int64),
         filler_sources=torch.tensor([source for _, source in fillers], dtype=torch.int64),
-        train=_arrays(kept),
-        dev=_arrays(builder.dev),
-        test=_arrays(builder.test),
-        extra={"procel": _arrays(builder.procel)} if builder.procel else {},
+        pictures=seen,
+        picture_owner=picture_owner,
+        background=background,
+        shows=_shown(is_step, owner, meaning, vectors, seen, described, in_steps),
+        **{split: _arrays(kept.pop(split)) for split in ("train", "dev", "test")},
+        extra={split: _arrays(videos) for split, videos in kept.items() if videos},
         texts=tuple(draft.texts),
         sources=tuple(builder.names),
         meta={
-            "seed": seed,
-            "licences": {name: licence for name, (licence, _) in SOURCES.items()},
+            **meta,
+            "licences": {**SOURCES, **licences},
             "removed_step_instances": removed,
+            "near_texts": _near_texts(owner, is_step, meaning),
             "task_names": [names[i] for i in range(len(names))],
-            "videos": {
-                "train": len(kept),
-                "dev": len(builder.dev),
-                "test": len(builder.test),
-                "procel": len(builder.procel),
-            },
         },
     )
+
+
+def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tensor) -> dict[str, dict[str, float]]:
+    """Per held-out owner: the share of its step texts with a training text closer than each reported threshold."""
+    train = meaning[owner == 0]
+    report = {}
+    for number, name in enumerate(OWNERS[1:], 1):
+        own = meaning[is_step & (owner == number)]
+        if len(own) and len(train):
+            closeness = _closeness(own, train)
+            report[name] = {str(line): round(float((closeness > line).float().mean()), 4) for line in REPORTED}
+    return report

@@ -1,6 +1,6 @@
 """Both of the paper's tasks on simulated videos, for a model or for a control, during training and for tables.
 
-A :class:`Trial` is a split of the world rendered once through one simulated encoder. :func:`score_slots` gives a set of
+A :class:`Trial` is a split of the world rendered once. :func:`score_slots` gives a set of
 slots (a model's, or a control's) both tasks' numbers: zero-shot localisation of the video's own ordered step texts
 (per video, then averaged) and unsupervised discovery (K-means of the discovered steps of a task's videos into the
 task's number of steps, 60% of each cluster kept, one Hungarian matching a task, averaged over tasks). Frames and
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from stepformer.core.inference import InferenceConfig, find_steps, find_texts, no_slots
 from stepformer.core.model import Slots, StepDecoder
-from stepformer.data.simulator import Batch, EncoderModel, Simulator
+from stepformer.data.simulator import Batch, Sight, Simulator
 from stepformer.evaluation.metrics import score_video
 from stepformer.evaluation.table1 import Table1Options, TaskInput, score_table1
 
@@ -66,14 +66,14 @@ class Trial:
 
 
 def make_trial(
-    simulator: Simulator, split: str, encoder: str | EncoderModel, limit: int | None = None, seed: int = 0
+    simulator: Simulator, split: str, limit: int | None = None, seed: int = 0, sight: Sight | None = None
 ) -> Trial:
     """Renders a split; ``limit`` takes every n-th video so that about that many remain, all tasks included."""
     videos = simulator.world.split(split)
     if limit is not None and limit < len(videos):
         # whole tasks stay together in the file; a stride keeps every task
         videos = videos.pick(torch.linspace(0, len(videos) - 1, limit).long())
-    batches = simulator.render_all(videos, encoder, seed)
+    batches = simulator.render_all(videos, sight, seed)
     texts = [simulator.vectors[batch.steps.clamp(min=0)] for batch in batches]
     return Trial(batches, texts, videos.tasks.numpy(), videos.kinds.numpy())
 

@@ -41,5 +41,4 @@ def smaller(setup: Setup, seeds_given: bool = False) -> Setup:
 
 def write_world(path: str | Path, procedures: int = 150) -> None:
     """A world from the package's grammar alone."""
-    concepts = [f"{a} {b}" for a in ("cutting", "washing", "holding", "pouring") for b in ("food", "paper", "wood")]
-    build_world(word_vectors, concepts, grammar_procedures=procedures).save(path)
+    build_world(word_vectors, grammar_procedures=procedures, encoder="words").save(path)

@@ -30,9 +30,6 @@ from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import padded, phrases_of, read_texts, trial_of
 from stepformer.evaluation.validation import Trial, make_trial
 
-ENCODER = "concepts"  # the simulated one through which tables look
-NEAR = (0.75, 0.8, 0.85, 0.9, 0.95)
-"""Cosines at which captions say how many tested texts have a near one in training."""
 TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
 GTEA_DEV_TASKS = ("Cheese", "Coffee", "Peanut")
@@ -104,23 +101,20 @@ class Simulated(Source):
 
     def near_texts(self) -> str:
         """How many step texts of each reported split have a training step text near them, at several thresholds."""
-        world = self.world
-        known = torch.unique(world.train.steps[world.train.steps >= 0])
-        parts = []
-        for split in self.datasets:
-            steps = world.split(split).steps
-            own = torch.unique(steps[steps >= 0])
-            near = torch.cat([(part @ world.vectors[known].T).amax(1) for part in torch.split(world.vectors[own], 512)])
-            shares = ", ".join(f"{100 * float((near >= limit).float().mean()):.0f}% at {limit:g}" for limit in NEAR)
-            parts.append(f"{split} {shares}")
-        return f"Step texts with a training step text nearer than a cosine: {'; '.join(parts)}."
+        report: Mapping[str, Mapping[str, float]] = self.world.meta["near_texts"]
+        parts = [
+            f"{split} " + ", ".join(f"{100 * share:.0f}% at {limit}" for limit, share in report[split].items())
+            for split in self.datasets
+            if split in report
+        ]
+        return f"Step texts with a training text nearer than a cosine of the sentence encoder: {'; '.join(parts)}."
 
     def trial(self, place: str, seed: int) -> Trial:
         """Rendered anew for each seed."""
         split = "choose" if place == "dev" else place
         simulator = Simulator(self._played, seed=seed, device=self.device)
         # each split has its own stream, whatever else is rendered
-        return make_trial(simulator, split, ENCODER, seed=zlib.crc32(split.encode()) % 100_000 + seed)
+        return make_trial(simulator, split, seed=zlib.crc32(split.encode()) % 100_000 + seed)
 
     def words(self, split: str, video: int, trial: Trial) -> Words:
         """Texts of the world behind the ids."""

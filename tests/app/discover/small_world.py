@@ -1,10 +1,9 @@
 """A few simulated videos as the default model sees them, kept as bytes; and how to make them anew.
 
-    python tests/app/discover/small_world.py WORLD.safetensors [ENCODER]
+    python tests/app/discover/small_world.py WORLD.safetensors
 
-picks short videos of two dev tasks of a world made by ``stepformer simulate`` (through the simulated encoder
-``concepts`` unless another is named), writes ``small_world.npz`` beside this file, and prints what the shipped model
-scores on it: the bands of ``test_learned.py`` go around those numbers.
+picks short videos of two dev tasks of a world made by ``stepformer simulate``, writes ``small_world.npz`` beside this
+file, and prints what the shipped model scores on it: the bands of ``test_learned.py`` go around those numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from stepformer.data.world import load_world
 from stepformer.evaluation.validation import Trial, make_trial
 
 FILE = Path(__file__).with_name("small_world.npz")
-FRAMES = 240  # over all videos: a byte per number keeps the file under 100 KB
+FRAMES = 160  # over all videos: a byte per number keeps the file under 100 KB
 PER_TASK = 2
 
 
@@ -29,8 +28,8 @@ def _bytes(x: torch.Tensor) -> np.ndarray:
     return (x / x.abs().amax(-1, keepdim=True) * 127).round().to(torch.int8).numpy()
 
 
-def make(world: str, encoder: str = "concepts") -> None:
-    trial = make_trial(Simulator(load_world(world)), "dev", encoder, seed=7)
+def make(world: str) -> None:
+    trial = make_trial(Simulator(load_world(world)), "dev", seed=7)
     videos = [(b, t, i) for b, t in zip(trial.batches, trial.texts, strict=True) for i in range(len(b.video))]
     labels = trial.labels()
     short = [

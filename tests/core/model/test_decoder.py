@@ -77,6 +77,23 @@ def test_the_untrained_default_is_pooled_slots():
     assert float(near.detach().min()) > 0.97
 
 
+def test_a_centred_model_starts_from_frames_without_their_mean():
+    torch.manual_seed(0)
+    model = StepDecoder(preset("default", feature_dim=64, dim=32)).eval()
+    mean = torch.nn.functional.normalize(torch.randn(64), dim=-1)
+    model.centre_on(0.8 * mean)
+    video = torch.nn.functional.normalize(
+        0.8 * mean + 0.6 * torch.nn.functional.normalize(torch.randn(1, 40, 64), dim=-1), dim=-1
+    )
+    frames = model(video).frames
+    assert torch.allclose(frames, video - 0.8 * mean, atol=1e-5)
+    assert torch.allclose(model.project_in(0.8 * mean), torch.zeros(32), atol=1e-5)
+    plain = small("paper")
+    before = plain.state_dict()["queries"].clone()
+    plain.centre_on(torch.ones(24))  # no context layers: nothing to centre
+    assert torch.equal(plain.state_dict()["queries"], before)
+
+
 def test_time_codes_are_the_printed_sinusoids():
     codes = time_codes(torch.tensor([3.0]), 8)[0]
     for i in range(4):

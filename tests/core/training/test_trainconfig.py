@@ -21,7 +21,7 @@ def test_a_file_overrides_the_preset_and_the_command_line_overrides_the_file(tmp
     path = tmp_path / "run.toml"
     path.write_text(
         'preset = "paper"\nsteps = 50\n[optim]\nlr = 0.01\nclip = 0.5\n[loss.weights]\ndiv = 0.7\n'
-        '[data.simulator]\nencoders = "plain"\nsources = {grammar = 1, coin = 0.5}\n'
+        "[data.simulator]\nspoken = 0.5\nsources = {grammar = 1, coin = 0.5}\n"
         '[inference]\nthreshold = "fixed"\nsimilarity = 1\n'
     )
     plain = make_config({"preset": "paper"})
@@ -29,7 +29,7 @@ def test_a_file_overrides_the_preset_and_the_command_line_overrides_the_file(tmp
     assert (config.steps, config.optim.lr, config.optim.clip) == (50, 0.02, 0.5)
     assert dict(config.loss.weights) == {**plain.loss.weights, "div": 0.7, "seq": 0.0}
     assert config.model == plain.model and config.optim.betas == plain.optim.betas
-    assert config.data.simulator.encoders == ("plain",)
+    assert config.data.simulator.spoken == 0.5
     assert config.data.simulator.sources == (("grammar", 1.0), ("coin", 0.5))
 
 
@@ -74,7 +74,7 @@ def test_merging_changes_neither_of_the_two():
         ({"optim": {"precision": "fp8"}}, r"optim\.precision is one of auto, fp32, bf16, fp16, not 'fp8'"),
         ({"model": {"queries": "none"}}, r"model\.queries is one of content, position"),
         ({"model": {"dim": 33}}, "even and divisible"),
-        ({"loss": {"weights": {"speed": 1}}}, "no loss 'speed'; there are: div, glob, seq, smooth"),
+        ({"loss": {"weights": {"speed": 1}}}, "no loss 'speed'; there are: div, glob, moment, seq, smooth"),
         ({"loss": {"weights": 3}}, "loss.weights is a table"),
         ({"loss": {"weights": {"seq": "much"}}}, r"\[loss\]: "),
         ({"loss": {"best_per_slot": "all"}}, r"loss\.best_per_slot is a whole number or nothing, not 'all'"),

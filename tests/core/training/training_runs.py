@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {
     },
     "optim": {"ema": 0.9, "warmup": 0.34},
     "loss": {"smooth_frames": 12},
-    "data": {"simulator": {"encoders": ["concepts"], "sources": {"grammar": 1.0}, "max_frames": 30, "max_steps": 5}},
+    "data": {"simulator": {"sources": {"grammar": 1.0}, "max_frames": 30, "max_steps": 5}},
     "validation": {"every": 3, "videos": 4},
 }  # fmt: skip
 

@@ -1,0 +1,76 @@
+"""``stepformer adapt --encoder NAME --out FOLDER``: a StepFormer for an encoder of yours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from stepformer.cli.log import log
+from stepformer.cli.options import add, positive, set_fields
+
+HELP = """Trains a StepFormer for any encoder that puts videos and texts into one space (OpenCLIP, SigLIP, UniVL,
+MIL-NCE, your own): a simulated world in that encoder's space, then the same training as the default model's.
+
+--world gives a world of real pictures (stepformer simulate --data), which is carried over into the encoder's space;
+without it, procedures come from the package's grammar and pictures are imagined. --videos adds your own narrated
+videos: they are encoded as prepare features does it, and training goes on with them. Minutes on a GPU; on a CPU it
+says how far it is and can be stopped and gone on with --resume. FOLDER/model.safetensors is the model:
+stepformer discover VIDEO --model FOLDER."""
+EXAMPLES = [
+    "stepformer adapt --encoder openclip:ViT-B-32/laion2b_s34b_b79k --world world.safetensors --out mine/",
+    "stepformer adapt --encoder clip --videos narrated/ --out mine/",
+    "stepformer adapt --encoder univl:weights/ --out mine/ --train-steps 500 --resume",
+]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add(parser, "encoder", "world", "videos", "out", "resume", "train_steps", "batch", "set", "seed", "device",
+        "threads", encoder={"required": True}, out={"required": True})  # fmt: skip
+    parser.add_argument(
+        "--video-steps", type=positive, default=300, metavar="N", help="training steps on the videos of --videos"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, and says where the model is."""
+    from stepformer import encoders
+    from stepformer.app.adapt import adapt
+    from stepformer.core.config import make_config, merged
+    from stepformer.data.world import load_world
+    from stepformer.show.alignments import draw_alignment
+
+    given = set_fields(args.set) | {"seed": args.seed}
+    given |= {key: value for key, value in (("steps", args.train_steps), ("batch", args.batch)) if value}
+    config = make_config(merged({}, given))
+    encoder = encoders.load(args.encoder)
+    world = load_world(args.world) if args.world else None
+    store = _store(args) if args.videos else None
+    report = adapt(
+        config, args.out, encoder, args.encoder, world=world, store=store, video_steps=args.video_steps,
+        resume=args.resume, device=args.device, draw=draw_alignment, quiet=args.json, say=log.info,
+    )  # fmt: skip
+    if args.json:
+        print(json.dumps(report))
+    else:
+        print(f"{report['model']}: for {report['encoder']}, {report['dim']} wide")
+        for name, scores in report["scores"].items():
+            print(f"  {name}: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()))
+    return 0
+
+
+def _store(args: argparse.Namespace) -> Path:
+    """The user's videos as features and phrases, in the model's folder; what is there already is kept."""
+    from stepformer.base.progress import Progress
+    from stepformer.data.features import Settings, Summary, find_sources, prepare_features
+
+    place = Path(args.out) / "features"
+    sources, summary = find_sources(args.videos), Summary()
+    with Progress("videos", len(sources), "videos", quiet=args.json) as progress:
+        for done, name in prepare_features(sources, Settings(str(place), args.encoder)):
+            summary = done
+            progress.advance(1 if name else 0, name)
+    for name, error in summary.failed:
+        log.warning("left out: %s: %s", name, error)
+    return place
