@@ -33,19 +33,13 @@ class OptimConfig:
     ema: float = 0.0  # decay of the running mean of the weights that is validated and saved; 0 = the weights themselves
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
     options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser that takes more than these fields
-    frozen: tuple[str, ...] = ()  # parts of the model that stay as they start, e.g. frames_out
-    shrink: float = 1.0  # share of what was learned about frames that is validated and saved
 
     def __post_init__(self) -> None:
         if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
             raise UsageError("optim needs lr > 0, accumulate >= 1 and 0 <= warmup < 1")
         object.__setattr__(self, "betas", tuple(self.betas))
-        given: object = self.frozen
-        object.__setattr__(self, "frozen", (given,) if isinstance(given, str) else tuple(self.frozen))
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.ema < 1:
             raise UsageError(f"optim needs two betas and an ema in [0, 1), got {self.betas} and {self.ema}")
-        if not 0 <= self.shrink <= 1:
-            raise UsageError(f"optim.shrink is a share in [0, 1], got {self.shrink}")
         if not (self.final_lr >= 0 and self.weight_decay >= 0 and self.clip >= 0):
             raise UsageError("optim needs final_lr, weight_decay and clip of at least 0")
 
@@ -219,8 +213,8 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
     name = str(values.get("preset", "default"))
     if name not in _OPTIM_PRESETS:
         raise UsageError(f"no preset {name!r}; there are {', '.join(_OPTIM_PRESETS)}")
-    # the width of the vectors is the data's unless the run says it; the paper's decoders are brought to one width
-    model = preset(name, feature_dim=0) if name == "default" else preset(name, feature_dim=0, dim=384)
+    # the width of the vectors is the data's unless the run says it; decoders are brought to one width
+    model = preset(name, feature_dim=0, dim=384)
     base = TrainConfig(
         preset=name,
         model=model,

@@ -1,7 +1,7 @@
 """The four losses of the paper and one of ours, each a pure function of tensors, and the criterion that sums them.
 
-:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; a loss of your own is a function of
-:class:`LossInput` registered there, with its weight under ``[loss] weights``.
+:data:`LOSSES` names them, and ``soft_dtw``; that and ``moment``, ours, are in no preset. A loss of your own is a
+function of :class:`LossInput` registered there, with its weight under ``[loss] weights``.
 
 Every function takes a padded batch with masks, loops over nothing, and computes in float32 (float64 for float64
 input) whatever the autocast type, so that bf16 training sums exponentials safely.
@@ -412,8 +412,7 @@ LOSS_PRESETS: dict[str, dict[str, Any]] = {
         "smooth": "released",
     },
     "default": {
-        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02, "moment": 1.0},
-        "gamma": 0.04,
+        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02},
         "keep": 0.5,
         "best_per_slot": 12,
         "seq_average": "matched",

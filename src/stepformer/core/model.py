@@ -93,9 +93,7 @@ PRESETS: dict[str, ModelConfig] = {
         query_init="time",
         positions="relative",
         context_layers=2,
-        dim=256,
-        feedforward=512,
-        layers=3,
+        layers=4,
         read_out=True,
     ),
 }  # fmt: skip

@@ -116,7 +116,7 @@ MakeOptimizer = Callable[[StepDecoder, OptimConfig], torch.optim.Optimizer]
 
 def _adam(kind: type[torch.optim.AdamW | torch.optim.Adam]) -> MakeOptimizer:
     def make(model: StepDecoder, config: OptimConfig) -> torch.optim.Optimizer:
-        parameters = [value for value in model.parameters() if value.requires_grad]
+        parameters = list(model.parameters())
         settings: dict[str, Any] = {"lr": config.lr, "betas": config.betas, "weight_decay": config.weight_decay}
         return kind(parameters, fused=parameters[0].is_cuda, **settings, **config.options)
 
@@ -169,7 +169,6 @@ class Trainer:
             self.model.centre_on(source.centre.to(self.device))
         # what is validated and saved: the running mean of the weights, or the weights themselves
         self.mean = copy.deepcopy(self.model).requires_grad_(False) if config.optim.ema else self.model
-        self._freeze(config.optim.frozen)
         self.optimizer = OPTIMIZERS[config.optim.optimizer](self.model, config.optim)
         self.precision = config.optim.precision
         if self.precision == "auto":
@@ -185,31 +184,6 @@ class Trainer:
             return nullcontext()
         kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
         return torch.autocast(self.device.type, dtype=kind)
-
-    def _freeze(self, frozen: Sequence[str]) -> None:
-        """Parts of the model that are not learned, by the first part of their parameters' names."""
-        parts = {name.partition(".")[0] for name, _ in self.model.named_parameters()}
-        unknown = sorted(set(frozen) - parts)
-        if unknown:
-            raise UsageError(f"optim.frozen: the model has no {unknown[0]}; it has {', '.join(sorted(parts))}")
-        for name, value in self.model.named_parameters():
-            value.requires_grad_(name.partition(".")[0] not in frozen)
-
-    def result(self) -> StepDecoder:
-        """What is validated and saved. With ``optim.shrink`` below 1, frames are corrected by that share only.
-
-        A model that has learned its pictures by heart corrects others wrongly; between its start and what it has
-        learned it may be better than both.
-        """
-        share = self.config.optim.shrink
-        if share == 1:
-            return self.mean
-        model = copy.deepcopy(self.mean)
-        if (out := getattr(model, "frames_out", None)) is not None:
-            with torch.no_grad():
-                out.weight.mul_(share)
-                out.bias.mul_(share).sub_((1 - share) * self.source.centre.to(self.device))
-        return model
 
     def start_from(self, model: StepDecoder) -> None:
         """Begins with the weights of a trained model of the same shape instead of random ones."""
@@ -343,7 +317,7 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """What the validator says of the weights, and the loss on held-out videos."""
-        scores = dict(self.validator(self.result())) if self.validator is not None else {}
+        scores = dict(self.validator(self.mean)) if self.validator is not None else {}
         held_out = self._held_out_loss()
         if held_out is not None:
             scores["loss"] = held_out
@@ -390,7 +364,7 @@ class Trainer:
         }
 
     def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
-        save_checkpoint(self.out / name, self.result(), self.encoder, self.provenance(scores), self.config.inference)
+        save_checkpoint(self.out / name, self.mean, self.encoder, self.provenance(scores), self.config.inference)
 
     @property
     def encoder(self) -> str:

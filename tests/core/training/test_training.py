@@ -204,8 +204,6 @@ def test_no_data_and_the_wrong_width_get_a_sentence(tiny_world, tmp_path):
         make_trainer(small(), tmp_path, "cpu")
     with pytest.raises(UsageError, match=r"width 64, the config says 32; leave model\.feature_dim out"):
         make_trainer(small(model__feature_dim=32), tmp_path, "cpu", world=tiny_world)
-    with pytest.raises(UsageError, match=r"optim\.frozen: the model has no head; it has context"):
-        make_trainer(small(optim__frozen=["head"]), tmp_path, "cpu", world=tiny_world)
     with pytest.raises(InputError, match="cannot read the simulated world"):
         make_trainer(small(data__world=str(tmp_path / "nowhere")), tmp_path, "cpu")
 
@@ -240,7 +238,7 @@ class Halves:
 @pytest.mark.parametrize("losses", [{"seq": 1.0}, {"div": 1.0}, {"seq": 1.0, "div": 0.5}])
 def test_accumulated_gradients_are_those_of_one_large_batch(losses, tiny_world, tmp_path):
     """For losses that are means over videos. ``glob`` contrasts the videos of a batch, so it depends on its size."""
-    weights = {"seq": 0.0, "glob": 0.0, "div": 0.0, "smooth": 0.0, "moment": 0.0} | losses
+    weights = {"seq": 0.0, "glob": 0.0, "div": 0.0, "smooth": 0.0} | losses
     grads, logged = [], []
     for parts in (1, 2, 4):
         config = small(
@@ -278,29 +276,6 @@ def test_half_precision_trains_and_resumes_exactly(precision, tiny_world, tmp_pa
     train(config, tmp_path / "cut", tiny_world, resume=True)
     assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
     assert same_files(tmp_path / "cut", tmp_path / "whole", "state.safetensors")
-
-
-def test_frozen_parts_stay_as_they_start(tiny_world, tmp_path):
-    config = small(optim__frozen=["frames_out", "project_out"], validation__every=0)
-    trainer = train(config, tmp_path / "run", tiny_world)
-    model = trainer.model
-    assert float(model.frames_out.weight.abs().max()) == 0.0 == float(model.project_out.weight.abs().max())
-    assert torch.allclose(model.frames_out.bias, -trainer.source.centre)
-    assert float(model.read_out.window.weight.detach().abs().max()) > 0
-    again = make_trainer(config, tmp_path / "run", "cpu", world=tiny_world, quiet=True)
-    again._load_state()  # the optimiser counts what is learned alone
-    assert again.step == config.steps
-
-
-def test_a_shrunk_model_is_saved_between_its_start_and_what_was_learned(tiny_world, tmp_path):
-    whole = train(small(validation__every=0), tmp_path / "whole", tiny_world)
-    train(small(validation__every=0, optim__shrink=0.25), tmp_path / "less", tiny_world)
-    video = torch.nn.functional.normalize(torch.randn(1, 20, 64), dim=-1)
-    full, less = (
-        load_checkpoint(tmp_path / name / "last.safetensors").model(video).frames for name in ("whole", "less")
-    )
-    start = video - whole.source.centre
-    assert torch.allclose(less, start + 0.25 * (full - start), atol=1e-5) and not torch.allclose(full, start, atol=1e-4)
 
 
 def test_gradients_are_clipped(tiny_world, tmp_path):
