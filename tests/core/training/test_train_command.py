@@ -195,7 +195,7 @@ def test_simulate_asks_for_what_it_needs(capsys, tmp_path):
 def test_calibration_stands_beside_the_paper(tiny_world, tmp_path, capsys, monkeypatch):
     from stepformer.evaluation import calibration
 
-    monkeypatch.setattr(calibration.calibrate, "__defaults__", (None, (1,), (0.1, 4.0)))
+    monkeypatch.setattr(calibration.calibrate, "__defaults__", (None, (1,), (0.1, 40.0)))
     tiny_world.save(tmp_path / "w.safetensors")
     assert (
         main(["simulate", "--world", str(tmp_path / "w.safetensors"), "--calibrate", "--device", "cpu", "--json"]) == 0
