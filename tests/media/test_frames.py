@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -307,8 +306,6 @@ def test_wrong_calls(clip, tmp_path):
         list(reader.frames_at([float("nan")]))
     with pytest.raises(UsageError, match="positive"):
         reader.seconds(0.0)
-    with pytest.raises(UsageError, match="backend"):
-        video.VideoReader(path, backend="quicktime")
     with pytest.raises(InputError, match=r"no picture at 99 s; it lasts 6\.00 s"):
         video.frames_at(path, [1.0, 99.0])
     with pytest.raises(MissingError, match="hardware"):
@@ -326,40 +323,6 @@ def test_hardware_that_is_not_here_is_named(clip):
             assert hardware in str(error)
         else:
             assert [seen for _, seen in got] == [on_screen(times_s, second) for second, _ in got]
-
-
-class _StandIn:
-    """What of torchcodec's VideoDecoder is used, made with PyAV: times count in the container's own stamps."""
-
-    def __init__(self, path, dimension_order, device, seek_mode):
-        assert (dimension_order, device, seek_mode) == ("NHWC", "cpu", "exact")
-        self._path, self._start_s = path, video.probe(path).start_s
-        self.metadata = types.SimpleNamespace(begin_stream_seconds=7.3, end_stream_seconds=13.3)
-
-    def get_frames_played_at(self, seconds):
-        import torch
-
-        batch = video.frames_at(self._path, [s - self._start_s for s in seconds])
-        stamps = torch.from_numpy(batch.shown_s + self._start_s)
-        return types.SimpleNamespace(data=torch.from_numpy(batch.pictures), pts_seconds=stamps)
-
-
-def test_torchcodec_backend(clip, monkeypatch):
-    path, times_s = clip("odd-start.mp4")
-    monkeypatch.setitem(sys.modules, "torchcodec", None)
-    reader = video.VideoReader(path, backend="torchcodec")
-    with pytest.raises(MissingError, match="pip install torchcodec"):
-        list(reader.seconds())
-    monkeypatch.setitem(sys.modules, "torchcodec", types.ModuleType("torchcodec"))
-    monkeypatch.setitem(sys.modules, "torchcodec.decoders", types.SimpleNamespace(VideoDecoder=_StandIn))
-    got = shown(reader.seconds(1.0, size=(64, 128)))
-    assert [seen for _, seen in got] == [on_screen(times_s, second) for second, _ in got]
-    assert len(got) == 6
-    clips = np.concatenate(list(reader.clips(FrameSpec((64, 128), 4, 4.0))))
-    assert clips.shape == (6, 4, 64, 128, 3)
-    assert read_time_s(clips[2, 0]) == on_screen(times_s, 2 + 0.5 / 4)
-    with pytest.raises(UsageError, match="torchcodec"):
-        video.VideoReader(path, backend="torchcodec", hardware="vaapi")
 
 
 @settings(deadline=None, max_examples=60)

@@ -1,18 +1,21 @@
-"""The commands of the narration, and the extras that are not installed."""
+"""The commands of the narration, and its stages that come as plugins."""
 
 from __future__ import annotations
 
 import json
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
+from stepformer.base.plugins import import_plugins
 from stepformer.cli import main
-from stepformer.errors import MissingError
-from stepformer.narration import Cue, PhraseOptions, extract_phrases, neural
+from stepformer.narration import Cue, PhraseOptions, extract_phrases
 from stepformer.narration.cues import Word
-from stepformer.narration.neural import ClusterResolver, TextPunctuator, TextSegmenter, load_punctuator, load_resolver
+from stepformer.narration.pipeline import make_segmenter
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 
 SRT = (
     "1\n00:00:01,000 --> 00:00:03,000\ncrack the eggs and whisk them\n\n"
@@ -53,54 +56,41 @@ def test_exit_codes(parser, file, tmp_path, capsys) -> None:
     assert main(["phrases", str(file), "--parser", str(tmp_path)]) == 3
 
 
-@pytest.mark.parametrize(("load", "name", "module", "extra"), [
-    (load_punctuator, "sat", "wtpsplit", "punctuation-sat"),
-    (load_punctuator, "sherpa", "sherpa_onnx", "punctuation-sherpa"),
-    (load_resolver, "stanza", "stanza", "coref-stanza"),
-    (load_resolver, "maverick", "maverick", "coref-maverick"),
-])  # fmt: skip
-def test_extras_that_are_not_installed_say_how_to_get_them(monkeypatch, load, name, module, extra) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    neural._loaded.clear()
-    with pytest.raises(MissingError, match=rf"stepformer\[{extra}\]"):
-        load(name)
+def test_a_stage_whose_package_is_not_installed_says_which(parser, file, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "wtpsplit", None)
+    command = ["phrases", str(file), "--plugin", str(EXAMPLES / "punctuation.py"), "--punctuation", "sat"]
+    assert main(command) == 4
+    assert "'sat' needs a package that is not installed" in capsys.readouterr().err
 
 
-def test_a_splitting_model_is_used(parser, monkeypatch) -> None:
-    fake = types.ModuleType("wtpsplit")
-
+def test_a_splitting_model_comes_in_as_a_plugin(parser, monkeypatch) -> None:
     class SaT:
         def __init__(self, model: str) -> None:
-            self.model = model
+            assert model == "tiny"
 
         def split(self, text: str) -> list[str]:
             head, found, tail = text.partition("now ")
             return [head, found + tail]
 
-    fake.SaT = SaT  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "wtpsplit", fake)
-    neural._loaded.clear()
-    stage = load_punctuator("sat")
+    monkeypatch.setitem(sys.modules, "wtpsplit", types.SimpleNamespace(SaT=SaT))
+    import_plugins([str(EXAMPLES / "punctuation.py")])
+    stage = make_segmenter("sat:tiny")
     words = [Word(i, i + 1, text) for i, text in enumerate(["add", "salt", "now", "stir"])]
     assert list(stage.ends(words, ())) == [False, True, False, True]
-    found = extract_phrases([Cue(0, 9, "add the salt now stir the soup")], PhraseOptions(punctuation="sat"))
+    assert stage.ends([], ()) == []
+    found = extract_phrases([Cue(0, 9, "add the salt now stir the soup")], PhraseOptions(punctuation="sat:tiny"))
     assert [phrase.text for phrase in found] == ["add the salt", "stir the soup"]
-    neural._loaded.clear()
 
 
-def test_a_punctuating_model_may_change_case_and_lose_words() -> None:
-    stage = TextPunctuator("x", lambda text: "Add salt. Stir, it!")
-    words = [Word(i, i + 1, text) for i, text in enumerate(["add", "salt", "um", "stir", "it"])]
-    assert stage.ends(words, ()) == [False, True, False, False, True]
-    assert TextSegmenter("x", lambda text: [text]).ends([], ()) == []
+def test_clusters_of_a_model_that_comes_in_as_a_plugin_become_names(parser, monkeypatch) -> None:
+    def pipeline(sentences: list[list[str]]) -> object:
+        at = [token for sentence in sentences for token in sentence].index("them")
+        spans = [(1, 5), (at, at + 1)]
+        mentions = [types.SimpleNamespace(sentence=0, start_word=first, end_word=last) for first, last in spans]
+        return types.SimpleNamespace(coref=[types.SimpleNamespace(mentions=mentions)])
 
-
-def test_clusters_of_a_neural_model_become_names(parser) -> None:
-    def clusters(sentences: list[list[str]]) -> list[list[tuple[int, int]]]:
-        tokens = [token for sentence in sentences for token in sentence]
-        at = tokens.index("them")
-        return [[(1, 5), (at, at + 1)], [(99, 100)]]
-
+    monkeypatch.setitem(sys.modules, "stanza", types.SimpleNamespace(Pipeline=lambda *_, **options: pipeline))
+    import_plugins([str(EXAMPLES / "coreference.py")])
     cue = Cue(0, 9, "crack the two large eggs into a bowl and whisk them")
-    found = extract_phrases([cue], resolver=ClusterResolver("x", clusters))
+    found = extract_phrases([cue], PhraseOptions(coreference="stanza"))
     assert [phrase.text for phrase in found] == ["crack the two large eggs into a bowl", "whisk the eggs"]

@@ -155,8 +155,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "language": {"metavar": "CODE", "default": "en",
                  "help": "of subtitles where there are several, and of the speech"},
     # phrases
-    "punctuation": {"default": "rules", "metavar": "NAME", "help": "rules, none, or an installed model"},
-    "coreference": {"default": "rules", "metavar": "NAME", "help": "rules, none, or an installed model"},
+    "punctuation": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
+    "coreference": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
     "parser": {"metavar": "PATH", "help": "folder or package of a spaCy pipeline (default: the pinned one)"},
     "drop_negated": {"action": "store_true", "help": 'leave out "do not stir it"'},
     "need_object": {"action": "store_true", "help": "ask for a direct object, as the paper's pattern does"},

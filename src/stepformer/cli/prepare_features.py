@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )
     add(parser, "jobs", jobs=os.cpu_count() or 1)
-    parser.add_argument("--decoder", choices=("pyav", "torchcodec"), default="pyav", help="library that decodes")
     parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
     add(parser, *LISTENING)
@@ -86,7 +85,6 @@ def _videos(args: argparse.Namespace) -> Any:
         args.encoder or encoders.DEFAULT,
         threads,
         phrases=not args.no_text,
-        backend=args.decoder,
         hardware=args.hardware,
         phrase_options=options,
         listening=heard,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stepformer.base import many
 from stepformer.data.store import StoredVideo, StoreInfo
@@ -48,7 +48,6 @@ class Settings:
     encoder: str
     threads: int = 0  # of torch and of the decoder in each process; 0: as they like
     phrases: bool = True
-    backend: Literal["pyav", "torchcodec"] = "pyav"
     hardware: str | None = None  # decode on this kind of device, for instance "cuda"
     phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions.training()
     listening: Listening = DEFAULT_LISTENING  # where narration is looked for; a source's own subtitles come first
@@ -210,7 +209,7 @@ def _encode(source: Source) -> Done:
     seen = encode_file(
         source.video, encoder, rate_hz=encoder.rate_hz, name=source.name,
         batch=max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1,
-        backend=settings.backend, hardware=settings.hardware, threads=settings.threads,
+        hardware=settings.hardware, threads=settings.threads,
     )  # fmt: skip
     began = time.perf_counter()
     phrases, notes = _phrases(source, settings) if settings.phrases else ([], ())

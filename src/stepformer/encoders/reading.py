@@ -26,7 +26,6 @@ from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded, finished
 from stepformer.errors import InputError, UsageError
-from stepformer.media.reader import Backend
 
 Vectors = NDArray[np.float32]
 Report = Callable[[float, float], None]
@@ -130,13 +129,12 @@ def encode_file(
     report: Report | None = None,
     partial: _Partial | None = None,
     name: str = "",
-    backend: Backend = "pyav",
     hardware: str | None = None,
     threads: int = 0,
 ) -> Features:
     """Decodes and encodes a video file: the one loop that does.
 
-    rate_hz: vectors per second (default: the encoder's, more for a short video). batch: clips encoded at once. backend,
+    rate_hz: vectors per second (default: the encoder's, more for a short video). batch: clips encoded at once.
     hardware, threads: as :class:`stepformer.media.VideoReader` takes them.
     """
     from stepformer.media import VideoReader, VideoWarning
@@ -146,7 +144,7 @@ def encode_file(
         encoded = encoder.features(path)
         spent = {"decode": 0.0, "encode": time.perf_counter() - began}
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
-    reader = VideoReader(path, backend=backend, hardware=hardware, threads=threads)
+    reader = VideoReader(path, hardware=hardware, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     spent = {"decode": 0.0, "encode": 0.0}

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,6 @@ import numpy.typing as npt
 from stepformer.errors import InputError, UsageError
 from stepformer.media.container import Problem, Problems, VideoInfo, probe
 from stepformer.media.picture import FrameSpec, Painter, Picture, Resize
-
-Backend = Literal["pyav", "torchcodec"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,27 +33,16 @@ class FrameBatch:
 class VideoReader:
     """One video file, read as often as wanted.
 
-    ``backend`` is "pyav" or "torchcodec" (when installed); ``hardware`` names a device type for decoding such as
-    "cuda" or "videotoolbox" (PyAV only); ``threads`` is the decoder's threads (0: as FFmpeg likes).
+    ``hardware`` names a device type for decoding such as "cuda" or "videotoolbox"; ``threads`` is the decoder's threads
+    (0: as FFmpeg likes).
 
     ``info`` is what the header says, ``problems`` what was found wrong while reading, ``end_s`` where the
     last full reading found the picture to end.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        backend: Backend = "pyav",
-        hardware: str | None = None,
-        threads: int = 0,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, hardware: str | None = None, threads: int = 0) -> None:
         self.path = Path(path)
-        if backend not in ("pyav", "torchcodec"):
-            raise UsageError(f"no video backend is called {backend!r}; there are pyav and torchcodec")
-        if backend == "torchcodec" and hardware not in (None, "cuda"):
-            raise UsageError("torchcodec decodes on the CPU or with hardware='cuda'")
-        self._backend, self._hardware, self._threads = backend, hardware, threads
+        self._hardware, self._threads = hardware, threads
         self.info: VideoInfo = probe(path)
         self._problems = Problems(self.path)
         self.end_s: float | None = None
@@ -137,13 +124,6 @@ class VideoReader:
         self, times_s: Iterable[float], painter: Painter, sparse: bool, gap_s: float = 0.0
     ) -> Iterator[tuple[float, float, Picture]]:
         self.end_s, self._last = None, None
-        if self._backend == "torchcodec":
-            from stepformer.media.torchcodec import TorchcodecFrames
-
-            frames = TorchcodecFrames(self.path, self.info, painter, self._hardware)
-            yield from frames.pictures(times_s)
-            self.end_s = frames.end_s
-            return
         from stepformer.media.decode import FrameDecoder
 
         decoder = FrameDecoder(

@@ -48,8 +48,8 @@ class Phrase:
 class PhraseOptions:
     """What the pipeline does. The defaults work out of the box; every stage can be switched off to measure it."""
 
-    punctuation: str = "rules"  # "rules", "none", or an installed model: see neural.PUNCTUATORS
-    coreference: str = "rules"  # "rules", "none", or an installed model: see neural.RESOLVERS
+    punctuation: str = "rules"  # "rules", "none", or a plugin's: see pipeline.SEGMENTERS
+    coreference: str = "rules"  # "rules", "none", or a plugin's: see pipeline.RESOLVERS
     parser: str | None = None  # folder or package of a spaCy pipeline; None takes an installed one, else the pinned one
     disfluencies: bool = True  # take fillers and stammers out before parsing
     steer: bool = True  # help the parser with imperatives that look like nouns

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
+from stepformer.base.plugins import Registry
+from stepformer.errors import MissingError
 from stepformer.narration.cleaning import smooth
 from stepformer.narration.coref import Resolver, RuleResolver
 from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread_words
@@ -17,6 +20,9 @@ from stepformer.narration.syntax import Tree
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
 _PLAIN = str.maketrans({"\0": " ", "’": "'", "‘": "'", "“": '"', "”": '"'})
+SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("punctuation stage", "segmenters", {"rules": RuleSegmenter})
+RESOLVERS: Registry[Callable[..., Resolver]] = Registry("co-reference stage", "resolvers", {"rules": RuleResolver})
+Stage = TypeVar("Stage")
 _SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
 
 
@@ -32,7 +38,7 @@ def extract_phrases(
     ``segmenter`` and ``resolver`` replace the stages that ``options`` names with your own.
 
     Raises:
-        MissingError: the parser's pipeline is not here, or a stage's extra is not installed.
+        MissingError: the parser's pipeline is not here, or a package that a stage needs is not installed.
         UsageError: an option makes no sense.
     """
     options = options or PhraseOptions()
@@ -59,24 +65,22 @@ def iter_phrases(
 
 def make_segmenter(name: str) -> Segmenter | None:
     """The punctuation stage of this name; None for "none"."""
-    if name == "none":
-        return None
-    if name == "rules":
-        return RuleSegmenter()
-    from stepformer.narration.neural import load_punctuator
-
-    return load_punctuator(name)
+    return None if name == "none" else _made(SEGMENTERS, name)
 
 
 def make_resolver(name: str) -> Resolver | None:
     """The co-reference stage of this name, new for each video; None for "none"."""
-    if name == "none":
-        return None
-    if name == "rules":
-        return RuleResolver()
-    from stepformer.narration.neural import load_resolver
+    return None if name == "none" else _made(RESOLVERS, name)
 
-    return load_resolver(name)
+
+def _made(stages: Registry[Callable[..., Stage]], name: str) -> Stage:
+    """A stage by NAME, or by NAME:VALUE with a value for its maker."""
+    kind, _, value = name.partition(":")
+    maker = stages[kind]
+    try:
+        return maker(value) if value else maker()
+    except ImportError as error:
+        raise MissingError(f"the {stages.kind} {name!r} needs a package that is not installed: {error}") from error
 
 
 def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
