@@ -16,7 +16,6 @@ from stepformer.data import (
     Task,
     VideoRecord,
     guess_dataset,
-    howto100m,
     read_coin,
     read_crosstask,
     read_dataset,
@@ -26,6 +25,7 @@ from stepformer.data import (
     with_features,
 )
 from stepformer.errors import InputError, UsageError
+from stepformer.narration.readers import structured
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -290,13 +290,13 @@ CAPTIONS = {
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_captions_stream_whatever_the_chunk(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(howto100m, "_CHUNK_CHARS", chunk)
+    monkeypatch.setattr(structured, "_CHUNK", chunk)
     path = tmp_path / "raw_caption.json"
     path.write_text(json.dumps(CAPTIONS, ensure_ascii=False, indent=1), encoding="utf-8")
-    assert dict(howto100m.stream_captions(path)) == CAPTIONS
+    assert dict(structured.iter_captions(path)) == CAPTIONS
     zipped = tmp_path / "raw_caption.json.gz"
     zipped.write_bytes(gzip.compress(path.read_bytes()))
-    assert dict(howto100m.stream_captions(zipped)) == CAPTIONS
+    assert dict(structured.iter_captions(zipped)) == CAPTIONS
 
 
 def test_howto100m(tmp_path):
@@ -326,7 +326,7 @@ def test_howto100m_cut_short_keeps_what_came_before(tmp_path):
     assert [r.video for r in data] == ["v1", "v2"]
     assert any("2 videos came before" in problem.what for problem in data.problems)
     (tmp_path / "caption.json").write_text("[1]")
-    with pytest.raises(InputError, match="captions"):
+    with pytest.raises(InputError, match="an object of videos"):
         read_howto100m(tmp_path)
     with pytest.raises(InputError):
         read_howto100m(tmp_path / "no")
@@ -393,7 +393,7 @@ def test_crosstask_without_its_video_list_is_not_taken_for_a_plain_folder(crosst
 
 def test_a_cell_too_long_for_csv_is_a_problem_not_the_end(crosstask, tmp_path):
     (crosstask / "annotations" / "23521_aaa.csv").write_text("1,0,1\n" + "x" * 200_000 + ",1,2\n")
-    assert any("aaa.csv:2" in p.where and "not CSV" in p.what for p in read_dataset(crosstask).problems)
+    assert any("aaa.csv:2" in p.where and "no readable CSV" in p.what for p in read_dataset(crosstask).problems)
     (tmp_path / "plain" / "annotations").mkdir(parents=True)
     (tmp_path / "plain" / "annotations" / "a.csv").write_text("boil,0,1\n" + "x" * 200_000 + ",1,2\n")
     data = read_dataset(tmp_path / "plain")

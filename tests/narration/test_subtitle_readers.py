@@ -264,7 +264,7 @@ def test_no_subtitles_names_file_line_and_what_was_expected(tmp_path, name: str,
 
 
 def test_a_missing_file_and_an_unknown_format(tmp_path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         read_subtitles(tmp_path / "none.vtt")
     with pytest.raises(UsageError, match="no subtitle format"):
         parse_subtitles("x", format="docx")

@@ -16,6 +16,7 @@ import json
 import math
 import os
 import struct
+import tarfile
 import tokenize
 import tomllib
 import zipfile
@@ -28,6 +29,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from stepformer.base.files import no_such
 from stepformer.errors import InputError, StepFormerError
 from stepformer.timeline import LONGEST_S
 
@@ -47,8 +49,9 @@ ARRAY_BYTES = 8 << 30
 
 _DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
-    EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, ElementTree.ParseError, ArithmeticError,
-    LookupError, AssertionError, NotImplementedError, UnicodeError, SyntaxError, struct.error, tokenize.TokenError,
+    EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, tarfile.TarError, ElementTree.ParseError,
+    ArithmeticError, LookupError, AssertionError, NotImplementedError, UnicodeError, SyntaxError, struct.error,
+    tokenize.TokenError,
 )  # fmt: skip
 
 
@@ -60,7 +63,7 @@ def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
     except StepFormerError:
         raise
     except FileNotFoundError:
-        raise InputError(f"there is no file {os.fspath(source)}") from None
+        raise no_such(source) from None
     except _DAMAGE as error:
         raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
 
@@ -210,6 +213,27 @@ def csv_rows(text: str, source: str | os.PathLike[str], delimiter: str = ",") ->
             except StopIteration:
                 return
         yield row
+
+
+def tar_files(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """(name, what reads it) of the plain files in a tar, plain or compressed; nothing is unpacked to disk.
+
+    A file of more than ``limit`` bytes is an InputError where it is read; a tar that breaks off is one where it does.
+    """
+    with reading(path, "tar archive"), tarfile.open(path) as archive:
+        for member in archive:
+            if member.isfile():
+                yield member.name, functools.partial(_tar_file, archive, member, path, limit)
+
+
+def _tar_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str | os.PathLike[str], limit: int) -> bytes:
+    if member.size > limit:
+        most = f"at most {limit >> 20} MiB are read"
+        raise InputError(f"{os.fspath(path)}: {member.name} has {member.size >> 20} MiB; {most}")
+    with reading(f"{os.fspath(path)}: {member.name}", "file of a tar archive"):
+        stream = archive.extractfile(member)
+        return stream.read() if stream is not None else b""
+    raise AssertionError
 
 
 def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray[Any, Any]:

@@ -9,11 +9,10 @@ of durations, so ``duration_s`` is None until features are attached. 89 videos s
 from __future__ import annotations
 
 import math
-import tarfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from stepformer.base.guard import reader
+from stepformer.base.guard import reader, tar_files
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, numbered_rows
 from stepformer.errors import InputError
 
@@ -33,20 +32,11 @@ def _folder_files(root: Path) -> dict[str, str]:
 def _tar_files(path: Path) -> dict[str, str]:
     """The same from a tar archive; a leading folder that all members share is taken off."""
     files = {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = PurePosixPath(member.name)
-                if not member.isfile() or name.suffix not in (".txt", ".csv") or name.name.startswith("._"):
-                    continue
-                if member.size > _MAX_MEMBER_BYTES:
-                    raise InputError(f"{path}: {member.name} has {member.size} bytes, too many for this release")
-                stream = archive.extractfile(member)
-                if stream is not None:
-                    short = "/".join(name.parts[-2:]) if name.parent.name == "annotations" else name.name
-                    files[short] = stream.read().decode("utf-8-sig", errors="replace")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise InputError(f"{path} is not a readable tar archive: {error}") from None
+    for member, read in tar_files(path, _MAX_MEMBER_BYTES):
+        name = PurePosixPath(member)
+        if name.suffix in (".txt", ".csv") and not name.name.startswith("._"):
+            short = "/".join(name.parts[-2:]) if name.parent.name == "annotations" else name.name
+            files[short] = read().decode("utf-8-sig", errors="replace")
     return files
 
 

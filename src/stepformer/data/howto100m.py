@@ -1,7 +1,7 @@
 """HowTo100M: captions, the list of videos, and feature files; a video at a time, because there are 1.2 million.
 
 ``raw_caption.json``, ``caption.json`` and the sentencified HTM captions share one layout: ``{video: {"start": [],
-"end": [], "text": []}}``. The first is over a gigabyte, so :func:`stream_captions` decodes one video at a time and
+"end": [], "text": []}}``. The first is over a gigabyte, so ``iter_captions`` decodes one video at a time and
 never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, category_2, rank, task_id``;
 ``task_ids.csv`` names the tasks. Features are one ``.npy`` a video, (seconds, width). Nothing is annotated:
 ``annotations`` is None.
@@ -9,109 +9,20 @@ never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, c
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import json
 import math
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from stepformer.base.guard import reader, reason
+from stepformer.base.guard import csv_rows, gunzip, read_bytes, reader
 from stepformer.data.records import Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.narration import Cue
+from stepformer.narration.readers.structured import iter_captions
 
 CAPTION_FILES = ("raw_caption.json", "caption.json")
 UNKNOWN_TASK = "howto100m"
-_CHUNK_CHARS = 1 << 20
-_MAX_ENTRY_CHARS = 64 << 20
-
-
-class _Tokens:
-    """A JSON text read in pieces, with values decoded at its head."""
-
-    def __init__(self, stream: IO[str], path: Path) -> None:
-        self._stream, self._path = stream, path
-        self._text, self._at = "", 0
-        self._decoder = json.JSONDecoder()
-
-    def _more(self) -> bool:
-        piece = self._stream.read(_CHUNK_CHARS)
-        self._text = self._text[self._at :] + piece
-        self._at = 0
-        return bool(piece)
-
-    def mark(self) -> str:
-        """The next character that is not white space, taken; empty at the end."""
-        while True:
-            while self._at < len(self._text):
-                char = self._text[self._at]
-                self._at += 1
-                if not char.isspace():
-                    return char
-            if not self._more():
-                return ""
-
-    def put_back(self) -> None:
-        """Un-takes what :meth:`mark` just took."""
-        self._at -= 1
-
-    def value(self) -> Any:
-        """The next JSON value, read on until it is whole."""
-        while True:
-            start = self._at
-            while start < len(self._text) and self._text[start].isspace():
-                start += 1
-            try:
-                value, end = self._decoder.raw_decode(self._text, start)
-                if end < len(self._text):  # a number that ends with the buffer may go on
-                    self._at = end
-                    return value
-                reason = "it ends early"
-            except json.JSONDecodeError as error:
-                reason = error.msg
-            if len(self._text) - start > _MAX_ENTRY_CHARS or not self._more():
-                raise InputError(f"{self._path} is not the JSON of captions: {reason}")
-
-
-def _open(path: Path) -> IO[str]:
-    with path.open("rb") as probe:
-        zipped = probe.read(2) == b"\x1f\x8b"
-    if zipped:
-        return io.TextIOWrapper(gzip.open(path), encoding="utf-8")
-    return path.open(encoding="utf-8")
-
-
-def stream_captions(path: Path | str) -> Iterator[tuple[str, Any]]:
-    """(video, its entry as in the file) one by one, in constant memory; plain or gzipped JSON.
-
-    Raises:
-        InputError: the file cannot be read, or stops being JSON; what came before was given.
-    """
-    source = Path(path)
-    try:
-        with _open(source) as stream:
-            tokens = _Tokens(stream, source)
-            if tokens.mark() != "{":
-                raise InputError(f"{source} is not the JSON of captions: it does not start with an object")
-            expect = tokens.mark()
-            while expect != "}":
-                if expect == ",":
-                    expect = tokens.mark()
-                if expect != '"':
-                    raise InputError(f"{source} is not the JSON of captions: a video's id was expected")
-                tokens.put_back()  # the quote belongs to the id
-                video = tokens.value()
-                if tokens.mark() != ":":
-                    raise InputError(f"{source} is not the JSON of captions: no colon after {video!r}")
-                yield video, tokens.value()
-                expect = tokens.mark()
-    except (OSError, EOFError, UnicodeDecodeError, RecursionError, OverflowError, zlib.error) as error:
-        raise InputError(f"{source} cannot be read: {reason(error)}") from None
 
 
 def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
@@ -143,13 +54,8 @@ def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tup
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig", errors="replace") as stream:
-            first = stream.readline()
-            stream.seek(0)
-            yield from csv.reader(stream, delimiter="\t" if "\t" in first else ",")
-    except (OSError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+    text = gunzip(read_bytes(path), path).decode("utf-8-sig", "replace")
+    return csv_rows(text, path, "\t" if "\t" in text.split("\n", 1)[0] else ",")
 
 
 def read_video_list(path: Path, report: Callable[[Problem], None]) -> dict[str, str]:
@@ -185,7 +91,7 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
     """HowTo100M from a folder, or from one caption file: captions as cues, tasks where the list is there.
 
     ``videos`` keeps only those ids and ``limit`` the first so many, because all cues at once need tens of gigabytes;
-    to go through all of it use :func:`stream_captions` and :func:`parse_cues`.
+    to go through all of it use ``iter_captions`` and :func:`parse_cues`.
 
     Raises:
         InputError: nothing readable there.
@@ -227,7 +133,7 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
         for video in islice((v for v in task_of if wanted is None or v in wanted), limit):
             add(video, ())
     else:
-        chosen = ((v, e) for v, e in stream_captions(captions) if wanted is None or v in wanted)
+        chosen = ((v, e) for v, e in iter_captions(captions) if wanted is None or v in wanted)
         try:
             for video, entry in islice(chosen, limit):
                 add(video, parse_cues(video, entry, problems.append))

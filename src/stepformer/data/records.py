@@ -6,7 +6,6 @@ becomes a :class:`Problem` that says what is wrong and where, and the rest is re
 
 from __future__ import annotations
 
-import csv
 import math
 import zipfile
 from collections import Counter
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepformer.base.files import why_no_array
+from stepformer.base.guard import csv_rows
 from stepformer.errors import InputError
 from stepformer.media.finding import SUFFIXES
 
@@ -192,10 +192,10 @@ def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> I
     """The rows of CSV text with their numbers from 1; what the parser gives up on is reported and ends it."""
     number = 0
     try:
-        for number, cells in enumerate(csv.reader(text.splitlines()), 1):
+        for number, cells in enumerate(csv_rows(text, where), 1):
             yield number, cells
-    except csv.Error as error:
-        report(Problem("unparsable", f"{where}:{number + 1}", f"not CSV: {error}; not read from here"))
+    except InputError as error:
+        report(Problem("unparsable", f"{where}:{number + 1}", f"{error}; not read from here"))
 
 
 def video_id(name: str) -> str:

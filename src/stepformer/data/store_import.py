@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.base.guard import tar_files
 from stepformer.data.records import find_features, video_id
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
 from stepformer.errors import InputError, StepFormerError
@@ -48,20 +47,17 @@ def find_tars(src: str | Path) -> list[Path]:
 def released_samples(tar: Path, info: StoreInfo = RELEASED) -> Iterator[Sample]:
     """The samples of one tar, read through the restricted unpickler: no code in them runs."""
     try:
-        with tarfile.open(tar) as archive:
-            for member in archive:
-                name = member.name.rpartition("/")[2]
-                if not member.isfile() or name.startswith(".") or name.rpartition(".")[2] not in (*_SAMPLE_KEYS, name):
-                    continue
-                stream = archive.extractfile(member)
-                data = stream.read() if stream is not None else b""
-                try:
-                    video = released_sample(data, f"{tar.name}:{member.name}", info)
-                    yield video.video, video
-                except StepFormerError as error:
-                    yield f"{tar.name}:{member.name}", error
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        yield tar.name, InputError(f"{tar} cannot be read on: {error}")
+        for member, read in tar_files(tar):
+            name = member.rpartition("/")[2]
+            if name.startswith(".") or name.rpartition(".")[2] not in (*_SAMPLE_KEYS, name):
+                continue
+            try:
+                video = released_sample(read(), f"{tar.name}:{member}", info)
+                yield video.video, video
+            except StepFormerError as error:
+                yield f"{tar.name}:{member}", error
+    except StepFormerError as error:
+        yield tar.name, error
 
 
 def released_sample(data: bytes, where: str, info: StoreInfo = RELEASED) -> StoredVideo:
@@ -212,12 +208,13 @@ def _captions(captions: Path, files: Mapping[str, Path], count: Captioned) -> di
 
 def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cue]]]]:
     """(video, how to read its cues) of a HowTo100M caption file, or of a folder of subtitle files."""
-    from stepformer.data.howto100m import caption_file, parse_cues, stream_captions
+    from stepformer.data.howto100m import caption_file, parse_cues
     from stepformer.narration.readers import SUFFIXES, read_subtitles
+    from stepformer.narration.readers.structured import iter_captions
 
     one = caption_file(captions) if captions.is_dir() else captions
     if one is not None:
-        for video, entry in stream_captions(one):
+        for video, entry in iter_captions(one):
             yield video, lambda video=video, entry=entry: list(parse_cues(video, entry, lambda problem: None))  # type: ignore[misc]
         return
     for path in sorted(captions.rglob("*")):

@@ -21,7 +21,6 @@ What the ids mean (``--ids``):
 
 from __future__ import annotations
 
-import csv
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import load_array, load_arrays, reader
+from stepformer.base.guard import csv_rows, load_array, load_arrays, read_text, reader
 from stepformer.data.records import Task
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
@@ -120,7 +119,7 @@ def _load(path: Path) -> Any:
 def _from_csv(path: Path) -> Prediction:
     segments: list[tuple[int, float, float]] = []
     names: dict[str, int] = {}
-    for number, cells in enumerate(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()), 1):
+    for number, cells in enumerate(csv_rows(read_text(path), path), 1):
         if not cells:
             continue
         try:
@@ -171,7 +170,7 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
             return Prediction(ids=check_ids(_load(source), "ids"), rate_hz=rate_hz)
     except InputError as error:
         raise type(error)(str(error) if str(source) in str(error) else f"{source}: {error}") from None
-    except (OSError, ValueError, TypeError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{source} does not parse: {error}") from None
     raise InputError(f"{source} is no prediction; known are {', '.join(SUFFIXES)}")
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stepformer.base.guard import reader
+from stepformer.base.guard import read_bytes, reader
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cleaning import clean_cue, decode, unroll
 from stepformer.narration.cues import Cue, clip_overlaps, in_order
@@ -47,12 +47,7 @@ def read_subtitles(path: str | os.PathLike[str], format: str | None = None, vide
             expected.
         UsageError: ``format`` is not known.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return parse_subtitles(data, str(path), format, video)
+    return parse_subtitles(read_bytes(path), str(path), format, video)
 
 
 def parse_subtitles(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import csv
+import gzip
+import io
 import json
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
+from stepformer.base.guard import csv_rows, reading
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue, Word, cue_at
 from stepformer.narration.readers.timed import load, number, seconds, words_at
@@ -155,16 +158,13 @@ def parse_table(text: str, name: str) -> list[Cue]:
         raise InputError(f"{name}: line 1: expected a header with the columns start, end and text")
     start_at, end_at, text_at = found
     rows: list[tuple[float, float | None, str]] = []
-    try:
-        for cells in csv.reader(text.splitlines()[1:], delimiter=_delimiter(text.split("\n", 1)[0])):
-            if len(cells) <= max(start_at, text_at) or not cells[text_at].strip():
-                continue
-            start_s = _cell_time(cells[start_at])
-            if start_s is not None:
-                end_s = _cell_time(cells[end_at]) if end_at is not None and end_at < len(cells) else None
-                rows.append((start_s, end_s, cells[text_at]))
-    except csv.Error as error:
-        raise InputError(f"{name}: not CSV: {error}") from None
+    for cells in islice(csv_rows(text, name, _delimiter(text.split("\n", 1)[0])), 1, None):
+        if len(cells) <= max(start_at, text_at) or not cells[text_at].strip():
+            continue
+        start_s = _cell_time(cells[start_at])
+        if start_s is not None:
+            end_s = _cell_time(cells[end_at]) if end_at is not None and end_at < len(cells) else None
+            rows.append((start_s, end_s, cells[text_at]))
     if not rows:
         raise InputError(f"{name}: no row has a start and a text")
     following = [start_s for start_s, _, _ in rows[1:]] + [rows[-1][0]]
@@ -180,7 +180,7 @@ def _delimiter(header: str) -> str:
 
 def _columns(header: str) -> tuple[int, int | None, int] | None:
     """Where start, end and text stand; None where start or text does not."""
-    cells = [cell.strip().lower() for cell in next(csv.reader([header], delimiter=_delimiter(header)), [])]
+    cells = [cell.strip().lower() for cell in next(csv_rows(header, "header", _delimiter(header)), [])]
 
     def at(names: tuple[str, ...]) -> int | None:
         return next((cells.index(name) for name in names if name in cells), None)
@@ -203,6 +203,7 @@ def _cell_time(cell: str) -> float | None:
 
 
 _CHUNK = 1 << 20
+_MAX_ENTRY = 64 << 20  # letters of one video
 _SPACE = " \t\r\n"
 # what matters for finding the end of a value: strings (skipped whole), brackets; a quote alone opens a cut string
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
@@ -254,18 +255,19 @@ def cues_of(content: object, name: str) -> list[Cue]:
 
 
 def iter_captions(path: str | os.PathLike[str]) -> Iterator[tuple[str, object]]:
-    """(video, its content) in the order of the file, holding one video in memory at a time.
+    """(video, its content) in the order of the file, plain or gzipped, holding one video in memory at a time.
+
+    Not ijson, which refuses the NaN that the published files write for a missing text.
 
     Raises:
         InputError: the file is not one JSON object; the message says where it stops being one.
     """
     path = Path(path)
-    try:
-        stream = path.open(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    with stream:
-        yield from _members(_Window(stream, str(path)))
+    with reading(path, "caption file"), path.open("rb") as plain:
+        zipped = plain.peek(2)[:2] == b"\x1f\x8b"
+        unpacked = gzip.GzipFile(fileobj=plain) if zipped else plain
+        with io.TextIOWrapper(unpacked, encoding="utf-8-sig", errors="replace") as stream:
+            yield from _members(_Window(stream, str(path)))
 
 
 class _Window:
@@ -324,7 +326,7 @@ class _Window:
             if end >= 0:
                 break
             offset = scan - self.at
-            if not self.more():
+            if len(self.text) - self.at > _MAX_ENTRY or not self.more():
                 raise self.fail(f"the end of {expected}")
             scan = self.at + offset
         try:
