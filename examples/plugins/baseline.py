@@ -1,10 +1,11 @@
 """A baseline of your own: fitted on videos, it names the cluster of every frame.
 
-    from stepformer.evaluation.baselines import baseline, FeatureVideo
-    fitted = baseline("jumps", smooth=3).fit(videos, {"omelette": 5})
+    stepformer reproduce table1 --dataset data --features features --baseline jumps --plugin baseline.py --out results
+
+    fitted = baseline("jumps", smooth=3).fit(videos, {"omelette": 5})    # in Python, with its options
     fitted.segment(videos)          # one int array per video, -1 background: what sf.evaluation.score_task takes
 
-In an installed package:  [project.entry-points."stepformer.baselines"]  jumps = "my_package.baseline:Jumps"
+Or, in an installed package:  [project.entry-points."stepformer.baselines"]  jumps = "my_package.baseline:Jumps"
 """
 
 from dataclasses import dataclass

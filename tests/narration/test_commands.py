@@ -58,8 +58,8 @@ def test_exit_codes(parser, file, tmp_path, capsys) -> None:
 
 def test_a_stage_whose_package_is_not_installed_says_which(parser, file, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "wtpsplit", None)
-    command = ["phrases", str(file), "--plugin", str(EXAMPLES / "punctuation.py"), "--punctuation", "sat"]
-    assert main(command) == 4
+    monkeypatch.setenv("STEPFORMER_PLUGINS", str(EXAMPLES / "punctuation.py"))
+    assert main(["phrases", str(file), "--punctuation", "sat"]) == 4
     assert "'sat' needs a package that is not installed" in capsys.readouterr().err
 
 

@@ -1,6 +1,8 @@
 """``stepformer reproduce``, whole: the smoke world, and a plain folder of timelines and features made here."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import StepDecoder, preset
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
+from stepformer.reproduce import plan
 
 D = 16
 STEPS = ("crack eggs", "whisk eggs", "pour batter")
@@ -97,8 +100,20 @@ def test_controls_alone_need_no_model_and_fit_nothing(made, monkeypatch):
     assert set(rows_of(made, "table1")) == {
         "uniform, as many steps", "frame K-means", "random slots", "pooled32", "change-point segments"
     }  # fmt: skip
-    plan = json.loads((made / "out" / "plan.json").read_text("utf-8"))
-    assert {"commit", "date", "machine"} <= set(plan)
+    written = json.loads((made / "out" / "plan.json").read_text("utf-8"))
+    assert {"commit", "date", "machine"} <= set(written)
+
+
+def test_a_baseline_of_a_plugin_is_a_row_per_setting(made, capsys, monkeypatch):
+    monkeypatch.setenv("STEPFORMER_PLUGINS", str(Path(__file__).parents[2] / "examples" / "plugins" / "baseline.py"))
+    monkeypatch.setattr(plan, "TABLES", {"table1": replace(plan.TABLES["table1"], rows=plan.UNIFORM[:1])})
+    assert reproduce(made, "table1", "--baseline", "jumps", "--jobs", "1") == 0
+    rows = rows_of(made, "table1")
+    assert set(rows) == {"uniform, as many steps", "jumps, weak", "jumps, unsupervised"}
+    # the borders of these steps are where the features jump
+    assert rows["jumps, weak"]["F1"]["value"] != rows["uniform, as many steps"]["F1"]["value"]
+    assert reproduce(made, "table1", "--baseline", "jump", "--plan") == 2
+    assert "did you mean jumps?" in capsys.readouterr().err
 
 
 @pytest.mark.slow

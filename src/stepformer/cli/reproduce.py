@@ -74,6 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", action=Several, type=words, default=[], metavar="KINDS",
         help=f"only rows of these kinds: {', '.join(KINDS)} (default: all)",
     )  # fmt: skip
+    runs.add_argument(
+        "--baseline", action=Several, type=words, default=[], metavar="NAMES",
+        help="also baselines that plugins registered, in tables of discovery (default: none)",
+    )  # fmt: skip
     runs.add_argument("--work", metavar="FOLDER", help="for weights of unfinished trainings (default: OUT/work)")
     runs.add_argument(
         "--stop-after", type=above_zero, metavar="SECONDS", help="the same command goes on later (default: never)"
@@ -187,6 +191,7 @@ def _setup(args: argparse.Namespace, spec: SourceSpec, tables: Sequence[str]) ->
         read_checkpoint(args.checkpoint) if args.checkpoint else None,
         args.rule,
         device,
+        baselines=tuple(args.baseline),
     )
     return smoke.smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
 

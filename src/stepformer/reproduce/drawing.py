@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import replacing
-from stepformer.errors import missing_extra
 from stepformer.show.palette import STEP_COLORS
 
 IntArray = npt.NDArray[np.int64]
@@ -23,10 +22,8 @@ _UNMATCHED = "#b9bec7"
 
 
 def _figure(height_in: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise missing_extra("Matplotlib", "plot", "drawing figures") from None
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
 
 

@@ -33,12 +33,13 @@ import torch
 
 from stepformer.app.training import make_trainer
 from stepformer.base.files import replacing, write_json
+from stepformer.base.plugins import VARIABLE
 from stepformer.base.progress import clock
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
-from stepformer.reproduce.methods import PUBLISHED, Stage, answer, choose, first_options, summary, units_of
+from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, summary, units_of
 from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source, SourceSpec
 from stepformer.version import __version__
@@ -163,7 +164,7 @@ def make_jobs(runs: Mapping[str, tuple[Run, Sequence[str]]], labels: Mapping[str
     """Runs by id, with their places, as jobs; ``job`` says what they have in common. Controls come first."""
     groups: dict[str, list[str]] = {}
     for run_id, (run, _) in runs.items():
-        alone = run.method.kind in PUBLISHED
+        alone = is_published(run.method)
         # a checkpoint has no seed of its own: its rows of several seeds are several jobs
         shared = digest([run.seed, None if run.weights is None else run.weights.identity])
         groups.setdefault(run_id if alone else shared, []).append(run_id)
@@ -287,6 +288,7 @@ def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log:
         # torch and the kernels are loaded once for all jobs
         kernels = ["stepformer.core.align.cpu", "stepformer.core.segments_cpu"]
         context.set_forkserver_preload(["stepformer.reproduce.execute", *kernels])
+    plugins = os.environ.get(VARIABLE, "")
     threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or (os.cpu_count() or 1) // parallel))
     queue = [replace(job, threads=threads) for job in jobs]
     started, done, failed = time.monotonic(), 0, {}
@@ -299,7 +301,7 @@ def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log:
                 break
             while queue and len(working) < parallel:
                 job = queue.pop(0)
-                process = context.Process(target=_process, args=(job, _log_file(job)), name=job.label)
+                process = context.Process(target=_process, args=(job, _log_file(job), plugins), name=job.label)
                 process.start()
                 working[process] = (job, time.monotonic())
             wait([process.sentinel for process in working], timeout=left_s)
@@ -323,8 +325,9 @@ def _log_file(job: Job) -> Path:
     return path
 
 
-def _process(job: Job, log: Path) -> None:
+def _process(job: Job, log: Path, plugins: str) -> None:
     """The body of a worker process: its words go to the log, its exit code says how it went."""
+    os.environ[VARIABLE] = plugins  # the fork server has the environment of the moment it was started
     # Ctrl-C reaches the parent, which stops its workers in order
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -77,7 +77,8 @@ class Method:
     """What is scored. Everything here is part of a run's id.
 
     kind: ``slots`` (the model's), a control (``uniform``, ``equal cuts``, ``kmeans``, ``random``, ``pooled``,
-    ``changes``, ``text``) or a published method (``kukleva``, ``elhamifar``, ``shen``) in a ``setting``.
+    ``changes``, ``text``), a published method (``kukleva``, ``elhamifar``, ``shen``) in a ``setting``, or a plugin's
+    (``baseline NAME``), whose source has the hash ``code``.
     frames: what the method looks at: ``raw``, ``smoothed``, ``model`` (the model's output frames), ``aligned`` (several
     feature spaces brought into one) or ``labels`` (the truth itself, to see what a method can reach).
     rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
@@ -91,6 +92,7 @@ class Method:
     rule: str = "grid"
     options: tuple[tuple[str, Any], ...] | None = None
     updates: int = 0
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +278,8 @@ class Stage:
 
 def answer(method: Method, stage: Stage) -> Answer:
     """A method on the videos of a stage."""
-    with torch.inference_mode(method.kind not in ("kukleva", "elhamifar", "shen")):
-        made = _METHODS[method.kind](method, stage)
+    with torch.inference_mode(not is_published(method)):
+        made = _METHODS.get(method.kind, _registered)(method, stage)
     if not stage.has_texts:
         made = replace(made, locate=None)
     if method.options is not None:
@@ -448,11 +450,10 @@ def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo
     seen = stage.frames(frames if frames == "model" else "raw")
     videos: list[FeatureVideo] = []
     truth = trial.task_labels()
-    for batch, texts, values in zip(trial.batches, trial.texts, seen, strict=True):
+    for batch, values in zip(trial.batches, seen, strict=True):
         for i, seen_as in enumerate(_rows(values, batch.video_mask)):
             said, at = batch.phrase_mask[i], len(videos)
             times = batch.phrase_times[i][said].float().cpu().numpy() / trial.rate_hz
-            count = int((batch.steps[i] >= 0).sum())
             told = np.eye(int(trial.kinds.max()) + 2, dtype=np.float32)[truth[at] + 1] if frames == "labels" else None
             videos.append(
                 FeatureVideo(
@@ -462,8 +463,6 @@ def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo
                     trial.rate_hz,
                     phrase_vectors=batch.phrases[i][said].float().cpu().numpy(),
                     phrase_times_s=np.stack([times - 1, times + 1], 1),
-                    step_vectors=texts[i, :count].float().cpu().numpy(),
-                    step_ids=trial.kinds[at, :count],
                     space=trial.spaces[at] if trial.spaces and frames != "labels" else "",
                 )
             )
@@ -533,6 +532,14 @@ def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tup
     return replace(trial, texts=texts), out
 
 
+def _registered(method: Method, stage: Stage) -> Answer:
+    """A baseline that a plugin registered: its clusters as they come."""
+    videos, steps = feature_videos(stage, method.frames)
+    fit = baseline(method.kind.removeprefix(REGISTERED)).fit
+    fitted: Any = fit(videos, steps, setting=_setting(method), seed=stage.seed, device=stage.device)
+    return Answer(None, lambda _: (fitted.segment(videos), None), curve=getattr(fitted, "curve", ()))
+
+
 def _setting(method: Method) -> Any:
     return method.setting or "weak"
 
@@ -543,3 +550,9 @@ _METHODS: dict[str, Callable[[Method, Stage], Answer]] = {
     "shen": _shen,
 }  # fmt: skip
 PUBLISHED = ("kukleva", "elhamifar", "shen")
+REGISTERED = "baseline "
+
+
+def is_published(method: Method) -> bool:
+    """Whether it is a method that is fitted: one of the paper's rows, or a plugin's."""
+    return method.kind in PUBLISHED or method.kind.startswith(REGISTERED)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +22,7 @@ from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import TrainConfig, make_config, merged
 from stepformer.core.training import with_loss_off
 from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.baselines import baseline
 from stepformer.reproduce import methods, paper
 from stepformer.reproduce.methods import Method
 from stepformer.reproduce.paper import Numbers
@@ -117,14 +119,14 @@ class Row:
     @property
     def kind(self) -> str:
         """What --only takes: ``control`` (nothing is learned), ``published`` or ``model`` (needs a model's weights)."""
-        if self.method.kind in methods.PUBLISHED:
+        if methods.is_published(self.method):
             return "published"
         return "control" if self.recipe is None else "model"
 
     @property
     def control(self) -> bool:
         """Whether it stands for what can be had without the model's slots, on raw frames or on the model's."""
-        return self.method.kind not in ("slots", *methods.PUBLISHED)
+        return self.method.kind != "slots" and not methods.is_published(self.method)
 
 
 DEFAULT, PAPER, RELEASED = (Recipe(name) for name in ("default", "paper", "released"))
@@ -290,6 +292,7 @@ class Setup:
     rule: str = "grid"  # own: models use the options they bring, as an earlier version of the tables did
     device: str = "cpu"
     updates: int = methods.UPDATES  # of published methods, at most
+    baselines: tuple[str, ...] = ()  # of plugins: a row each, per setting
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -386,7 +389,7 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
     if name not in TABLES:
         raise UsageError(f"no table {name!r}; there are {', '.join(TABLES)}")
     source, planned = setup.source, []
-    for row in TABLES[name].rows:
+    for row in (*TABLES[name].rows, *(row for added in setup.baselines for row in registered_rows(added))):
         method = row.method
         if (only and row.kind not in only) or not _possible(row, setup, TABLES[name].tasks):
             continue
@@ -410,6 +413,16 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
     return planned
 
 
+def registered_rows(name: str) -> list[Row]:
+    """The rows of a baseline that a plugin registered, one per setting that it has."""
+    made = baseline(name)
+    code = digest(inspect.getsource(inspect.getmodule(type(made)) or type(made)))
+    return [
+        Row(f"{name}, {setting}", Method(f"{methods.REGISTERED}{name}", setting=setting, code=code), knows=setting)
+        for setting in made.settings
+    ]
+
+
 def _weights(setup: Setup, recipe: Recipe, seed: int) -> Weights:
     if setup.checkpoint is not None:
         return setup.checkpoint.weights
@@ -422,12 +435,12 @@ def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:
     """Whether a row can be run: it has the texts, narration, spaces and weights that it needs."""
     source, method = setup.source, row.method
     can_train = not source.real or bool(setup.stores)
-    locates = method.kind not in ("kmeans", "kukleva", "elhamifar") and source.has_texts
+    locates = method.kind == "shen" or not (method.kind == "kmeans" or methods.is_published(method))
     discovers = method.kind != "text"
     return (
         (row.recipe is None or can_train or (setup.checkpoint is not None and row.recipe == DEFAULT))
         and (setup.checkpoint is None or row.recipe in (None, DEFAULT))
         and (method.kind != "shen" or source.narrated)
         and (method.frames != "aligned" or source.several_spaces)
-        and (("zs" in tasks and locates) or ("un" in tasks and discovers))
+        and (("zs" in tasks and locates and source.has_texts) or ("un" in tasks and discovers))
     )

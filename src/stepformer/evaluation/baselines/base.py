@@ -2,10 +2,10 @@
 
 A baseline is fitted on a list of videos and then names, for a list of videos, the cluster of every frame: int ids that
 mean the same thing in all videos of one task that are segmented in one call, -1 for background. That is what Table 1
-scores. Baselines that find *slots* (a vector a step, in the space of the text) also give those, for the zero-shot
+scores. Baselines that find *slots* (one vector per step, in the space of the text) also give those, for the zero-shot
 localisation of Table 2.
 
-Two settings, as in the paper: "weak" fits one model a task, so it knows which videos show the same task;
+Two settings, as in the paper: "weak" fits one model per task, so it knows which videos show the same task;
 "unsupervised" fits one model for all videos and never looks at the task while fitting. In both, clusters are made
 among the videos of one task when they are segmented, because that is how the metric compares them; StepFormer's slots
 are clustered so too.
@@ -14,6 +14,7 @@ are clustered so too.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -36,10 +37,8 @@ IntArray = npt.NDArray[np.int64]
 class FeatureVideo:
     """One video as a baseline sees it; arrays are checked and made float32 when it is made.
 
-    features: (N, D), ``rate_hz`` vectors a second. phrase_vectors: (L, D) narration in the space of the features, with
-    ``phrase_times_s`` (L, 2) start and end seconds. step_vectors: (S, D) the video's own ordered step texts, for
-    the ground-truth text baseline alone, with ``step_ids`` (S,) what each is called across the task (its position
-    in the list if not given). space: which extractor the features come from, where videos differ in that; vectors
+    features: (N, D), ``rate_hz`` vectors per second. phrase_vectors: (L, D) narration in the space of the features,
+    with ``phrase_times_s`` (L, 2) start and end seconds. space: which extractor the features come from; vectors
     of different spaces cannot be compared (GTEA's come from four networks).
     """
 
@@ -49,8 +48,6 @@ class FeatureVideo:
     rate_hz: float = 1.0
     phrase_vectors: FloatArray | None = None
     phrase_times_s: FloatArray | None = None
-    step_vectors: FloatArray | None = None
-    step_ids: IntArray | None = None
     space: str = ""
 
     def __post_init__(self) -> None:
@@ -60,20 +57,14 @@ class FeatureVideo:
         if len(features) == 0:
             raise InputError(f"video {self.video}: it has no features")
         object.__setattr__(self, "features", features)
-        for name in ("phrase_vectors", "step_vectors"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, matrix(value, f"video {self.video}: {name}"))
+        if self.phrase_vectors is not None:
+            said = matrix(self.phrase_vectors, f"video {self.video}: phrase_vectors")
+            object.__setattr__(self, "phrase_vectors", said)
         if self.phrase_times_s is not None:
             times = matrix(self.phrase_times_s, f"video {self.video}: phrase_times_s")
             if self.phrase_vectors is None or times.shape != (len(self.phrase_vectors), 2):
-                raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row a phrase vector")
+                raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row per phrase vector")
             object.__setattr__(self, "phrase_times_s", times)
-        if self.step_ids is not None:
-            ids = np.asarray(self.step_ids, np.int64)
-            if self.step_vectors is None or ids.shape != (len(self.step_vectors),):
-                raise InputError(f"video {self.video}: step_ids must be (S,), one a step vector")
-            object.__setattr__(self, "step_ids", ids)
 
     @property
     def duration_s(self) -> float:
@@ -84,6 +75,17 @@ class FeatureVideo:
     def relative_time(self) -> FloatArray:
         """(N,) n / N of each frame, in [0, 1)."""
         return (np.arange(len(self.features)) / len(self.features)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a method is fitted on, and how."""
+
+    videos: Sequence[FeatureVideo]
+    n_steps: Mapping[str, int]  # of each task
+    setting: Setting
+    seed: int
+    device: str
 
 
 @runtime_checkable
@@ -104,8 +106,8 @@ class FittedSlots(Protocol):
         ...
 
 
-class Baseline(Protocol):
-    """One published method or control; its options are the fields of the dataclass that implements it."""
+class Baseline(ABC):
+    """One published method; its options are the fields of the dataclass that implements it."""
 
     name: ClassVar[str]
     settings: ClassVar[tuple[Setting, ...]]
@@ -122,18 +124,18 @@ class Baseline(Protocol):
         """Trains on ``videos``; ``n_steps`` is the number of steps of each task. Gives a :class:`Fitted` and, where the
         method finds slots, a :class:`FittedSlots` (the same object is both where both apply).
         """
-        ...
+        check_setting(self, setting, videos)
+        return self.train(Given(videos, dict(n_steps), setting, seed, device))
+
+    @abstractmethod
+    def train(self, given: Given) -> Any:
+        """What :meth:`fit` gives, of input that was checked."""
 
 
 BASELINES: Registry[Callable[..., Baseline]] = Registry("baseline", "baselines", {
-    "uniform": "stepformer.evaluation.baselines.controls:Uniform",
-    "kmeans": "stepformer.evaluation.baselines.kmeans:FrameKMeans",
     "kukleva": "stepformer.evaluation.baselines.kukleva:Kukleva",
     "elhamifar": "stepformer.evaluation.baselines.elhamifar:Elhamifar",
     "shen": "stepformer.evaluation.baselines.shen:Shen",
-    "text": "stepformer.evaluation.baselines.controls:GroundTruthText",
-    "pooled": "stepformer.evaluation.baselines.controls:Pooled",
-    "random": "stepformer.evaluation.baselines.controls:RandomSlots",
 })  # fmt: skip
 
 

@@ -31,20 +31,21 @@ from torch import Tensor, nn
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
+    Baseline,
     Curve,
     FeatureVideo,
     FloatArray,
+    Given,
     IntArray,
     Setting,
     by_task,
-    check_setting,
     steps_of,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)
-class Elhamifar:
+class Elhamifar(Baseline):
     """Options of the method."""
 
     key_steps: int = 50  # M, shared by all tasks
@@ -59,17 +60,9 @@ class Elhamifar:
     name: ClassVar[str] = "elhamifar"
     settings: ClassVar[tuple[Setting, ...]] = ("weak",)
 
-    def fit(
-        self,
-        videos: Sequence[FeatureVideo],
-        n_steps: Mapping[str, int],
-        *,
-        setting: Setting = "weak",
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> FittedElhamifar:
+    def train(self, given: Given) -> FittedElhamifar:
         """Alternates subset selection and training, over the videos of all tasks together."""
-        check_setting(self, setting, videos)
+        videos, n_steps, seed, device = given.videos, given.n_steps, given.seed, given.device
         tasks = list(by_task(videos))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -39,13 +39,14 @@ from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
     BACKGROUND,
+    Baseline,
     Curve,
     FeatureVideo,
     FloatArray,
+    Given,
     IntArray,
     Setting,
     by_task,
-    check_setting,
     steps_of,
     training_groups,
 )
@@ -53,7 +54,7 @@ from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)
-class Kukleva:
+class Kukleva(Baseline):
     """Options of the method; ``background`` is the share of each cluster that becomes background (tau in the paper)."""
 
     embedding: int = 20
@@ -79,21 +80,13 @@ class Kukleva:
         """How many steps of the optimiser a training on so many frames takes."""
         return max(self.min_updates, self.epochs * -(-frames // self.batch))
 
-    def fit(
-        self,
-        videos: Sequence[FeatureVideo],
-        n_steps: Mapping[str, int],
-        *,
-        setting: Setting = "weak",
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> FittedKukleva:
-        """Learns the embedding: one a task, or one for all."""
-        check_setting(self, setting, videos)
-        groups = dict(training_groups(videos, setting))
+    def train(self, given: Given) -> FittedKukleva:
+        """Learns the embedding: one per task, or one for all."""
+        groups = dict(training_groups(given.videos, given.setting))
         with one_thread():
-            embeddings, curve = train_embeddings(list(groups.values()), self, seed, device)
-        return FittedKukleva(self, dict(zip(groups, embeddings, strict=True)), dict(n_steps), seed, device, curve)
+            embeddings, curve = train_embeddings(list(groups.values()), self, given.seed, given.device)
+        by_group = dict(zip(groups, embeddings, strict=True))
+        return FittedKukleva(self, by_group, given.n_steps, given.seed, given.device, curve)
 
 
 class TimeEmbedding(nn.Module):

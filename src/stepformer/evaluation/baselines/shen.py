@@ -1,7 +1,7 @@
 """Shen, Wang and Elhamifar, "Learning to segment actions from visual and language instructions via differentiable weak
 sequence alignment" (CVPR 2021).
 
-1. One linear layer a modality (started as the identity) maps frames and verb phrases to unit vectors; the relative
+1. One linear layer per modality (started as the identity) maps frames and verb phrases to unit vectors; the relative
    time is appended.
 2. *Soft ordered prototype learning*: a few rounds of soft K-means over the frames of a batch of videos, differentiable
    to the end, give K prototypes, ordered by their time coordinate; likewise K + 10 over the phrases.
@@ -34,22 +34,23 @@ from torch import Tensor, nn
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines.base import (
+    Baseline,
     Curve,
     FeatureVideo,
     FloatArray,
+    Given,
     IntArray,
     Setting,
-    check_setting,
+    by_task,
     steps_of,
     training_groups,
 )
 from stepformer.evaluation.baselines.dwsa import dwsa_loss
-from stepformer.evaluation.baselines.kmeans import cluster_by_task
-from stepformer.evaluation.kmeans import kmeans
+from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)
-class Shen:
+class Shen(Baseline):
     """Options of the method; ``slots`` is the number of prototypes of one video in zero-shot localisation."""
 
     rounds: int = 5  # of soft K-means
@@ -67,28 +68,19 @@ class Shen:
     name: ClassVar[str] = "shen"
     settings: ClassVar[tuple[Setting, ...]] = ("weak", "unsupervised")
 
-    def fit(
-        self,
-        videos: Sequence[FeatureVideo],
-        n_steps: Mapping[str, int],
-        *,
-        setting: Setting = "weak",
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> FittedShen:
-        """Learns the two linear layers: a pair a task, or one pair for all."""
-        check_setting(self, setting, videos)
+    def train(self, given: Given) -> FittedShen:
+        """Learns the two linear layers: a pair per task, or one pair for all."""
         models, curves = {}, []
-        for group, members in training_groups(videos, setting):
-            told = [v for v in members if v.phrase_vectors is not None and len(v.phrase_vectors)]
-            if not told:
+        for group, members in training_groups(given.videos, given.setting):
+            narrated = [v for v in members if v.phrase_vectors is not None and len(v.phrase_vectors)]
+            if not narrated:
                 whose = "the videos" if group is None else f"the videos of task {group!r}"
                 raise InputError(f"shen learns from narration, and none of {whose} has phrases")
             tasks = {v.task for v in members}
-            k = max(2, round(float(np.mean([steps_of(task, n_steps) for task in sorted(tasks)]))))
-            models[group], curve = train_layers(told, k, self, seed, device)
+            k = max(2, round(float(np.mean([steps_of(task, given.n_steps) for task in sorted(tasks)]))))
+            models[group], curve = train_layers(narrated, k, self, given.seed, given.device)
             curves.append(curve.points)
-        return FittedShen(self, models, dict(n_steps), seed, device, curves)
+        return FittedShen(self, models, given.n_steps, given.seed, given.device, curves)
 
 
 class TwoLayers(nn.Module):
@@ -222,8 +214,16 @@ class FittedShen:
 
     def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
         """K-means of the learned vectors with time, task by task; the farthest become background."""
-        points = [self._timed(v) for v in videos]
-        return cluster_by_task(videos, points, self.n_steps, self.options.keep, self.seed)
+        out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
+        for task, where in by_task(videos).items():
+            points = [self._timed(videos[i]) for i in where]
+            joined = np.concatenate(points)
+            found = kmeans(joined, steps_of(task, self.n_steps), seed=self.seed, restarts=5)
+            distances = ((joined - found.centers[found.labels]) ** 2).sum(axis=1)
+            labels = keep_nearest(found.labels, distances, self.options.keep)
+            for i, part in zip(where, np.split(labels, np.cumsum([len(p) for p in points])[:-1]), strict=True):
+                out[i] = part
+        return out
 
     @torch.no_grad()
     def slots(self, video: FeatureVideo) -> FloatArray:
