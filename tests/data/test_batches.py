@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
+from concurrent.futures import wait
 from fractions import Fraction
 
 import numpy as np
@@ -12,17 +12,18 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from stepformer.data import batches
 from stepformer.data.batches import StoreBatches, shorten
-from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, _Shard
 from stepformer.data.store_writer import StoreWriter
 from stepformer.errors import InputError
 
 DIM = 6
 
 
-def write(path, videos: dict[str, tuple[int, list[bool]]], vectors: bool = True):
+def write(path, videos: dict[str, tuple[int, list[bool]]], vectors: bool = True, **options):
     """A store of videos, name -> (frames, chatter flag of each phrase). Frames of video i hold i + 1 everywhere."""
-    with StoreWriter(path, StoreInfo("toy", "toy-1", dim=DIM)) as writer:
+    with StoreWriter(path, StoreInfo("toy", "toy-1", dim=DIM), **options) as writer:
         for i, (name, (frames, chatter)) in enumerate(videos.items()):
             said = tuple(StoredPhrase(f"p{j}", j, j + 1, flag) for j, flag in enumerate(chatter))
             text = np.arange(len(said), dtype=np.float32)[:, None] + np.ones((1, DIM), np.float32)
@@ -117,18 +118,60 @@ def test_several_stores_are_one(store, tmp_path):
     assert len(StoreBatches([store, other], 100, 0.0, seed=0).items) == 13
 
 
-def test_the_next_batch_is_read_while_this_one_trains(store):
+def test_the_next_batches_are_read_while_this_one_trains(store):
     source = StoreBatches([store], 100, 0.0, seed=1)
     source.batch(0, 2)
-    assert list(source._ready) == [1]
-    for _ in range(200):
-        if source._ready[1].full():
-            break
-        time.sleep(0.01)
-    assert source._ready[1].full()
+    assert [key[0] for key in source._ready] == [1, 2]
+    for batch, work in source._ready.values():
+        wait(work, timeout=20)
+        assert all(part.done() for part in work) and bool((batch.video[batch.video_mask] != 0).all())
     for step in (1, 2, 3, 9):
         source.batch(step, 2)
         assert len(source._ready) <= 2  # what was read ahead and not used is let go
+
+
+def test_memory_is_used_again_but_never_under_a_batch_that_is_held(store):
+    source = StoreBatches([store], 100, 0.0, seed=1)
+    held = [source.batch(step, 3) for step in range(12)]
+    again = StoreBatches([store], 100, 0.0, seed=1)
+    for step, batch in enumerate(held):
+        assert all(torch.equal(a, b) for a, b in zip(batch, again.batch(step, 3), strict=True))
+    assert len(again._buffers[0]._kept) <= 4 < len(source._buffers[0]._kept)
+
+
+def test_the_order_is_the_same_for_any_number_of_threads_and_in_parts(store):
+    one, many = (StoreBatches([store], 100, 0.0, seed=1, threads=n) for n in (1, 5))
+    for step in range(6):
+        whole = one.batch(step, 5)
+        assert all(torch.equal(a, b) for a, b in zip(whole, many.batch(step, 5), strict=True))
+    pieces = [StoreBatches([store], 100, 0.0, seed=1).part(5, 5, rows) for rows in (slice(0, 3), slice(3, 5))]
+    assert all(torch.equal(a, torch.cat(b)) for a, b in zip(whole, zip(*pieces, strict=True), strict=True))
+
+
+def test_an_epoch_goes_through_the_shards_some_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "WINDOW", 3)
+    path = write(tmp_path / "s", {f"v{i}": (5, [False]) for i in range(80)}, shard_bytes=4000)
+    source = StoreBatches([path], 100, 0.0, seed=1)
+    shards = source._shard_of.max() + 1
+    assert shards > 9
+    orders = []
+    for epoch in range(2):
+        items = source._members(epoch, 80)
+        orders.append([name for _, name in items])
+        assert sorted(orders[-1]) == sorted(name for _, name in source.items)
+        seen = [store.entry(name).shard for store, name in items]
+        places = {shard: [i for i, s in enumerate(seen) if s == shard] for shard in set(seen)}
+        widest = 3 * max(len(at) for at in places.values())
+        assert all(at[-1] - at[0] < widest for at in places.values())  # within a window of three shards
+        assert any(at[-1] - at[0] >= len(at) for at in places.values())  # and mixed there
+    assert orders[0] != orders[1]
+
+
+def test_a_store_without_times_in_its_shards_gives_the_same_batches(store, tmp_path, monkeypatch):
+    new = StoreBatches([store], 100, 0.0, seed=1).batch(0, 10)
+    monkeypatch.setattr(_Shard, "has", lambda self, name: not name.endswith("|said") and name in self._header)
+    old = StoreBatches([store], 100, 0.0, seed=1).batch(0, 10)
+    assert all(torch.equal(a, b) for a, b in zip(new, old, strict=True))
 
 
 def test_what_cannot_be_trained_on_gets_a_sentence(store, tmp_path):
@@ -136,8 +179,7 @@ def test_what_cannot_be_trained_on_gets_a_sentence(store, tmp_path):
         StoreBatches([store], 100, 1.0, seed=0)
     with pytest.raises(InputError, match="training needs two"):
         StoreBatches([write(tmp_path / "one", {"a": (5, [False])})], 100, 0.0, seed=0)
-    bare = StoreBatches([write(tmp_path / "bare", {f"v{i}": (5, [False]) for i in range(3)}, False)], 100, 0.0, seed=0)
     with pytest.raises(InputError, match="phrases without vectors; prepare the store again"):
-        bare.batch(0, 2)
+        StoreBatches([write(tmp_path / "bare", {f"v{i}": (5, [False]) for i in range(3)}, False)], 100, 0.0, seed=0)
     with pytest.raises(InputError, match="is not a feature store"):
         StoreBatches([tmp_path / "nowhere"], 100, 0.0, seed=0)

@@ -64,7 +64,7 @@ def test_round_trip_over_several_shards(tmp_path):
     assert store.info == INFO
     for video in videos:
         assert_same(store[video.video], video)
-        assert store.frames_of(video.video) == len(video.features)
+        assert store.entry(video.video).n == len(video.features)
     assert [v.video for v in store] == list(store.ids)
     assert store[0].video == store.ids[0]
     assert [v.video for v in store[1:3]] == list(store.ids[1:3])

@@ -191,11 +191,15 @@ class Trainer:
             mine.load_state_dict(model.state_dict())
 
     def _losses(self, model: StepDecoder, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        values = (getattr(batch, name).to(self.device, non_blocking=True) for name in _READ)
-        video, video_mask, phrases, phrase_mask, times = values
+        video, video_mask, phrases, phrase_mask, times = self._on_device(batch)
         with self._autocast():
             output = model(video, video_mask, attention=self.criterion.needs_attention)
         return self.criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
+
+    def _on_device(self, batch: Batch) -> list[Tensor]:
+        """What is read of a batch; vectors may come as float16 and are made float32 here, behind the bus."""
+        values = [getattr(batch, name).to(self.device, non_blocking=True) for name in _READ]
+        return [value.float() if value.dtype == torch.float16 else value for value in values]
 
     def train_step(self, step: int) -> dict[str, Tensor | float]:
         """One optimiser step: forward, losses, backward, clip, update."""
@@ -249,7 +253,7 @@ class Trainer:
         Raises what the run itself would: data that cannot be read, widths or options that do not fit.
         """
         batch = self.source.batch(0, min(self.config.batch, 2))
-        parts = [t.to(self.device) for t in (batch.video, batch.video_mask, batch.phrases, batch.phrase_mask)]
+        parts = self._on_device(batch)
         output = self.model(parts[0], parts[1], attention=self.criterion.needs_attention)
         loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
         size = sum(p.numel() for p in self.model.parameters())

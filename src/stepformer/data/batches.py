@@ -1,24 +1,38 @@
-"""Batches of real videos from feature stores, for the same loop that trains on the simulator."""
+"""Batches of real videos from feature stores, for the same loop that trains on the simulator.
+
+A batch is a function of (seed, number): a run that resumes in the middle of an epoch gets what it would have got, with
+any number of reading threads. An epoch goes through the shards in a new order, :data:`WINDOW` of them at a time, and
+through the videos of those in a random order, so that a corpus larger than the memory is read from disk once per epoch.
+Threads copy float16 rows from memory-mapped shards into batches, two batches ahead of the one that trains.
+"""
 
 from __future__ import annotations
 
-import threading
+import math
+import os
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.errors import InputError
 
+WINDOW = 16
+"""Shards whose videos are shuffled together: 4 GB, about 7,000 videos of 400 s in 768 dimensions."""
+_AHEAD = 2  # batches
+_AT_ONCE = 16  # videos that a thread copies before it looks for other work
+
 
 class StoreBatch(NamedTuple):
-    """One padded batch, as training reads it."""
+    """One padded batch, as training reads it; vectors are float16, as they are stored."""
 
     video: Tensor  # (B, N, D)
     video_mask: Tensor  # (B, N)
@@ -38,19 +52,19 @@ def shorten(features: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
 
 
 class StoreBatches:
-    """Shuffled epochs over one or several stores; the next batch is read while this one trains.
+    """Shuffled epochs over one or several stores, read ahead by ``threads`` (default: the processors, at most 8).
 
     Videos without phrases are left out (there is nothing to learn from). ``held_out`` of the videos, chosen by name,
     are kept for the validation loss.
     """
 
-    def __init__(self, stores: Sequence[str | Path], max_frames: int, held_out: float, seed: int) -> None:
+    def __init__(
+        self, stores: Sequence[str | Path], max_frames: int, held_out: float, seed: int, threads: int = 0
+    ) -> None:
         self.max_frames, self.seed, self.origin = max_frames, seed, [str(store) for store in stores]
-        items: list[tuple[FeatureStore, str]] = []
         opened = open_stores(stores)
         self.dim, self.encoder = opened[0].dim, opened[0].info.encoder
-        for store in opened:
-            items += [(store, video) for video in store.ids if store.line(video).get("phrases")]
+        items = [(store, video) for store in opened for video in store.ids if store.entry(video).said]
         self.without_phrases = sum(len(store.ids) for store in opened) - len(items)
         self.items: list[tuple[FeatureStore, str]] = []
         self.kept: list[tuple[FeatureStore, str]] = []
@@ -62,25 +76,37 @@ class StoreBatches:
                 f"{', '.join(map(str, stores))}: {len(items)} videos have phrases and {len(self.kept)} of them are "
                 "held out (data.held_out); training needs two"
             )
-        some = [store.read(video).features for store, video in self.items[:64]]
+        shards: dict[tuple[int, int], int] = {}  # (store, its shard) -> a number
+        self._shard_of = np.array(
+            [shards.setdefault((id(store), store.entry(video).shard), len(shards)) for store, video in self.items]
+        )
+        some = [store.arrays(video).features for store, video in self.items[:64]]
         self.centre = torch.from_numpy(np.concatenate(some).astype(np.float32).mean(0))
-        self._ready: dict[int, Queue[StoreBatch | BaseException]] = {}
+        self._order: tuple[int, npt.NDArray[np.intp]] = (-1, np.empty(0, np.intp))  # of the last epoch asked for
+        self._buffers = _Buffers(), _Buffers()  # of frames and of phrases
+        self.threads = threads or min(8, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(self.threads, "read-batches")
+        self._ready: dict[tuple[int, int, int | None, int | None], tuple[StoreBatch, list[Future[None]]]] = {}
 
     def batch(self, step: int, size: int) -> StoreBatch:
-        """Batch number ``step``; starts reading the next one."""
-        self._start(step, size)
-        self._start(step + 1, size)
-        result = self._ready.pop(step).get()
-        for old in [number for number in self._ready if number < step]:
-            del self._ready[old]
-        if isinstance(result, BaseException):
-            raise result
-        return result
+        """Batch number ``step``; starts reading the next ones."""
+        return self.part(step, size, slice(None))
+
+    def part(self, step: int, size: int, rows: slice) -> StoreBatch:
+        """Some rows of a batch, padded as the whole batch is: what one of several processes trains on."""
+        wanted = [(number, size, rows.start, rows.stop) for number in range(step, step + 1 + _AHEAD)]
+        for old in set(self._ready) - set(wanted):
+            for work in self._ready.pop(old)[1]:
+                work.cancel()
+        for key in wanted:
+            if key not in self._ready:
+                self._ready[key] = self._begin(self._members(key[0], size), rows)
+        return _finished(self._ready.pop(wanted[0]))
 
     def held_out_batches(self, size: int) -> Iterator[StoreBatch]:
         """The held-out videos, in order."""
         for first in range(0, len(self.kept), size):
-            yield self._collate(self.kept[first : first + size])
+            yield _finished(self._begin(self.kept[first : first + size], slice(None)))
 
     def describe(self) -> str:
         """How many videos there are of each kind."""
@@ -89,44 +115,78 @@ class StoreBatches:
             f"{self.without_phrases} without phrases left out"
         )
 
-    def _start(self, step: int, size: int) -> None:
-        if step in self._ready:
-            return
-        queue: Queue[StoreBatch | BaseException] = Queue(1)
-        self._ready[step] = queue
-
-        def work() -> None:
-            try:
-                queue.put(self._collate(self._members(step, size)))
-            except BaseException as error:  # handed to the loop, which raises it
-                queue.put(error)
-
-        # not a daemon: one that is still reading when the interpreter ends would bring it down
-        threading.Thread(target=work).start()
-
     def _members(self, step: int, size: int) -> list[tuple[FeatureStore, str]]:
         size = min(size, len(self.items))
         per_epoch = len(self.items) // size
         epoch, place = divmod(step, per_epoch)
-        order = np.random.default_rng((self.seed, epoch)).permutation(len(self.items))
-        return [self.items[i] for i in order[place * size : (place + 1) * size]]
+        if self._order[0] != epoch:
+            random = np.random.default_rng((self.seed, epoch))
+            order = random.permutation(len(self.items))
+            window = random.permutation(self._shard_of.max() + 1) // WINDOW  # of each shard
+            self._order = epoch, order[np.argsort(window[self._shard_of[order]], kind="stable")]
+        return [self.items[i] for i in self._order[1][place * size : (place + 1) * size]]
 
-    def _collate(self, members: Sequence[tuple[FeatureStore, str]]) -> StoreBatch:
-        videos, phrases, times = [], [], []
-        for store, name in members:
-            stored = store.read(name)
-            videos.append(torch.from_numpy(np.asarray(shorten(stored.features, self.max_frames), np.float32)))
-            if stored.phrase_vectors is None:
-                raise InputError(f"{store.path}: video {name} has phrases without vectors; prepare the store again")
-            wanted = [i for i, phrase in enumerate(stored.phrases) if not phrase.chatter]
-            wanted = wanted or list(range(len(stored.phrases)))
-            phrases.append(torch.from_numpy(np.asarray(stored.phrase_vectors[wanted], np.float32)))
-            middles = [0.5 * (stored.phrases[i].start_s + stored.phrases[i].end_s) for i in wanted]
-            times.append(torch.tensor(middles) * len(videos[-1]) / max(stored.duration_s, 1e-6))
-        return StoreBatch(*_padded(videos), *_padded(phrases), _padded(times)[0])
+    def _begin(self, members: Sequence[tuple[FeatureStore, str]], rows: slice) -> tuple[StoreBatch, list[Future[None]]]:
+        """A batch of the right shape, and the work that fills it."""
+        entries = [store.entry(video) for store, video in members]
+        frames = torch.tensor([min(entry.n, self.max_frames) for entry in entries])
+        said = torch.tensor([entry.said for entry in entries])
+        members, shape = members[rows], (int(frames.max()), int(said.max()))
+        video_mask, phrase_mask = (
+            torch.arange(most) < lengths[rows, None] for most, lengths in zip(shape, (frames, said), strict=True)
+        )
+        video, phrases = (
+            buffers.room((len(members), most, self.dim)) for buffers, most in zip(self._buffers, shape, strict=True)
+        )
+        batch = StoreBatch(video, video_mask, phrases, phrase_mask, torch.zeros(phrase_mask.shape))
+        work = [
+            self._pool.submit(self._fill, batch, first, members[first : first + _AT_ONCE])
+            for first in range(0, len(members), _AT_ONCE)
+        ]
+        return batch, work
+
+    def _fill(self, batch: StoreBatch, first: int, members: Sequence[tuple[FeatureStore, str]]) -> None:
+        """Rows of a batch from ``first`` on."""
+        video, phrases, times = batch.video.numpy(), batch.phrases.numpy(), batch.phrase_times.numpy()
+        for row, (store, name) in enumerate(members, first):
+            entry, stored = store.entry(name), store.arrays(name)
+            n, text, said = min(entry.n, self.max_frames), stored.phrases, stored.said
+            if entry.said < len(said):
+                wanted = said[:, 2] == 0
+                text, said = text[wanted], said[wanted]
+            video[row, :n] = shorten(stored.features, self.max_frames)
+            video[row, n:] = 0
+            phrases[row, : entry.said] = text
+            phrases[row, entry.said :] = 0
+            times[row, : entry.said] = (said[:, 0] + said[:, 1]) * (0.5 * n / max(entry.duration_s, 1e-6))
 
 
-def _padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    values = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
-    lengths = torch.tensor([len(row) for row in rows])
-    return values, torch.arange(values.shape[1]) < lengths[:, None]
+def _finished(reading: tuple[StoreBatch, list[Future[None]]]) -> StoreBatch:
+    batch, work = reading
+    for part in work:
+        part.result()  # raises what the thread raised
+    return batch
+
+
+class _Buffers:
+    """Memory for batches, used again once nobody holds it: fresh pages cost more than the copy into them."""
+
+    def __init__(self) -> None:
+        self._kept: list[npt.NDArray[np.float16]] = []
+
+    def room(self, shape: tuple[int, ...]) -> Tensor:
+        """An uninitialised float16 tensor."""
+        if torch.cuda.is_available():  # torch itself keeps pinned memory until copies from it are done
+            return torch.empty(shape, dtype=torch.float16, pin_memory=True)
+        size = math.prod(shape)
+        # a list and the call itself hold a buffer that nobody uses
+        unused = [i for i in range(len(self._kept)) if sys.getrefcount(self._kept[i]) == 2]
+        fitting = [i for i in unused if len(self._kept[i]) >= size]
+        if fitting:
+            flat = self._kept[fitting[0]]
+        else:
+            for i in reversed(unused):
+                del self._kept[i]
+            flat = np.empty(1 << (size - 1).bit_length(), np.float16)  # the system gives pages as they are touched
+            self._kept.append(flat)
+        return torch.from_numpy(flat[:size].reshape(shape))

@@ -5,7 +5,9 @@ A store is a folder that NumPy, torch and safetensors can read alone::
     store.json                  format version, encoder, its fingerprint, dim, structure_dim, rate_hz
     index.jsonl                 one line a video: id, shard, n, duration_s, n_phrases, phrases, meta; a later line
                                 of the same id replaces an earlier one
-    shards/00000.safetensors    "<id>|features" (N, D), "<id>|structure" (N, S), "<id>|phrases" (L, D), float16
+    shards/00000.safetensors    "<id>|features" (N, D), "<id>|structure" (N, S), "<id>|phrases" (L, D), float16;
+                                "<id>|said" (L, 3) float32: start_s, end_s, 1 for chatter, so that training need not
+                                parse the index
     spool/                      finished videos that are not yet in a shard, one file each
 
 Feature row ``i`` of a video describes the seconds ``[i, i + 1) / rate_hz``. A store holds the features of exactly
@@ -21,13 +23,13 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +45,9 @@ SHARD_FOLDER = "shards"
 
 Array = npt.NDArray[np.float32]
 
-_PHRASES_MARK = b', "phrases": '  # cannot occur inside a JSON string, where its quotes would be escaped
+# neither can occur inside a JSON string, where the quotes would be escaped
+_PHRASES_MARK, _CHATTER_MARK = b', "phrases": ', b'"chatter": true'
+_KINDS = {"F16": "<f2", "F32": "<f4"}
 _OPEN_SHARDS = 64  # memory-mapped shards kept open at once, well under the usual limit on open files
 
 
@@ -170,6 +174,24 @@ class StoredVideo:
             raise InputError(f"{self.video}: no features; a video in the store has at least one row")
 
 
+class Entry(NamedTuple):
+    """What is held in memory of each video."""
+
+    offset: int  # of its line in the index
+    shard: int
+    n: int  # feature rows
+    duration_s: float
+    said: int  # phrases to learn from: those that are not chatter, or all where there is nothing else
+
+
+class Arrays(NamedTuple):
+    """The vectors of one video as they lie in the page cache: read-only, float16, nothing copied."""
+
+    features: npt.NDArray[np.float16]  # (N, D)
+    phrases: npt.NDArray[np.float16]  # (L, D)
+    said: Array  # (L, 3) start_s, end_s, 1 for chatter
+
+
 class FeatureStore(Sequence[StoredVideo]):
     """A store opened for reading: ``len``, ``ids``, ``store["id"]``, ``store[3]``, iteration.
 
@@ -180,19 +202,22 @@ class FeatureStore(Sequence[StoredVideo]):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.info = read_info(self.path)
-        self._positions: dict[str, tuple[int, int, int]] = {}  # id -> (offset in the index, shard, n)
+        self._positions: dict[str, Entry] = {}
         for offset, line in index_lines(self.path / INDEX_FILE):
             head = parse_head(line, self.path)
-            self._positions[head["id"]] = (offset, int(head["shard"]), int(head["n"]))
+            phrases = int(head.get("n_phrases", len(head.get("phrases", ()))))
+            shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
+            said = phrases - line.count(_CHATTER_MARK)
+            self._positions[head["id"]] = Entry(offset, shard, rows, duration_s, said or phrases)
         self._ids = tuple(self._positions)
-        self._shards: OrderedDict[int, Any] = OrderedDict()
+        self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_shards", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _shards=OrderedDict(), _lock=threading.Lock())
+        self.__dict__.update(state, _shards={}, _lock=threading.Lock())
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -215,9 +240,12 @@ class FeatureStore(Sequence[StoredVideo]):
     def __contains__(self, video: object) -> bool:
         return video in self._positions
 
-    def frames_of(self, video: str) -> int:
-        """N of one video, without reading it."""
-        return self._position(video)[2]
+    def entry(self, video: str) -> Entry:
+        """What is known of one video without reading it."""
+        try:
+            return self._positions[video]
+        except KeyError:
+            raise InputError(f"{self.path} has no video {video!r}") from None
 
     def __iter__(self) -> Iterator[StoredVideo]:
         return (self[video] for video in self._ids)
@@ -232,12 +260,12 @@ class FeatureStore(Sequence[StoredVideo]):
         line = self.line(video)
         shard, rows = self._shard(int(line["shard"])), int(line["n"])
         phrases = tuple(StoredPhrase.of(phrase) for phrase in line.get("phrases", ()))
-        features = self._tensor(shard, video, "features", (rows, self.info.dim))
+        features = self._array(shard, video, "features", (rows, self.info.dim)).astype(np.float32)
         structure = vectors = None
         if self.info.structure_dim:
-            structure = self._tensor(shard, video, "structure", (rows, self.info.structure_dim))
+            structure = self._array(shard, video, "structure", (rows, self.info.structure_dim)).astype(np.float32)
         if phrases and line.get("phrase_vectors", True):
-            vectors = self._tensor(shard, video, "phrases", (len(phrases), self.info.dim))
+            vectors = self._array(shard, video, "phrases", (len(phrases), self.info.dim)).astype(np.float32)
         elif not phrases:
             vectors = np.zeros((0, self.info.dim), np.float32)
         return StoredVideo(
@@ -254,7 +282,7 @@ class FeatureStore(Sequence[StoredVideo]):
     def line(self, video: str) -> dict[str, Any]:
         """One video's line of the index: everything but the vectors."""
         with (self.path / INDEX_FILE).open("rb") as index:
-            index.seek(self._position(video)[0])
+            index.seek(self.entry(video).offset)
             return parse_line(index.readline(), self.path)
 
     def require_encoder(self, fingerprint: str, name: str = "the one asked for") -> None:
@@ -265,39 +293,68 @@ class FeatureStore(Sequence[StoredVideo]):
                 f"({fingerprint}); fill another store with: stepformer prepare features SRC DST --encoder NAME"
             )
 
-    def _position(self, video: str) -> tuple[int, int, int]:
-        try:
-            return self._positions[video]
-        except KeyError:
-            raise InputError(f"{self.path} has no video {video!r}") from None
+    def arrays(self, video: str) -> Arrays:
+        """The vectors of one video for training, straight from its shard."""
+        entry = self.entry(video)
+        shard = self._shard(entry.shard)
+        features = self._array(shard, video, "features", (entry.n, self.info.dim))
+        if not shard.has(f"{video}|phrases"):
+            if entry.said:
+                raise InputError(f"{self.path}: video {video} has phrases without vectors; prepare the store again")
+            return Arrays(features, np.zeros((0, self.info.dim), np.float16), np.zeros((0, 3), np.float32))
+        if shard.has(f"{video}|said"):
+            said = shard.array(f"{video}|said")
+        else:  # filled before shards held the times
+            phrases = [StoredPhrase.of(phrase) for phrase in self.line(video)["phrases"]]
+            said = np.array([(one.start_s, one.end_s, one.chatter) for one in phrases], np.float32)
+        return Arrays(features, self._array(shard, video, "phrases", (len(said), self.info.dim)), said)
 
-    def _shard(self, number: int) -> Any:
-        from safetensors import SafetensorError, safe_open
-
-        with self._lock:
-            if number in self._shards:
-                self._shards.move_to_end(number)
-                return self._shards[number]
-            path = shard_path(self.path, number)
-            try:
-                shard = safe_open(path, framework="np")
-            except (OSError, SafetensorError) as error:
-                raise InputError(f"shard {path} of the feature store cannot be read: {error}") from None
-            self._shards[number] = shard
-            while len(self._shards) > _OPEN_SHARDS:
-                self._shards.popitem(last=False)
+    def _shard(self, number: int) -> _Shard:
+        if (shard := self._shards.get(number)) is not None:
             return shard
+        with self._lock:
+            if number not in self._shards:
+                self._shards[number] = _Shard(shard_path(self.path, number))
+                if len(self._shards) > _OPEN_SHARDS:
+                    del self._shards[next(iter(self._shards))]  # the one that was opened first
+            return self._shards[number]
 
-    def _tensor(self, shard: Any, video: str, kind: str, shape: tuple[int, int]) -> Array:
-        from safetensors import SafetensorError
-
+    def _array(self, shard: _Shard, video: str, kind: str, shape: tuple[int, int]) -> npt.NDArray[Any]:
         try:
-            found = shard.get_tensor(f"{video}|{kind}")
-        except SafetensorError as error:
-            raise InputError(f"{self.path}: {kind} of {video!r} are not in their shard: {error}") from None
+            found = shard.array(f"{video}|{kind}")
+        except KeyError:
+            raise InputError(f"{self.path}: {kind} of {video!r} are not in their shard") from None
         if found.shape != shape:
             raise InputError(f"{self.path}: {kind} of {video!r} have the shape {found.shape}, the index says {shape}")
-        return np.asarray(found, np.float32)
+        return found
+
+
+class _Shard:
+    """One memory-mapped shard; its arrays are views of the map, which lives as long as one of them."""
+
+    def __init__(self, path: Path) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="np"):  # checks the header, every offset and the size
+                pass
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise InputError(f"shard {path} of the feature store cannot be read: {error}") from None
+        length = int.from_bytes(self._map[:8], "little")
+        self._start = 8 + length
+        self._header: dict[str, Any] = json.loads(self._map[8 : self._start])
+
+    def has(self, name: str) -> bool:
+        return name in self._header
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        about = self._header[name]
+        begin, end = about["data_offsets"]
+        kind = np.dtype(_KINDS[about["dtype"]])
+        flat = np.frombuffer(self._map, kind, (end - begin) // kind.itemsize, self._start + begin)
+        return flat.reshape(about["shape"])
 
 
 def open_stores(paths: Iterable[str | os.PathLike[str]]) -> list[FeatureStore]:

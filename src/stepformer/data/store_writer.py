@@ -55,7 +55,7 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
         raise InputError(f"{video.video}: the structure vectors do not have the store's {info.structure_dim} columns")
     if video.rate_hz != info.rate_hz:
         raise InputError(f"{video.video}: {video.rate_hz:g} features a second, the store has {info.rate_hz:g}")
-    tensors = {"features": to_half(video.features, f"{video.video}: features")}
+    tensors: dict[str, Any] = {"features": to_half(video.features, f"{video.video}: features")}
     if video.structure is not None:
         tensors["structure"] = to_half(video.structure, f"{video.video}: structure vectors")
     has_vectors = video.phrase_vectors is not None
@@ -63,6 +63,7 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
         if video.phrase_vectors.shape[1] != info.dim:  # type: ignore[union-attr]
             raise InputError(f"{video.video}: phrase vectors do not have the store's {info.dim} columns")
         tensors["phrases"] = to_half(video.phrase_vectors, f"{video.video}: phrase vectors")
+        tensors["said"] = np.array([(p.start_s, p.end_s, p.chatter) for p in video.phrases], np.float32)
     line: dict[str, Any] = {
         "id": video.video,
         "shard": -1,

@@ -1,0 +1,138 @@
+"""``stepformer bench loader``: batches per second from a feature store, beside a raw read of the same files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from stepformer.cli.options import above_zero, add, positive
+
+HELP = """Reads a feature store as training does (memory-mapped float16 shards, shuffled, padded into batches by
+threads) and the same shards raw: one thread, front to back, into 4 MiB that stay in the processor's cache. Both come
+from the page cache, in turns. The best of the repeats counts, because other work on the machine only ever adds to a
+time; processor time per GB is that of all threads together. Bytes are those of the vectors; padding does not count.
+Without FOLDER a store of random vectors is made first.
+
+Beside it stands the rate that training on HowTo100M needs: 1.2 million videos of 403 s, 768 numbers per second."""
+
+EXAMPLES = [
+    "stepformer bench loader",
+    "stepformer bench loader store/ --batch 128 --readers 8 --json",
+]
+
+VIDEOS, HOURS, DIM, EPOCHS = 1_200_000, 134_472, 768, 60
+"""HowTo100M and the paper's training."""
+_CHUNK = 4 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="feature store to read (default: one made for this)")
+    parser.add_argument("--made-videos", type=positive, default=1000, metavar="N", help="videos of the made store")
+    parser.add_argument("--readers", type=positive, metavar="N", help="threads that read (default: as training has)")
+    parser.add_argument("--step-ms", type=above_zero, default=4.0, metavar="MS", help="training step to keep up with")
+    add(parser, "batch", "repeats", batch=72)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and prints."""
+    from stepformer.data.batches import StoreBatches
+    from stepformer.reproduce.execute import commit, machine
+
+    with nullcontext(str(args.folder)) if args.folder else tempfile.TemporaryDirectory() as folder:
+        if args.folder is None:
+            make_store(Path(folder), args.made_videos)
+        source = StoreBatches([folder], 1000, 0.0, seed=0, threads=args.readers or 0)
+        (raw, raw_cpu_s), (loader, loader_cpu_s) = measure(source, Path(folder), args.batch, args.repeats)
+        threads = source.threads
+    need = needed(args.batch, args.step_ms)
+    report = {
+        "commit": commit(),
+        "machine": machine("cpu"),
+        "store": str(args.folder or f"made, {args.made_videos} videos"),
+        "batch": args.batch,
+        "readers": threads,
+        "raw_gb_per_s": round(raw, 3),
+        "loader_gb_per_s": round(loader, 3),
+        "ratio": round(loader / raw, 3),
+        "raw_cpu_s_per_gb": round(raw_cpu_s, 4),
+        "loader_cpu_s_per_gb": round(loader_cpu_s, 4),
+        "step_ms": args.step_ms,
+        "needed_gb_per_s": round(need, 3),
+        "keeps_up_with_step_ms": round(args.step_ms * need / loader, 2),
+        "epochs": EPOCHS,
+        "epochs_h": round(EPOCHS * VIDEOS / args.batch * args.step_ms / 3.6e6, 2),
+    }
+    if args.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    print(f"commit {report['commit']}, {report['machine']}; {report['store']}")
+    print(f"raw read: {raw:.2f} GB/s, {raw_cpu_s:.2f} s of processor time per GB")
+    share = f"{loader / raw:.0%} of the raw read"
+    print(f"batches of {args.batch}, {threads} readers: {loader:.2f} GB/s, {loader_cpu_s:.2f} s; {share}")
+    print(
+        f"HowTo100M: {EPOCHS} epochs with steps of {args.step_ms:g} ms take {report['epochs_h']} h and need {need:.1f} "
+        f"GB/s; {loader:.2f} GB/s keep up with steps of {report['keeps_up_with_step_ms']} ms"
+    )
+    return 0
+
+
+def needed(batch: int, step_ms: float) -> float:
+    """GB/s of float16 features that steps of ``batch`` mean HowTo100M videos take."""
+    return batch * (HOURS * 3600 / VIDEOS) * DIM * 2 / (step_ms / 1000) / 1e9
+
+
+def make_store(path: Path, videos: int) -> None:
+    """A store of random vectors: 200 to 600 s, 20 to 90 phrases per video."""
+    import numpy as np
+
+    from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
+    from stepformer.data.store_writer import StoreWriter
+
+    draw = np.random.default_rng(0)
+    vectors = draw.standard_normal((1000, DIM)).astype(np.float32)
+    with StoreWriter(path, StoreInfo("random", "random-1", DIM)) as writer:
+        for i in range(videos):
+            n, said, first = (int(draw.integers(*bounds)) for bounds in ((200, 601), (20, 91), (0, 400)))
+            phrases = tuple(StoredPhrase("stir it", j * n / said, (j + 1) * n / said) for j in range(said))
+            features = vectors[first : first + n]
+            writer.append(StoredVideo(f"v{i}", features, 1.0, float(n), None, phrases, vectors[:said]))
+
+
+def measure(source: Any, store: Path, batch: int, repeats: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """A raw read and batches, each as (GB/s, processor seconds per GB): the best of ``repeats`` epochs, after one."""
+    shards = sorted((store / "shards").iterdir())
+    batch = min(batch, len(source.items))
+    steps = len(source.items) // batch
+    epochs = iter(range(repeats + 1))
+
+    def raw() -> int:
+        held, total = bytearray(_CHUNK), 0
+        for shard in shards:
+            with shard.open("rb", buffering=0) as file:
+                while got := file.readinto(held):
+                    total += got
+        return total
+
+    def batches() -> int:
+        first, rows = next(epochs) * steps, 0
+        for step in range(first, first + steps):
+            got = source.batch(step, batch)
+            rows += int(got.video_mask.sum()) + int(got.phrase_mask.sum())
+        return rows * int(source.dim) * 2
+
+    taken: dict[Callable[[], int], list[tuple[float, float]]] = {raw: [], batches: []}
+    for _ in range(repeats + 1):
+        for work, times in taken.items():
+            started, worked = time.perf_counter(), time.process_time()
+            gb = work() / 1e9
+            times.append(((time.perf_counter() - started) / gb, (time.process_time() - worked) / gb))
+    wall_cpu = [tuple(min(column) for column in zip(*times[1:], strict=True)) for times in taken.values()]
+    (raw_s, raw_cpu_s), (loader_s, loader_cpu_s) = wall_cpu
+    return (1 / raw_s, raw_cpu_s), (1 / loader_s, loader_cpu_s)
