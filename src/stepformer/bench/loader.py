@@ -33,7 +33,9 @@ _CHUNK = 4 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="feature store to read (default: one made for this)")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="feature store to read (default: one made for this)"
+    )
     parser.add_argument("--made-videos", type=positive, default=1000, metavar="N", help="videos of the made store")
     parser.add_argument("--readers", type=positive, metavar="N", help="threads that read (default: as training has)")
     parser.add_argument("--step-ms", type=above_zero, default=4.0, metavar="MS", help="training step to keep up with")
