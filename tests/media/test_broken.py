@@ -147,7 +147,7 @@ def test_files_that_are_no_video(tmp_path):
     refused(noise, "video")
     subtitles = tmp_path / "talk.srt"
     subtitles.write_text("1\n00:00:01,000 --> 00:00:02,000\nhello\n")
-    refused(subtitles, "no video track")
+    refused(subtitles, "no video container")
     headless = tmp_path / "headless.mp4"
     write_clip(headless, TIMES[:50])
     headless.write_bytes(headless.read_bytes()[:2000])  # an mp4 whose index, at its end, is lost
@@ -181,6 +181,35 @@ def test_a_playlist_does_not_reach_the_network(tmp_path):
     playlist.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
     with pytest.raises(InputError):
         video.probe(playlist)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("kind", ["ffconcat", "m3u8"])
+def test_a_list_does_not_open_other_files(tmp_path, kind, absolute):
+    """Whatever it is called: a video from a stranger never reads the videos beside it, nor any other file."""
+    beside = tmp_path / "beside.ts"
+    write_clip(beside, TIMES[:50])
+    named = str(beside) if absolute else beside.name
+    text = {
+        "ffconcat": f"ffconcat version 1.0\nfile '{named}'\n",
+        "m3u8": f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{named}\n#EXT-X-ENDLIST\n",
+    }[kind]
+    for name in ("talk.mp4", f"talk.{kind}"):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(InputError, match="not a video"):
+            video.probe(path)
+        with pytest.raises(InputError, match="not a video"):
+            video.read_audio(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    import os
+
+    path = tmp_path / "pipe.mp4"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="not a video file"):
+        video.probe(path)
 
 
 def test_a_name_that_looks_like_a_protocol(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import Problems, import_av, opened
+from stepformer.media.container import Clock, Problems, bearable_s, bounded, import_av, opened
 
 SAMPLE_RATE_HZ = 16_000
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
@@ -62,28 +62,36 @@ def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
         problems = Problems(Path(path))
         origin = max(0.0, container.start_time / 1e6) if container.start_time is not None else 0.0
         resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
+        clock = Clock(bearable_s(path), None)
         done = 0  # samples given so far: the sample clock
-        for frame in _frames(container, stream, problems, origin):
+        for frame in _frames(container, stream, problems, origin, clock.free_s):
+            if done > clock.free_s * rate:
+                break  # a damaged header can stretch one sample to a second
             if frame.pts is not None:
-                due = round((float(frame.pts * frame.time_base) - origin) * rate)
-                if due - done > _SLACK_S * rate:
-                    # in blocks, because a broken time stamp must not ask for a day of silence at once
-                    for piece in _silence(due - done, rate):
+                due_s = float(frame.pts * frame.time_base) - origin
+                if due_s - done / rate > _SLACK_S and clock.believes(due_s, done / rate):
+                    for piece in _silence(round(due_s * rate) - done, rate):
                         done += len(piece)
                         yield piece
-            for piece in _samples(resampler.resample(frame)):
+            try:
+                heard = resampler.resample(frame)
+            except (av.error.FFmpegError, ValueError):  # the sound changes its format, or damage makes it seem so
+                problems.damage(done / rate)
+                resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
+                continue
+            for piece in _samples(heard):
                 done += len(piece)
                 yield piece
         yield from _samples(resampler.resample(None))
         problems.settle()
 
 
-def _frames(container: Any, stream: Any, problems: Problems, origin: float) -> Iterator[Any]:
+def _frames(container: Any, stream: Any, problems: Problems, origin: float, most_s: float) -> Iterator[Any]:
     av = import_av()
     failures, at_s = 0, 0.0
     while failures < 64:
         try:
-            for packet in container.demux(stream):
+            for packet in bounded(container.demux(stream), most_s):
                 try:
                     for frame in packet.decode():
                         failures = 0

@@ -6,10 +6,11 @@ there, whatever time stamps the container carries inside.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,21 @@ from typing import Any
 
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, MissingError
+from stepformer.timeline import LONGEST_S
 
-# FFmpeg opens these too, but as pictures or as text drawn on a terminal: nobody who gives one means a video
-_NOT_VIDEO_FORMATS = {"tty", "image2", "ico", "brender_pix", "bin", "xbin", "adf", "idf", "txd"}
+_FORMATS = (
+    "3g2,3gp,aac,ac3,aiff,amr,ape,apng,asf,av1,avi,caf,dirac,dts,dv,eac3,evc,flac,flv,gif,gxf,h261,h263,h264,hevc,ivf,"
+    "live_flv,m4a,m4v,matroska,mj2,mjpeg,mlp,mov,mp3,mp4,mpeg,mpegts,mpegvideo,mxf,nsv,nut,obu,ogg,pva,rm,swf,truehd,"
+    "tta,vc1,vvc,w64,wav,webm,wtv,wv,yuv4mpegpipe"
+)
+"""Containers that are opened. FFmpeg knows 300 more: lists that open other files (concat, hls, dash), pictures, text
+drawn on a terminal, devices. Nobody who gives one of those means a video."""
+
+BYTES_PER_S = 50
+"""No video lasts longer than its bytes at this rate (0.4 kbit/s; slides without sound have ten times as much)."""
+STEP_S = 10.0
+"""Beyond what its size and header bear out, a video goes on by at most this much from one picture to the next."""
+_WAIT_S = 60.0  # for one packet; a file system that is slower than that is down
 
 
 class VideoWarning(UserWarning):
@@ -55,8 +68,9 @@ class Chapter:
 class VideoInfo:
     """What a video file says of itself. ``width`` and ``height`` are as shown, turned and with square pixels.
 
-    ``duration_s`` is the header's claim; where the header makes none, the file was read through once
-    (``duration_known`` False). ``start_s`` is the container's own time stamp of time zero.
+    ``duration_s`` is the header's claim; where the header makes none, or one that the file's size does not bear out
+    (``problem`` says so), the file was read through once (``duration_known`` False). ``start_s`` is the container's
+    own time stamp of time zero.
     """
 
     path: str
@@ -71,6 +85,53 @@ class VideoInfo:
     container: str
     audio_tracks: int
     chapters: tuple[Chapter, ...] = ()
+    problem: str = ""
+
+
+class Clock:
+    """Seconds of pictures, from time stamps that are believed as far as the file bears them out.
+
+    One changed byte can move a picture by a billion seconds. So a stamp is believed up to ``free_s``, and beyond that
+    where it is at most ``STEP_S`` after the latest; any other picture is taken to follow the latest after ``usual_s``,
+    and those behind it move with it.
+    """
+
+    def __init__(self, free_s: float, rate_hz: float | None) -> None:
+        self.free_s = free_s
+        self.usual_s = 1.0 / rate_hz if rate_hz and 1 <= rate_hz <= 1000 else 0.04
+        self._latest_s: float | None = None
+        self._shift_s = 0.0
+
+    def believes(self, time_s: float, latest_s: float) -> bool:
+        """Whether a time may follow the latest so far."""
+        return time_s <= max(self.free_s, latest_s + STEP_S)
+
+    def time_s(self, stamp_s: float | None) -> float:
+        """The time of the next picture; ``stamp_s``: its own, None where it has none."""
+        follows_s = 0.0 if self._latest_s is None else self._latest_s + self.usual_s
+        if stamp_s is None:
+            time_s = follows_s
+        else:
+            latest_s = self._latest_s or 0.0
+            near = [
+                shift for shift in (0.0, self._shift_s)
+                if latest_s - STEP_S <= stamp_s - shift and self.believes(stamp_s - shift, latest_s)
+            ]  # fmt: skip
+            self._shift_s = near[0] if near else stamp_s - follows_s
+            time_s = stamp_s - self._shift_s
+        self._latest_s = time_s if self._latest_s is None else max(self._latest_s, time_s)
+        return time_s
+
+    def length_s(self, time_s: float, own_s: float) -> float:
+        """How long a picture that comes at ``time_s`` stays, of what it says itself."""
+        if not own_s > 0:
+            return self.usual_s
+        return own_s if time_s + own_s <= self.free_s else min(own_s, STEP_S)
+
+
+def bearable_s(path: str | os.PathLike[str]) -> float:
+    """The most seconds that a file of this size is believed to hold."""
+    return min(LONGEST_S, 60.0 + Path(path).stat().st_size / BYTES_PER_S)
 
 
 class Problems:
@@ -123,17 +184,23 @@ def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterato
         raise no_such(file)
     if file.is_dir():
         raise InputError(f"{file} is a folder, not a video file")
+    if not file.is_file():
+        raise InputError(f"{file} is a device or a pipe, not a video file")
     if not file.stat().st_size:
         raise InputError(f"{file} is empty")
-    # "file:" keeps a name such as "12:30.mp4" from being taken for a protocol; the whitelist keeps a playlist from
-    # fetching what it names over the network
-    options = {"protocol_whitelist": "file,crypto,data"}
+    # "file:" keeps a name such as "12:30.mp4" from being taken for a protocol; the lists keep a file from naming others
+    options = {"protocol_whitelist": "file", "format_whitelist": _FORMATS}
     try:
-        container = av.open(f"file:{file}", options=options, metadata_errors="replace", hwaccel=_hwaccel(av, hardware))
+        container = av.open(
+            f"file:{file}", options=options, metadata_errors="replace", hwaccel=_hwaccel(av, hardware), timeout=_WAIT_S
+        )
     except (av.error.FFmpegError, ValueError, RuntimeError) as error:
         if hardware is not None:  # the same file has been opened without, so it is not the file
             raise MissingError(f"{file} cannot be decoded on {hardware!r} hardware: {_reason(error)}") from None
-        raise InputError(f"{file} is not a video that FFmpeg can open: {_reason(error)}") from None
+        # what the list of containers leaves out, FFmpeg calls an invalid argument
+        other = isinstance(error, av.error.ArgumentError)
+        why = "it is no video container (a list of files, a picture, text?)" if other else _reason(error)
+        raise InputError(f"{file} is not a video that FFmpeg can open: {why}") from None
     except PermissionError as error:
         raise InputError(f"{file} cannot be read: {error}") from None
     with container:
@@ -161,9 +228,6 @@ def _reason(error: BaseException) -> str:
 
 def video_stream(container: Any, path: str | os.PathLike[str]) -> Any:
     """The video track a player would choose; a cover picture is not a video."""
-    names = set(container.format.name.split(","))
-    if names & _NOT_VIDEO_FORMATS or any(name.endswith("_pipe") for name in names):
-        raise InputError(f"{path} is not a video (FFmpeg takes it for {container.format.name})")
     pictures = [stream for stream in container.streams.video if _is_cover(stream)]
     real = [stream for stream in container.streams.video if stream not in pictures]
     if not real:
@@ -204,10 +268,17 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
 def describe(container: Any, stream: Any, path: str | os.PathLike[str]) -> VideoInfo:
     """:class:`VideoInfo` of a container that was just opened; reads on in it."""
     origin = origin_s(container, stream)
-    duration_s, known = _header_duration(container, stream, origin), True
-    if duration_s is None:
+    duration_s, known, problem = _header_duration(container, stream, origin), True, ""
+    most_s = bearable_s(path)
+    if duration_s is None or duration_s > most_s:
+        claimed_s = duration_s
         with opened(path) as again:
-            duration_s, known = _scanned_duration(again, video_stream(again, path), origin), False
+            scanned_s = _scanned_duration(again, video_stream(again, path), origin, most_s)
+        # a file that has so many pictures is that long, however small they are
+        known = claimed_s is not None and 0.9 * claimed_s <= scanned_s <= LONGEST_S
+        duration_s = claimed_s if known and claimed_s is not None else scanned_s
+        if claimed_s is not None and not known:
+            problem = f"{path} says that it lasts {claimed_s:.0f} s; its pictures bear out {scanned_s:.1f} s"
     frame = _first_frame(container, stream)
     if frame is None:
         raise InputError(f"{path} has a video track, but not one frame of it can be decoded")
@@ -223,6 +294,7 @@ def describe(container: Any, stream: Any, path: str | os.PathLike[str]) -> Video
     return VideoInfo(
         str(path), max(0.0, duration_s), known, origin, width, height, rotation, float(rate) if rate else None,
         context.name, container.format.name, len(container.streams.audio), chapters_of(container, origin),
+        problem,
     )  # fmt: skip
 
 
@@ -238,34 +310,38 @@ def chapters_of(container: Any, origin: float) -> tuple[Chapter, ...]:
 
 
 def _header_duration(container: Any, stream: Any, origin: float) -> float | None:
+    duration_s = 0.0
     if container.duration is not None and container.duration > 0:
         # Matroska counts its length from time stamp zero, the others from where they start
         past = origin if "matroska" in container.format.name else 0.0
-        return float(container.duration) / 1e6 - past
-    if stream.duration:
+        duration_s = float(container.duration) / 1e6 - past
+    elif stream.duration:
         start = float(stream.start_time * stream.time_base) if stream.start_time is not None else origin
-        return start + float(stream.duration * stream.time_base) - origin
-    return None
+        duration_s = start + float(stream.duration * stream.time_base) - origin
+    return duration_s if duration_s > 0 else None
 
 
-def _scanned_duration(container: Any, stream: Any, origin: float) -> float:
-    """The end of the last packet; where packets carry no time at all, their number by the frame rate."""
+def _scanned_duration(container: Any, stream: Any, origin: float, most_s: float) -> float:
+    """The end of the last picture, from packets; where they carry no time at all, their number by the frame rate."""
     av = import_av()
-    end, count = 0.0, 0
+    clock = Clock(most_s, float(stream.average_rate or stream.guessed_rate or 25))
+    end = 0.0
     try:
-        for packet in container.demux(stream):
+        for packet in bounded(container.demux(stream), most_s):
             if not packet.size:
                 continue
-            count += 1
             stamp = packet.pts if packet.pts is not None else packet.dts
-            if stamp is not None:
-                end = max(end, float((stamp + (packet.duration or 0)) * stream.time_base) - origin)
+            time_s = clock.time_s(None if stamp is None else float(stamp * stream.time_base) - origin)
+            own_s = float((packet.duration or 0) * stream.time_base)
+            end = max(end, time_s + clock.length_s(time_s, own_s))
     except av.error.FFmpegError:
         pass  # as far as it can be read
-    if not end:
-        rate = stream.average_rate or stream.guessed_rate or 25
-        end = count / float(rate)
     return end
+
+
+def bounded(packets: Iterable[Any], most_s: float) -> Iterator[Any]:
+    """The packets of a file, as many as its bytes can make: a damaged index can send the reader round in circles."""
+    return itertools.islice(packets, round(10_000 + most_s * BYTES_PER_S))
 
 
 def _first_frame(container: Any, stream: Any) -> Any:

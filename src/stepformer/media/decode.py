@@ -23,7 +23,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepformer.media.container import Problems, VideoInfo, import_av, opened, video_stream
+from stepformer.media.container import (
+    Clock,
+    Problems,
+    VideoInfo,
+    bearable_s,
+    bounded,
+    import_av,
+    opened,
+    video_stream,
+)
 
 TOLERANCE_S = 0.0006
 """Matroska rounds time stamps to milliseconds: a frame stamped 0.5 ms late is still the frame of that second."""
@@ -101,7 +110,7 @@ class FrameDecoder:
         self._av = import_av()
         self._path, self._problems = path, problems
         self._origin, self._duration_s = info.start_s, info.duration_s if info.duration_known else None
-        self._rate = info.rate_hz or 25.0
+        self._rate_hz, self._most_s = info.rate_hz, bearable_s(path)
         self._sparse, self._seek_gap_s = sparse, seek_gap_s
         self._threads, self._hardware = threads, hardware
         self.read = self.decoded = self.seeks = 0
@@ -123,7 +132,8 @@ class FrameDecoder:
         self._held: Any = None  # the frame on screen so far
         self._held_s = self._last_end_s = float("-inf")
         self._broken_at: float | None = None
-        self._untimed = 0
+        self._clock = Clock(self._most_s if self._duration_s is None else self._duration_s, self._rate_hz)
+        self._vetted = False
         self._to_the_end = True
         self._shown_since_seek = True
 
@@ -138,6 +148,7 @@ class FrameDecoder:
             try:
                 if self._sparse:
                     try:
+                        self._vetted = True  # groups are formed of packets whose times are believed
                         yield from self._run_sparse(targets)
                         return
                     except _UntrustedError:
@@ -218,7 +229,7 @@ class FrameDecoder:
         failures = 0
         while True:
             try:
-                for packet in self._container.demux(self._stream):
+                for packet in bounded(self._container.demux(self._stream), self._most_s):
                     if packet.size:
                         self.read += 1
                         failures = 0
@@ -235,17 +246,22 @@ class FrameDecoder:
 
     def _groups(self, from_key: bool = False) -> Iterator[_Group]:
         group = _Group()
+        latest_s = 0.0
         for packet in self._packets():
             if from_key and not packet.is_keyframe:
                 continue
             from_key = False
             if packet.pts is None:
                 raise _UntrustedError
+            time_s = packet.pts * self._base - self._origin
+            if not self._clock.believes(time_s, latest_s):
+                raise _UntrustedError
+            latest_s = max(latest_s, time_s)
             if group.packets and (packet.is_keyframe or len(group.packets) >= _MAX_GROUP):
                 yield group
                 group = _Group(continues=not packet.is_keyframe)
             group.packets.append(packet)
-            group.times.append(packet.pts * self._base - self._origin)
+            group.times.append(time_s)
         if group.packets:
             yield group
 
@@ -267,8 +283,9 @@ class FrameDecoder:
     def _show(self, frame: Any, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
         """A decoded frame comes on screen: every open second before it belongs to the frame before."""
         stamp = frame.pts if frame.pts is not None else frame.dts
-        time_s = self._untimed / self._rate if stamp is None else stamp * self._base - self._origin
-        self._untimed += 1
+        time_s = None if stamp is None else stamp * self._base - self._origin
+        if time_s is None or not self._vetted:
+            time_s = self._clock.time_s(time_s)
         if frame.is_corrupt:
             self._problems.damage(time_s)
         if time_s < self._held_s - TOLERANCE_S:
@@ -280,8 +297,8 @@ class FrameDecoder:
             yield targets.take(), shown_s, shown
         self._held, self._held_s = frame, time_s
         self._shown_since_seek = True
-        own = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 1.0 / self._rate
-        self._last_end_s = time_s + own
+        own_s = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else 0.0
+        self._last_end_s = time_s + self._clock.length_s(time_s, own_s)
 
     def _drain(self, targets: _Targets) -> Iterator[tuple[float, float, Any]]:
         """Gets the pictures the decoder still holds, and makes it forget the stream so far."""

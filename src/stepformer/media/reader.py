@@ -45,6 +45,8 @@ class VideoReader:
         self._hardware, self._threads = hardware, threads
         self.info: VideoInfo = probe(path)
         self._problems = Problems(self.path)
+        if self.info.problem:
+            self._problems.add("header", 0.0, self.info.problem)
         self.end_s: float | None = None
         self.longest_gap_s = 0.0  # between pictures so far; a reading that starts later goes on from it
         self._last: Picture | None = None  # the very last picture, for what is wanted after it
