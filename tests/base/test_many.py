@@ -121,3 +121,31 @@ def test_who_stops_listening_does_not_wait_for_the_queue(tmp_path):
     outcomes.close()
     # two in work, and what the pool had handed to its processes before; 8 of the queue would be begun otherwise
     assert 1 <= len(list(tmp_path.iterdir())) <= 6
+
+
+def stuck(item):
+    """Hangs as a decoder does: in a thread that nobody can interrupt."""
+    kind, number = item
+    if kind == "hangs":
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(time.sleep, 600).result()
+    return number
+
+
+def test_a_time_limit_ends_what_is_stuck_and_the_rest_is_done(monkeypatch):
+    monkeypatch.setattr("stepformer.base.many._POLITE_S", 0.2)
+    items = [("ok", 1), ("hangs", 2), ("ok", 3)]
+    found = results(run_many(stuck, items, jobs=1, time_limit_s=1.0))
+    assert found.pop(("hangs", 2)) == (None, "it was given up after 1 s, the time limit")
+    assert found == {("ok", 1): (1, None), ("ok", 3): (3, None)}
+
+
+def refuse():
+    raise InputError("no model is here")
+
+
+def test_what_cannot_start_fails_as_a_whole():
+    with pytest.raises(InputError, match="no model is here"):
+        list(run_many(work, [("ok", 1), ("ok", 2)], jobs=2, initializer=refuse))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from stepformer.errors import StepFormerError
@@ -15,7 +17,7 @@ from stepformer.errors import StepFormerError
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-_AHEAD = 4  # tasks queued per process: enough to keep it busy, few enough to bound memory
+_POLITE_S = 10.0  # a process that is told to stop may finish writing what it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +36,21 @@ def sentence(error: BaseException) -> str:
     return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
 
 
-@contextmanager
-def _nothing_new_after_an_end(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """Ctrl-C, or a caller that stops listening, waits for what is being worked on, not for what is queued."""
-    try:
-        yield
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-
-
 def run_many(
     work: Callable[[Item], Value],
     items: Iterable[Item],
     jobs: int = 1,
     initializer: Callable[..., Any] | None = None,
     initargs: tuple[Any, ...] = (),
+    time_limit_s: float | None = None,
 ) -> Iterator[Outcome[Item, Value]]:
-    """Outcomes in the order in which they finish. ``jobs=1`` works in this process.
+    """Outcomes in the order in which they finish. ``jobs=1`` without a limit works in this process.
 
-    A process that dies (a crash in a decoder, out of memory) fails only the input it was working on: the
-    inputs that were in flight are tried again one by one, each in a process of its own.
+    A process that dies (a crash in a decoder, out of memory), or works on one input for more than ``time_limit_s``
+    seconds and is ended for it, fails that input alone; another takes its place. An error of the ``initializer`` is
+    raised here.
     """
-    if jobs <= 1:
+    if jobs <= 1 and time_limit_s is None:
         if initializer is not None:
             initializer(*initargs)
         for item in items:
@@ -66,45 +60,100 @@ def run_many(
                 yield Outcome(item, error=sentence(error))
         return
 
-    context = multiprocessing.get_context("spawn")  # torch and numba threads do not survive a fork
     queue = iter(items)
-    suspects: list[Item] = []
-    finished = False
-    while not finished:
-        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=initializer, initargs=initargs)
-        with pool, _nothing_new_after_an_end(pool):
-            flying: dict[Future[Value], Item] = {}
-            broken = False
-            while True:
-                while not broken and len(flying) < jobs * _AHEAD:
-                    try:
-                        item = next(queue)
-                    except StopIteration:
-                        finished = True
-                        break
-                    try:
-                        flying[pool.submit(work, item)] = item
-                    except BrokenProcessPool:
-                        suspects.append(item)
-                        broken = True
-                if not flying:
-                    break
-                done, _ = wait(flying, return_when=FIRST_COMPLETED)
-                for future in done:
-                    item = flying.pop(future)
-                    try:
-                        yield Outcome(item, value=future.result())
-                    except BrokenProcessPool:
-                        suspects.append(item)
-                        broken = True
-                    except Exception as error:
-                        yield Outcome(item, error=sentence(error))
-        for item in suspects:
-            with ProcessPoolExecutor(1, mp_context=context, initializer=initializer, initargs=initargs) as alone:
+    hands: list[_Hand] = []
+    done = False
+    try:
+        while True:
+            while not done and len(hands) < max(jobs, 1):
                 try:
-                    yield Outcome(item, value=alone.submit(work, item).result())
-                except BrokenProcessPool:
-                    yield Outcome(item, error="the process that worked on it died (out of memory, or a decoder crash)")
-                except Exception as error:
-                    yield Outcome(item, error=sentence(error))
-        suspects = []
+                    first = next(queue)
+                except StopIteration:
+                    done = True
+                    break
+                hands.append(_Hand(first, work, initializer, initargs))
+            if not hands:
+                return
+            now = time.monotonic()
+            left_s = [hand.since + time_limit_s - now for hand in hands if hand.busy] if time_limit_s else []
+            ready = wait([hand.pipe for hand in hands], max(0.0, min(left_s)) if left_s else None)
+            for hand in list(hands):
+                if hand.pipe in ready:
+                    try:
+                        kind, value = hand.pipe.recv()
+                    except (EOFError, OSError):
+                        hands.remove(hand)
+                        hand.end()
+                        error = "the process that worked on it died (out of memory, or a decoder crash)"
+                        yield Outcome(hand.item, error=error)
+                        continue
+                    if kind == "broken":
+                        raise value
+                    if kind == "ready":
+                        hand.begin()
+                        continue
+                    hand.busy = False
+                    yield Outcome(hand.item, **{kind: value})
+                    try:
+                        hand.item = next(queue)
+                        hand.begin()
+                    except StopIteration:
+                        done = True
+                        hands.remove(hand)
+                        hand.end()
+                elif time_limit_s and hand.busy and time.monotonic() - hand.since > time_limit_s:
+                    hands.remove(hand)
+                    hand.end()
+                    yield Outcome(hand.item, error=f"it was given up after {time_limit_s:g} s, the time limit")
+    finally:
+        for hand in hands:
+            hand.end()
+
+
+class _Hand:
+    """A process that works on one input at a time."""
+
+    def __init__(self, item: Any, work: Callable[..., Any], initializer: Any, initargs: tuple[Any, ...]) -> None:
+        context = multiprocessing.get_context("spawn")  # torch and numba threads do not survive a fork
+        self.item, self.busy, self.since = item, False, 0.0
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, work, initializer, initargs))
+        self._process.start()
+        theirs.close()
+
+    def begin(self) -> None:
+        """Hands the input over; the time limit counts from here."""
+        self.busy, self.since = True, time.monotonic()
+        with suppress(OSError):  # it has died: receiving says so
+            self.pipe.send(self.item)
+
+    def end(self) -> None:
+        """Stops the process: idle at once, at work as by Ctrl-C, and by force if it does not listen."""
+        self.pipe.close()
+        if self.busy and self._process.pid is not None and self._process.is_alive():
+            with suppress(OSError):
+                os.kill(self._process.pid, signal.SIGINT)
+        self._process.join(_POLITE_S)
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(pipe: Connection, work: Callable[[Any], Any], initializer: Any, initargs: tuple[Any, ...]) -> None:
+    """In the process: inputs in, ("value", result) or ("error", sentence) out, until nobody asks for more."""
+    try:
+        try:
+            if initializer is not None:
+                initializer(*initargs)
+        except Exception as error:
+            pipe.send(("broken", error if isinstance(error, StepFormerError) else StepFormerError(sentence(error))))
+            return
+        pipe.send(("ready", None))
+        while True:
+            item = pipe.recv()
+            try:
+                answer: tuple[str, Any] = ("value", work(item))
+            except Exception as error:
+                answer = ("error", sentence(error))
+            pipe.send(answer)
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        return

@@ -22,7 +22,7 @@ from stepformer.timeline import Timeline
 
 OVER_VIDEOS = (
     *VIDEOS, "rate", "write", "format", "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache",
-    "dry_run",
+    "time_limit", "dry_run",
 )  # fmt: skip
 """The options of commands that work on videos one by one."""
 
@@ -107,7 +107,7 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
     results = [Done(source, skipped=True) for source in sources if source not in plans]
     if args.dry_run:
         return _print_plan(jobs, results, args.json)
-    lengths, broken = _lengths(jobs)
+    lengths, broken = _lengths(jobs, args)
     for done in (*broken, *_each(jobs, find, args, lengths, broken)):
         results.append(done)
         if done.timeline is not None:
@@ -136,20 +136,23 @@ def _naming(done: Done) -> str:
     return error if name in error else f"{name}: {error}"
 
 
-def _lengths(jobs: Sequence[Job]) -> tuple[dict[Source, float], list[Done]]:
+def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source, float], list[Done]]:
     """Seconds of each video that can be opened, and the others as failures: before a model is loaded."""
+    lengths = {job.source: 0.0 for job in jobs}
+    files = [source for source in lengths if source.kind == "video" and source.path.is_file()]
+    broken: list[Done] = []
+    for outcome in run_many(_length_s, files, min(args.jobs, len(files)), time_limit_s=args.time_limit):
+        if outcome.error is None:
+            lengths[outcome.item] = outcome.value or 0.0
+        else:
+            broken.append(Done(outcome.item, error=outcome.error, exit_code=InputError.exit_code))
+    return lengths, broken
+
+
+def _length_s(source: Source) -> float:
     from stepformer.media import probe
 
-    lengths: dict[Source, float] = {}
-    broken: list[Done] = []
-    for job in jobs:
-        lengths[job.source] = 0.0
-        if job.source.kind == "video" and job.source.path.is_file():
-            try:
-                lengths[job.source] = round(probe(job.source.path).duration_s, 1)
-            except InputError as error:
-                broken.append(Done(job.source, error=str(error), exit_code=error.exit_code))
-    return lengths, broken
+    return round(probe(source.path).duration_s, 1)
 
 
 def _each(
@@ -164,10 +167,12 @@ def _each(
     total_s = sum(lengths[job.source] for job in jobs)
     with Progress(args.command, total_s or None, "s of video") as bar:
         progress = VideoProgress(bar)
-        if args.jobs == 1:
-            _start(*start)  # outside run_many: a model that is not here is the command's failure, not a video's
+        here = args.jobs == 1 and args.time_limit is None
+        if here:
+            _start(*start)
             _worker["progress"] = progress
-        for outcome in run_many(_work, jobs, min(args.jobs, len(jobs)), None if args.jobs == 1 else _start, start):
+        begin = None if here else _start
+        for outcome in run_many(_work, jobs, min(args.jobs, len(jobs)), begin, start, args.time_limit):
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=1)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
