@@ -125,6 +125,83 @@ def test_an_index_that_calls_every_frame_a_key_frame(tmp_path):
     assert all(t - seen <= 0.05 for t, seen in got)
 
 
+def read_through(path):
+    """Everything a command does with a video: (clips at one per second, seconds of sound)."""
+    clips = sum(len(batch) for batch in video.VideoReader(path).clips(FrameSpec((32, 32)), 1.0))
+    sound = sum(len(block) for block in video.audio_blocks(path)) / video.SAMPLE_RATE_HZ
+    return clips, sound
+
+
+@pytest.fixture(scope="module")
+def four_seconds(tmp_path_factory):
+    """A small video of four seconds with sound, one per container."""
+    folder = tmp_path_factory.mktemp("four")
+    vp9 = {"codec": "libvpx-vp9", "sound_codec": "libopus", "options": {"deadline": "realtime", "cpu-used": "8"}}
+    kinds = {"mp4": {}, "mkv": {}, "ts": {}, "webm": vp9, "avi": {"codec": "mpeg4", "sound_codec": "mp3"}}
+    for kind, options in kinds.items():
+        constant = kind == "avi"
+        write_clip(
+            folder / f"a.{kind}", TIMES[:100], size=(64, 128), group=25, tone_s=4.0, constant_rate=constant, **options
+        )
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::stepformer.media.VideoWarning")
+@pytest.mark.parametrize("kind", ["mp4", "mkv", "ts", "webm", "avi"])
+def test_changed_bytes_never_make_a_short_video_long(four_seconds, tmp_path, kind):
+    """Headers and indexes lie at both ends; a size of 100 KB bears out at most 35 minutes (BYTES_PER_S)."""
+    import random
+    import time
+
+    data = (four_seconds / f"a.{kind}").read_bytes()
+    chance = random.Random(kind)
+    for case in range(40):
+        changed = bytearray(data)
+        at = chance.randrange(1500) if case % 2 else len(data) - 1 - chance.randrange(1500)
+        changed[at] ^= 1 << chance.randrange(8) if case % 3 else 0xFF
+        path = tmp_path / f"a.{kind}"
+        path.write_bytes(changed)
+        began = time.process_time()
+        try:
+            clips, sound = read_through(path)
+        except InputError:
+            clips, sound = 0, 0.0
+        assert max(clips, sound) <= 60 + len(data) / 50 + 10, f"byte {at}"
+        assert time.process_time() - began < 5, f"byte {at}"
+
+
+@pytest.mark.filterwarnings("ignore::stepformer.media.VideoWarning")
+def test_damaged_time_stamps_are_found_out(four_seconds, tmp_path):
+    def changed(kind, mark, offset, value):
+        data = bytearray((four_seconds / f"a.{kind}").read_bytes())
+        at = data.index(mark) + offset
+        data[at : at + len(value)] = value
+        path = tmp_path / f"{mark.decode()}.{kind}"
+        path.write_bytes(data)
+        return video.VideoReader(path)
+
+    # an AVI's seconds per frame, a billion times too long; an mp4's ticks per second, a thousand times too few
+    avi = changed("avi", b"strh", 28 + 3, b"\x7f")
+    mp4 = changed("mp4", b"mdhd", 16, (1).to_bytes(4, "big"))
+    for reader in (avi, mp4):
+        assert reader.info.duration_s == pytest.approx(4.0, abs=0.2)
+        assert sum(len(batch) for batch in reader.clips(FrameSpec((32, 32)), 1.0)) == 4
+    assert "bear out" in avi.problems[0].text
+    assert [problem.kind for problem in mp4.problems] == ["damaged"]
+
+
+def test_one_wild_time_stamp_does_not_move_the_others():
+    from stepformer.media.container import Clock
+
+    clock = Clock(4.0, 25.0)
+    assert [clock.time_s(t) for t in (0.0, 0.04, 17e9, 0.12, None, 0.2)] == pytest.approx(
+        [0, 0.04, 0.08, 0.12, 0.16, 0.2]
+    )
+    assert clock.time_s(9.0) == 9.0  # a file may be somewhat longer than its header says
+    moved = Clock(4.0, 25.0)
+    assert [moved.time_s(t) for t in (1e6, 1e6 + 0.04, 1e6 + 0.08)] == pytest.approx([0, 0.04, 0.08])
+
+
 def test_files_that_are_no_video(tmp_path):
     def refused(path, match):
         with pytest.raises(InputError, match=match) as error:

@@ -17,16 +17,18 @@ from stepformer.errors import StepFormerError
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
+_DIED = "the process that worked on it died (out of memory, or a decoder crash)"
 _POLITE_S = 10.0  # a process that is told to stop may finish writing what it has
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Item, Value]):
-    """What became of one input: a ``value``, or an ``error`` sentence."""
+    """What became of one input: a ``value``, or an ``error`` sentence and its exit code."""
 
     item: Item
     value: Value | None = None
     error: str | None = None
+    exit_code: int = 0
 
 
 def sentence(error: BaseException) -> str:
@@ -34,6 +36,15 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, StepFormerError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
+
+
+def _own(error: BaseException) -> StepFormerError:
+    """An error that can be sent to another process, whatever the library that raised it."""
+    return error if isinstance(error, StepFormerError) else StepFormerError(sentence(error))
+
+
+def _failure(item: Item, error: BaseException) -> Outcome[Item, Any]:
+    return Outcome(item, error=sentence(error), exit_code=_own(error).exit_code)
 
 
 def run_many(
@@ -57,7 +68,7 @@ def run_many(
             try:
                 yield Outcome(item, value=work(item))
             except Exception as error:
-                yield Outcome(item, error=sentence(error))
+                yield _failure(item, error)
         return
 
     queue = iter(items)
@@ -84,8 +95,7 @@ def run_many(
                     except (EOFError, OSError):
                         hands.remove(hand)
                         hand.end()
-                        error = "the process that worked on it died (out of memory, or a decoder crash)"
-                        yield Outcome(hand.item, error=error)
+                        yield _failure(hand.item, StepFormerError(_DIED))
                         continue
                     if kind == "broken":
                         raise value
@@ -93,7 +103,7 @@ def run_many(
                         hand.begin()
                         continue
                     hand.busy = False
-                    yield Outcome(hand.item, **{kind: value})
+                    yield Outcome(hand.item, value) if kind == "value" else _failure(hand.item, value)
                     try:
                         hand.item = next(queue)
                         hand.begin()
@@ -104,7 +114,8 @@ def run_many(
                 elif time_limit_s and hand.busy and time.monotonic() - hand.since > time_limit_s:
                     hands.remove(hand)
                     hand.end()
-                    yield Outcome(hand.item, error=f"it was given up after {time_limit_s:g} s, the time limit")
+                    late = f"it was given up after {time_limit_s:g} s, the time limit"
+                    yield _failure(hand.item, StepFormerError(late))
     finally:
         for hand in hands:
             hand.end()
@@ -139,13 +150,13 @@ class _Hand:
 
 
 def _serve(pipe: Connection, work: Callable[[Any], Any], initializer: Any, initargs: tuple[Any, ...]) -> None:
-    """In the process: inputs in, ("value", result) or ("error", sentence) out, until nobody asks for more."""
+    """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
     try:
         try:
             if initializer is not None:
                 initializer(*initargs)
         except Exception as error:
-            pipe.send(("broken", error if isinstance(error, StepFormerError) else StepFormerError(sentence(error))))
+            pipe.send(("broken", _own(error)))
             return
         pipe.send(("ready", None))
         while True:
@@ -153,7 +164,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any], initializer: Any, inita
             try:
                 answer: tuple[str, Any] = ("value", work(item))
             except Exception as error:
-                answer = ("error", sentence(error))
+                answer = ("error", _own(error))
             pipe.send(answer)
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return

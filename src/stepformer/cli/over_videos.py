@@ -17,7 +17,7 @@ from stepformer.cli.inputs import Source
 from stepformer.cli.log import log
 from stepformer.cli.options import VIDEOS
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, write_one
-from stepformer.errors import InputError, StepFormerError, UsageError, WriteError
+from stepformer.errors import StepFormerError, UsageError, WriteError
 from stepformer.timeline import Timeline
 
 OVER_VIDEOS = (
@@ -145,7 +145,7 @@ def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source
         if outcome.error is None:
             lengths[outcome.item] = outcome.value or 0.0
         else:
-            broken.append(Done(outcome.item, error=outcome.error, exit_code=InputError.exit_code))
+            broken.append(Done(outcome.item, error=outcome.error, exit_code=outcome.exit_code))
     return lengths, broken
 
 
@@ -173,7 +173,7 @@ def _each(
             _worker["progress"] = progress
         begin = None if here else _start
         for outcome in run_many(_work, jobs, min(args.jobs, len(jobs)), begin, start, args.time_limit):
-            done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=1)
+            done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
 

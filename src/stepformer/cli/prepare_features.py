@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )
-    add(parser, "jobs", jobs=os.cpu_count() or 1)
+    add(parser, "jobs", "time_limit", jobs=os.cpu_count() or 1)
     parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
     add(parser, *LISTENING)
@@ -91,7 +91,7 @@ def _videos(args: argparse.Namespace) -> Any:
     )
     summary = Summary()
     with Progress("videos", len(sources), "videos") as progress:
-        for summary, name in prepare_features(sources, settings, jobs):
+        for summary, name in prepare_features(sources, settings, jobs, time_limit_s=args.time_limit):
             if not progress.done and summary.skipped:
                 progress.advance(summary.skipped)
             if name:

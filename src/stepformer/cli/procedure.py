@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
     add(parser, "out", "overwrite", "title", "model", "encoder", "device", "threads", "rate", "seed", "keep_going")
-    add(parser, "dry_run", *LISTENING)
+    add(parser, "time_limit", "dry_run", *LISTENING)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
         may_write([str(Path(args.out) / "procedure.json")], args.overwrite)
     import stepformer
 
-    model = stepformer.load_model(args.model, encoder=args.encoder, device=args.device)
-    findings, failed = _find_all(model, sources, args)
+    _start(args)  # here too: the model names what the videos have in common
+    findings, failed = _find_all(sources, args)
     procedure = stepformer.procedure.find(
-        findings, model, steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
+        findings, _worker["model"], steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
         labels="none" if args.no_labels else "auto",
     )  # fmt: skip
     written = _write(procedure, Path(args.out), args.title) if args.out else {}
@@ -77,28 +77,46 @@ def run(args: argparse.Namespace) -> int:
     return PartialError.exit_code if failed else 0
 
 
-def _find_all(model: Any, sources: list[Source], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
+_worker: dict[str, Any] = {}
+
+
+def _start(args: argparse.Namespace) -> None:
+    """Loads the model once per process."""
+    import stepformer
+
+    _worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
+
+
+def _find(source: Source) -> Any:
+    """The steps of one video."""
     from stepformer.app.discover import Knobs
-    from stepformer.base.many import sentence
-    from stepformer.base.progress import Progress
     from stepformer.narration import narration_of
 
-    knobs = Knobs(detail=args.detail)
-    how = listening_of(args)
-    findings: list[Any] = []
+    model, args = _worker["model"], _worker["args"]
+    features = source.read(model, args.rate, text=True)
+    heard = None if args.no_labels or source.kind != "video" else narration_of(source.path, listening_of(args))
+    return model.find(features, Knobs(detail=args.detail), narration=heard)
+
+
+def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
+    from stepformer.base.many import run_many
+    from stepformer.base.progress import Progress
+
+    findings: dict[Source, Any] = {}
     failed: dict[str, str] = {}
+    begin = None if args.time_limit is None else _start
     with Progress("videos", len(sources), "videos") as progress:
-        for source in sources:
-            try:
-                features = source.read(model, args.rate, text=True)
-                heard = None if args.no_labels or source.kind != "video" else narration_of(source.path, how)
-                findings.append(model.find(features, knobs, narration=heard))
-            except (StepFormerError, OSError) as error:
-                if not args.keep_going:
-                    raise
-                failed[str(source)] = sentence(error)
-            progress.advance(1, str(source))
-    return findings, failed
+        for outcome in run_many(_find, sources, 1, begin, (args,), args.time_limit):
+            if outcome.error is None:
+                findings[outcome.item] = outcome.value
+            elif args.keep_going:
+                failed[str(outcome.item)] = outcome.error
+            else:
+                error = StepFormerError(outcome.error)
+                error.exit_code = outcome.exit_code
+                raise error
+            progress.advance(1, str(outcome.item))
+    return list(findings.values()), failed
 
 
 def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:

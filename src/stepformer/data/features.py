@@ -142,9 +142,15 @@ def store_info(encoder: Any, name: str) -> StoreInfo:
 
 
 def prepare_features(
-    sources: Sequence[Source], settings: Settings, jobs: int = 1, shard_bytes: int = SHARD_BYTES
+    sources: Sequence[Source],
+    settings: Settings,
+    jobs: int = 1,
+    shard_bytes: int = SHARD_BYTES,
+    time_limit_s: float | None = None,
 ) -> Iterator[tuple[Summary, str]]:
     """Encodes what is not in the store yet; gives the growing summary and a video's name after each video.
+
+    time_limit_s: a video that takes longer is given up and listed as failed.
 
     Raises before anything is done when the encoder or the phrase parser cannot be had, or the store is another
     encoder's.
@@ -164,7 +170,8 @@ def prepare_features(
                 summary.skipped += 1
             else:
                 todo.append(source)
-        for outcome in many.run_many(_encode, todo, min(jobs, max(1, len(todo))), _start, (settings,)):
+        jobs = min(jobs, max(1, len(todo)))
+        for outcome in many.run_many(_encode, todo, jobs, _start, (settings,), time_limit_s):
             if outcome.value is not None:
                 summary.done.append(outcome.value)
             else:

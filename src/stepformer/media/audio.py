@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import Clock, Problems, bearable_s, bounded, import_av, opened
+from stepformer.media.container import Clock, Problems, bearable_s, import_av, opened, packets_of
 
 SAMPLE_RATE_HZ = 16_000
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
@@ -64,7 +64,7 @@ def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
         resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
         clock = Clock(bearable_s(path), None)
         done = 0  # samples given so far: the sample clock
-        for frame in _frames(container, stream, problems, origin, clock.free_s):
+        for frame in _frames(container, stream, problems, origin, path):
             if done > clock.free_s * rate:
                 break  # a damaged header can stretch one sample to a second
             if frame.pts is not None:
@@ -86,12 +86,14 @@ def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
         problems.settle()
 
 
-def _frames(container: Any, stream: Any, problems: Problems, origin: float, most_s: float) -> Iterator[Any]:
+def _frames(
+    container: Any, stream: Any, problems: Problems, origin: float, path: str | os.PathLike[str]
+) -> Iterator[Any]:
     av = import_av()
     failures, at_s = 0, 0.0
     while failures < 64:
         try:
-            for packet in bounded(container.demux(stream), most_s):
+            for packet in packets_of(container, stream, path):
                 try:
                     for frame in packet.decode():
                         failures = 0

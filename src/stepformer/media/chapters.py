@@ -10,7 +10,17 @@ from typing import Any
 
 from stepformer.base import files
 from stepformer.errors import InputError, MissingError, UsageError
-from stepformer.media.container import Chapter, VideoInfo, chapters_of, import_av, opened, origin_s, probe, video_stream
+from stepformer.media.container import (
+    Chapter,
+    VideoInfo,
+    chapters_of,
+    import_av,
+    opened,
+    origin_s,
+    packets_of,
+    probe,
+    video_stream,
+)
 from stepformer.timeline import Step, Timeline
 
 CHAPTER_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm")
@@ -66,7 +76,7 @@ def write_chapters(
         origin = origin_s(inside, video_stream(inside, source))
         try:
             with files.replacing(target) as temporary:
-                _remux(av, inside, temporary, chapters, origin)
+                _remux(av, inside, source, temporary, chapters, origin)
         except av.error.FFmpegError as error:
             raise InputError(
                 f"{source} cannot be copied into a {suffix[1:]} file: {error.strerror or error}; try .mkv, which takes "
@@ -77,7 +87,9 @@ def write_chapters(
     return probe(target)
 
 
-def _remux(av: Any, inside: Any, temporary: Path, chapters: tuple[Chapter, ...], origin: float) -> None:
+def _remux(
+    av: Any, inside: Any, source: str | os.PathLike[str], temporary: Path, chapters: tuple[Chapter, ...], origin: float
+) -> None:
     with av.open(str(temporary), "w") as outside:
         outside.metadata.update(inside.metadata)
         tracks = {}
@@ -100,7 +112,7 @@ def _remux(av: Any, inside: Any, temporary: Path, chapters: tuple[Chapter, ...],
                 for number, chapter in enumerate(chapters, 1)
             ]
         )
-        for packet in inside.demux([inside.streams[index] for index in tracks]):
+        for packet in packets_of(inside, [inside.streams[index] for index in tracks], source):
             if packet.dts is None and packet.pts is None:
                 continue  # the empty packet at the end
             # the copy starts at zero, so that players and chapters agree

@@ -6,11 +6,10 @@ there, whatever time stamps the container carries inside.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ BYTES_PER_S = 50
 """No video lasts longer than its bytes at this rate (0.4 kbit/s; slides without sound have ten times as much)."""
 STEP_S = 10.0
 """Beyond what its size and header bear out, a video goes on by at most this much from one picture to the next."""
+_TRIES = 200  # places that cannot be decoded, before the first frame
 _WAIT_S = 60.0  # for one packet; a file system that is slower than that is down
 
 
@@ -99,6 +99,7 @@ class Clock:
     def __init__(self, free_s: float, rate_hz: float | None) -> None:
         self.free_s = free_s
         self.usual_s = 1.0 / rate_hz if rate_hz and 1 <= rate_hz <= 1000 else 0.04
+        self.doubted = False  # the last stamp
         self._latest_s: float | None = None
         self._shift_s = 0.0
 
@@ -117,6 +118,7 @@ class Clock:
                 shift for shift in (0.0, self._shift_s)
                 if latest_s - STEP_S <= stamp_s - shift and self.believes(stamp_s - shift, latest_s)
             ]  # fmt: skip
+            self.doubted = not near
             self._shift_s = near[0] if near else stamp_s - follows_s
             time_s = stamp_s - self._shift_s
         self._latest_s = time_s if self._latest_s is None else max(self._latest_s, time_s)
@@ -124,9 +126,7 @@ class Clock:
 
     def length_s(self, time_s: float, own_s: float) -> float:
         """How long a picture that comes at ``time_s`` stays, of what it says itself."""
-        if not own_s > 0:
-            return self.usual_s
-        return own_s if time_s + own_s <= self.free_s else min(own_s, STEP_S)
+        return own_s if 0 < own_s <= max(self.free_s - time_s, STEP_S) else self.usual_s
 
 
 def bearable_s(path: str | os.PathLike[str]) -> float:
@@ -245,6 +245,12 @@ def _is_cover(stream: Any) -> bool:
     return bool(stream.disposition & Disposition.attached_pic)
 
 
+def pixel_aspect(stream: Any) -> float:
+    """Width of a pixel by its height; 1 where the file says none, or one that no camera has."""
+    aspect = float(stream.sample_aspect_ratio or 1)
+    return aspect if 0.1 <= aspect <= 10 else 1.0
+
+
 def origin_s(container: Any, stream: Any) -> float:
     """The container time that players show as zero."""
     first = container.start_time / 1e6 if container.start_time is not None else 0.0
@@ -269,25 +275,22 @@ def describe(container: Any, stream: Any, path: str | os.PathLike[str]) -> Video
     """:class:`VideoInfo` of a container that was just opened; reads on in it."""
     origin = origin_s(container, stream)
     duration_s, known, problem = _header_duration(container, stream, origin), True, ""
-    most_s = bearable_s(path)
-    if duration_s is None or duration_s > most_s:
+    if duration_s is None or duration_s > bearable_s(path):
         claimed_s = duration_s
         with opened(path) as again:
-            scanned_s = _scanned_duration(again, video_stream(again, path), origin, most_s)
+            scanned_s = _scanned_duration(again, video_stream(again, path), origin, path)
         # a file that has so many pictures is that long, however small they are
         known = claimed_s is not None and 0.9 * claimed_s <= scanned_s <= LONGEST_S
         duration_s = claimed_s if known and claimed_s is not None else scanned_s
         if claimed_s is not None and not known:
             problem = f"{path} says that it lasts {claimed_s:.0f} s; its pictures bear out {scanned_s:.1f} s"
-    frame = _first_frame(container, stream)
+    frame = _first_frame(container, stream, path)
     if frame is None:
         raise InputError(f"{path} has a video track, but not one frame of it can be decoded")
     rotation = round(frame.rotation / 90) * 90
     context = stream.codec_context
     width, height = context.width, context.height
-    aspect = stream.sample_aspect_ratio
-    if aspect:
-        width = max(1, round(width * float(aspect)))
+    width = max(1, round(width * pixel_aspect(stream)))
     if rotation % 180:
         width, height = height, width
     rate = stream.average_rate or stream.guessed_rate
@@ -321,13 +324,13 @@ def _header_duration(container: Any, stream: Any, origin: float) -> float | None
     return duration_s if duration_s > 0 else None
 
 
-def _scanned_duration(container: Any, stream: Any, origin: float, most_s: float) -> float:
+def _scanned_duration(container: Any, stream: Any, origin: float, path: str | os.PathLike[str]) -> float:
     """The end of the last picture, from packets; where they carry no time at all, their number by the frame rate."""
     av = import_av()
-    clock = Clock(most_s, float(stream.average_rate or stream.guessed_rate or 25))
+    clock = Clock(bearable_s(path), float(stream.average_rate or stream.guessed_rate or 25))
     end = 0.0
     try:
-        for packet in bounded(container.demux(stream), most_s):
+        for packet in packets_of(container, stream, path):
             if not packet.size:
                 continue
             stamp = packet.pts if packet.pts is not None else packet.dts
@@ -339,17 +342,30 @@ def _scanned_duration(container: Any, stream: Any, origin: float, most_s: float)
     return end
 
 
-def bounded(packets: Iterable[Any], most_s: float) -> Iterator[Any]:
+def packets_of(container: Any, streams: Any, path: str | os.PathLike[str]) -> Iterator[Any]:
     """The packets of a file, as many as its bytes can make: a damaged index can send the reader round in circles."""
-    return itertools.islice(packets, round(10_000 + most_s * BYTES_PER_S))
+    left = 10_000 + Path(path).stat().st_size
+    while left > 0:
+        try:
+            for packet in container.demux(streams):
+                yield packet
+                left -= 1
+                if left <= 0:
+                    return
+            return
+        except IndexError:  # PyAV's word for a packet of a stream that the file did not have when it was opened
+            left -= 1
 
 
-def _first_frame(container: Any, stream: Any) -> Any:
+def _first_frame(container: Any, stream: Any, path: str | os.PathLike[str]) -> Any:
     """The first frame that decodes, over damaged ones; None if none does."""
     av = import_av()
-    for _ in range(200):
+    for _ in range(_TRIES):
         try:
-            return next(iter(container.decode(stream)), None)
+            for packet in packets_of(container, stream, path):
+                for frame in packet.decode():
+                    return frame
+            return None
         except av.error.FFmpegError:
             continue
     return None

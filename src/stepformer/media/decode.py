@@ -28,9 +28,10 @@ from stepformer.media.container import (
     Problems,
     VideoInfo,
     bearable_s,
-    bounded,
     import_av,
     opened,
+    packets_of,
+    pixel_aspect,
     video_stream,
 )
 
@@ -110,7 +111,7 @@ class FrameDecoder:
         self._av = import_av()
         self._path, self._problems = path, problems
         self._origin, self._duration_s = info.start_s, info.duration_s if info.duration_known else None
-        self._rate_hz, self._most_s = info.rate_hz, bearable_s(path)
+        self._rate_hz = info.rate_hz
         self._sparse, self._seek_gap_s = sparse, seek_gap_s
         self._threads, self._hardware = threads, hardware
         self.read = self.decoded = self.seeks = 0
@@ -127,12 +128,12 @@ class FrameDecoder:
         self._context.thread_type = "AUTO"
         self._context.thread_count = self._threads
         self._base = float(self._stream.time_base)
-        self.pixel_aspect = float(self._stream.sample_aspect_ratio or 1)
+        self.pixel_aspect = pixel_aspect(self._stream)
         self._skippable = self._context.name in _SKIPPABLE and self._hardware is None
         self._held: Any = None  # the frame on screen so far
         self._held_s = self._last_end_s = float("-inf")
         self._broken_at: float | None = None
-        self._clock = Clock(self._most_s if self._duration_s is None else self._duration_s, self._rate_hz)
+        self._clock = Clock(bearable_s(self._path) if self._duration_s is None else self._duration_s, self._rate_hz)
         self._vetted = False
         self._to_the_end = True
         self._shown_since_seek = True
@@ -229,7 +230,7 @@ class FrameDecoder:
         failures = 0
         while True:
             try:
-                for packet in bounded(self._container.demux(self._stream), self._most_s):
+                for packet in packets_of(self._container, self._stream, self._path):
                     if packet.size:
                         self.read += 1
                         failures = 0
@@ -286,7 +287,7 @@ class FrameDecoder:
         time_s = None if stamp is None else stamp * self._base - self._origin
         if time_s is None or not self._vetted:
             time_s = self._clock.time_s(time_s)
-        if frame.is_corrupt:
+        if frame.is_corrupt or self._clock.doubted:
             self._problems.damage(time_s)
         if time_s < self._held_s - TOLERANCE_S:
             return
@@ -318,7 +319,7 @@ class FrameDecoder:
             stamp = int((max(0.0, time_s - back_s) + self._origin) / self._base)
             try:
                 self._container.seek(stamp, stream=self._stream, backward=True)
-                packets = self._container.demux(self._stream)
+                packets = packets_of(self._container, self._stream, self._path)
                 key = next((p for p in packets if p.size and p.is_keyframe and p.pts is not None), None)
                 if key is not None and key.pts * self._base - self._origin <= time_s + TOLERANCE_S:
                     self._container.seek(stamp, stream=self._stream, backward=True)
@@ -365,7 +366,7 @@ class FrameDecoder:
             try:
                 stamp = int((self._last_end_s + 1.0 + self._origin) / float(stream.time_base))
                 self._container.seek(stamp, stream=stream, backward=True)
-                for packet in self._container.demux(stream):
+                for packet in packets_of(self._container, stream, self._path):
                     if (
                         packet.pts is not None
                         and float(packet.pts * stream.time_base) - self._origin > self._last_end_s + 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.errors import InputError
-from stepformer.media.container import import_av, opened, origin_s
+from stepformer.media.container import import_av, opened, origin_s, packets_of
 
 SUBTITLE_SUFFIXES = (".vtt", ".srt", ".json3", ".ttml", ".dfxp", ".srv3", ".srv2", ".srv1", ".sbv")
 """Endings by which subtitles are found beside a video, the most trusted first; a file given by name may have any."""
@@ -111,7 +111,7 @@ def read_subtitle_stream(video: str | os.PathLike[str], index: int) -> list[tupl
         first = container.streams.video[0] if container.streams.video else stream
         origin = origin_s(container, first)
         try:
-            for packet in container.demux(stream):
+            for packet in packets_of(container, stream, video):
                 if not packet.size or packet.pts is None:
                     continue
                 text = " ".join(filter(None, (_plain(part) for part in packet.decode())))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -11,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from stepformer.base.files import replacing
+from stepformer.base.guard import reason
 from stepformer.errors import InputError, UsageError
 from stepformer.show.export.options import Options, need_media_file
 from stepformer.show.palette import step_colors
@@ -89,7 +92,7 @@ def step_pictures(source: Path, timeline: Timeline, width: int) -> list[Image | 
     from stepformer.media import VideoReader
 
     reader = VideoReader(source)
-    height = max(2, round(width * reader.info.height / max(1, reader.info.width)))
+    height = min(max(2, round(width * reader.info.height / max(1, reader.info.width))), 4 * width)
     middles = [(step.start_s + step.end_s) / 2 for step in timeline]
     order = sorted(range(len(middles)), key=lambda i: middles[i])
     found: list[Image.Image | None] = [None] * len(middles)
@@ -221,7 +224,7 @@ def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str,
             notes.append(f"step {i + 1} has no length: no clip")
             continue
         target = folder / f"{i + 1:0{digits}d}_{_slug(step_name(step, i))}{suffix}"
-        with replacing(target) as temporary:
+        with _cutting(source), replacing(target) as temporary:
             if options.exact:
                 encode_clip(source, temporary, step.start_s, step.end_s)
             else:
@@ -231,11 +234,22 @@ def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str,
     return tuple(notes)
 
 
+@contextmanager
+def _cutting(source: Path) -> Iterator[None]:
+    """What a damaged video raises while it is cut becomes one sentence."""
+    import av
+
+    try:
+        yield
+    except (av.error.FFmpegError, ValueError, OverflowError, IndexError) as error:
+        raise InputError(f"{source} cannot be cut: {reason(error)}") from None
+
+
 def copy_clip(source: Path, target: Path, start_s: float, end_s: float) -> float:
     """Copies packets of ``[start_s, end_s)`` from the key frame before; gives the second at which the clip begins."""
     import av
 
-    from stepformer.media.container import opened, origin_s, video_stream
+    from stepformer.media.container import opened, origin_s, packets_of, video_stream
 
     with opened(source) as inside:
         video = video_stream(inside, source)
@@ -245,7 +259,8 @@ def copy_clip(source: Path, target: Path, start_s: float, end_s: float) -> float
         try:
             with av.open(str(target), "w") as outside:
                 tracks = {s.index: outside.add_stream_from_template(s) for s in (video, *sounds)}
-                begin_s = _copy_packets(inside, outside, tracks, video, end_s + origin)
+                packets = packets_of(inside, [inside.streams[index] for index in tracks], source)
+                begin_s = _copy_packets(packets, outside, tracks, video, end_s + origin)
         except (av.error.FFmpegError, ValueError) as error:
             raise InputError(f"{source} cannot be cut without encoding ({error}); try --exact") from None
     if begin_s is None:
@@ -253,12 +268,14 @@ def copy_clip(source: Path, target: Path, start_s: float, end_s: float) -> float
     return begin_s - origin
 
 
-def _copy_packets(inside: Any, outside: Any, tracks: dict[int, Any], video: Any, end_s: float) -> float | None:
+def _copy_packets(
+    packets: Iterator[Any], outside: Any, tracks: dict[int, Any], video: Any, end_s: float
+) -> float | None:
     """Copies until every track is past ``end_s`` (container time); gives the container time of the first key frame."""
     begin_s: float | None = None
     early: list[Any] = []  # sound that comes in the file before the first picture, and may belong behind it
     open_tracks = set(tracks)
-    for packet in inside.demux([inside.streams[index] for index in tracks]):
+    for packet in packets:
         stamp = packet.dts if packet.dts is not None else packet.pts
         if stamp is None:
             continue
@@ -324,10 +341,11 @@ def encode_clip(source: Path, target: Path, start_s: float, end_s: float) -> Non
 def _encode_video(inside: Any, outside: Any, video: Any, picture: Any, start_s: float, end_s: float) -> int:
     from av import VideoFrame
 
+    from stepformer.media.container import pixel_aspect
     from stepformer.media.picture import Painter
 
     painter = Painter((picture.height, picture.width), "fit")  # turns what a phone filmed sideways
-    aspect = float(video.sample_aspect_ratio or 1)
+    aspect = pixel_aspect(video)
     base = Fraction(1, 90000)
     count = 0
     for frame in inside.decode(video):
