@@ -403,3 +403,33 @@ def test_jobs_in_processes(video, capsys, monkeypatch):
     assert main([*args, "--json", "--keep-going"]) == 5
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2 and "no features of gone" in err
+
+
+def test_a_video_that_takes_too_long_is_given_up_and_the_rest_is_done(capsys):
+    """A decoder or an encoder that hangs; in a process of its own, so the encoder comes from a plugin."""
+    for name, colours in {"a.mp4": [RED, BLUE], "white.mp4": [WHITE, WHITE], "z.mp4": [BLUE, RED]}.items():
+        write_video(Path(name), colours)
+    parts = Path(__file__).parents[1] / "app" / "discover"
+    Path("sleepy.py").write_text(
+        f"""import sys, time
+sys.path.insert(0, {str(parts)!r})
+from discover_parts import ColourEncoder
+from stepformer import encoders
+
+class Sleepy(ColourEncoder):
+    name = fingerprint = "sleepy"
+
+    def encode_video(self, clips):
+        if clips.min() > 200:
+            time.sleep(600)
+        return super().encode_video(clips)
+
+encoders.ENCODERS["sleepy"] = Sleepy
+"""
+    )
+    plain = ["--plugin", "sleepy.py", "--encoder", "sleepy", "--no-labels", "--json", "--keep-going"]
+    assert main(["discover", "a.mp4", "white.mp4", "z.mp4", "--time-limit", "8", *plain]) == 5
+    out, err = capsys.readouterr()
+    assert [Path(json.loads(line)["video"]).name for line in out.splitlines()] == ["a.mp4", "z.mp4"]
+    assert "white.mp4: it was given up after 8 s, the time limit" in err
+    assert "2 done, 0 left as they were, 1 failed" in err
