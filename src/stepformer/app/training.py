@@ -13,9 +13,10 @@ import torch
 
 from stepformer.core.config import TrainConfig
 from stepformer.core.devices import torch_device
+from stepformer.core.distributed import Ranks
 from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import Slots, StepDecoder
-from stepformer.core.training import BatchSource, Painter, Trainer
+from stepformer.core.training import ALONE, BatchSource, Painter, Trainer
 from stepformer.data.batches import StoreBatches
 from stepformer.data.simulator import Batch, Simulator
 from stepformer.data.world import World, load_world
@@ -36,10 +37,12 @@ def make_trainer(
     draw: Draw | None = None,
     quiet: bool = False,
     kind: type[Trainer] = Trainer,
+    ranks: Ranks = ALONE,
 ) -> Trainer:
     """The trainer of a config.
 
-    ``world`` saves reading ``data.world`` where it is at hand; without ``draw`` no pictures are made.
+    ``world`` saves reading ``data.world`` where it is at hand; without ``draw`` no pictures are made. ``ranks``: which
+    of several processes this is (:func:`stepformer.core.distributed.join`).
 
     Raises:
         UsageError: the config names no data, or another width than the data has.
@@ -49,9 +52,9 @@ def make_trainer(
     if world is None and config.data.world:
         world = load_world(config.data.world)
     source = _source(config, world, device)
-    trial = _trial(config, world, source, device)
+    trial = _trial(config, world, source, device) if ranks.first else None
     if trial is None:
-        return kind(config, out, source, device, quiet=quiet)
+        return kind(config, out, source, device, quiet=quiet, ranks=ranks)
     without_texts = config.validation.dataset is not None and config.validation.texts is None
 
     def validate(model: StepDecoder) -> dict[str, float]:
@@ -59,7 +62,7 @@ def make_trainer(
         return {k: v for k, v in scores.items() if not (without_texts and k.startswith("zs_"))}
 
     painter = None if draw is None else _painter(trial, config.inference, Path(out) / "alignment", draw)
-    return kind(config, out, source, device, validate, painter, quiet)
+    return kind(config, out, source, device, validate, painter, quiet, ranks)
 
 
 def _painter(trial: Trial, inference: InferenceConfig, folder: Path, draw: Draw) -> Painter:

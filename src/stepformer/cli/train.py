@@ -14,13 +14,18 @@ HELP = """Trains a step decoder on a simulated world or on feature stores of rea
 
 Options come from the preset (paper, released, default), then the config file, then --set. The file has the sections
 model, loss, optim, data, validation and inference: at its top, or under [train] in a stepformer.toml. A run folder
-keeps its config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything."""
+keeps its config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything.
+
+Under torchrun each process trains on its part of every batch (--batch is that of all together), with the negatives of
+the global loss from all of them; the first one validates and writes. With torchrun --max-restarts a run whose process
+died goes on from its last state by itself."""
 
 EXAMPLES = [
     "stepformer train --set data.world=world.safetensors --out runs/default",
     "stepformer train --preset paper --set data.world=world.safetensors --set steps=2000 --out runs/paper",
     "stepformer train --config run.toml --out runs/mine",
     "stepformer train --out runs/mine --resume                        # the folder knows its config",
+    "torchrun --nproc-per-node 8 -m stepformer train --config run.toml --out runs/mine",
 ]
 
 
@@ -61,13 +66,24 @@ def _resolved(path: Path) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Resolves the config and trains."""
-    from stepformer.core.config import make_config, merged
+    """Resolves the config and trains, in each of the processes that torchrun started."""
+    from stepformer.core.distributed import join, leave
 
+    try:
+        return _run(args, *join(args.device))
+    finally:
+        leave()
+
+
+def _run(args: argparse.Namespace, ranks: Any, device: Any) -> int:
+    from stepformer.core.config import make_config, merged
+    from stepformer.core.distributed import restarted
+
+    resume = args.resume or (restarted() and (Path(args.out) / "state.safetensors").exists())
     flags = {"preset": args.preset, "seed": args.seed, "steps": args.train_steps, "batch": args.batch}
     overrides = {**set_fields(args.set), **{key: value for key, value in flags.items() if value is not None}}
     own = Path(args.out) / "config.json"
-    resumed = args.resume and own.is_file() and args.config is None  # a run knows what it is
+    resumed = resume and own.is_file() and args.config is None  # a run knows what it is
     config = make_config(merged(_resolved(own) if resumed else args.fields, overrides))
     if args.without:
         from stepformer.core.training import with_loss_off
@@ -77,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.dry_run:
         if config.data.store or config.data.world:
-            trainer = make_trainer(config, args.out, args.device, quiet=True)
+            trainer = make_trainer(config, args.out, device, quiet=True)
             log.info(trainer.rehearse())
             config = trainer.config
         else:
@@ -86,8 +102,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     from stepformer.show.alignments import draw_alignment
 
-    trainer = make_trainer(config, args.out, args.device, draw=draw_alignment, quiet=args.json)
-    scores = trainer.run(args.resume, log=log.info)
+    trainer = make_trainer(config, args.out, device, draw=draw_alignment, quiet=args.json, ranks=ranks)
+    scores = trainer.run(resume, log=log.info if ranks.first else log.debug)
+    if not ranks.first:
+        return 0
     if args.json:
         print(json.dumps({"out": str(args.out), "step": trainer.step, "scores": scores}))
     else:

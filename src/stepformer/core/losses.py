@@ -113,7 +113,7 @@ def soft_dtw_loss(
     return (soft / lengths.clamp(min=1)).mean()
 
 
-def _nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
+def nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
     """-log mean(ratio) or mean(-log ratio) over the valid entries of a vector; 0 where there is none."""
     number = valid.sum().clamp(min=1)
     if form == "mean_log":
@@ -148,10 +148,10 @@ def glob_loss(
     own = torch.diagonal(blocks, dim1=0, dim2=2).movedim(-1, 0)  # (B, K, L)
     has_phrases = mask.any(1)
     log_ratio = own.logsumexp(2) - flat.logsumexp(1).view(B, K)
-    loss = _nce(log_ratio, has_phrases[:, None].expand(B, K), form)
+    loss = nce(log_ratio, has_phrases[:, None].expand(B, K), form)
     if both_ways:
         back = own.logsumexp(1) - flat.logsumexp(0).view(B, -1)  # (B, L)
-        loss = loss + _nce(torch.where(mask, back, 0.0), mask, form)
+        loss = loss + nce(torch.where(mask, back, 0.0), mask, form)
     return loss
 
 
@@ -265,6 +265,7 @@ def moment_loss(
     phrase_mask: Tensor,
     gamma: float = 0.07,
     window: float = 1 / 24,
+    over: Callable[[Tensor], Tensor] = torch.clone,
 ) -> Tensor:
     r"""Ours, not the paper's: a phrase finds the moment it was said at among the frames of its own video.
 
@@ -275,7 +276,8 @@ def moment_loss(
     frames (B, N, D) as the model returns them; phrases (B, L, D); times (B, L) when each was said, in frames. P_j holds
     the frames within ``window`` of phrase j, a share of the video's length; the second sum is over the M frames that
     are near a phrase. MIL-NCE with hard negatives, the other frames and phrases of the same video, where the losses
-    between videos are content with the right topic.
+    between videos are content with the right topic. ``over`` makes L and M of the numbers of this batch: their sums
+    over all processes, where these have a part of the batch each.
     """
     logits = cosines(phrases, frames) / gamma  # (B, L, N)
     low = torch.finfo(logits.dtype).min
@@ -289,7 +291,7 @@ def moment_loss(
     for side in (2, 1):  # phrases ask for frames, frames for phrases
         some = near.any(side)
         terms = logits.logsumexp(side) - logits.masked_fill(~near, low).logsumexp(side)
-        loss = loss + torch.where(some, terms, 0.0).sum() / some.sum().clamp(min=1)
+        loss = loss + torch.where(some, terms, 0.0).sum() / over(some.sum()).clamp(min=1)
     return loss
 
 

@@ -4,6 +4,7 @@
     stepformer train --set data.world=world.safetensors --out runs/default
     stepformer train --config run.toml --out runs/mine          # a feature store of real videos: [data] store = "..."
     stepformer train --out runs/mine --resume                   # goes on exactly where it stopped
+    torchrun --nproc-per-node 8 -m stepformer train --config run.toml --out runs/mine      # eight processes
 
 A run folder holds ``config.json``, ``metrics.jsonl``, ``last.safetensors``, ``best.safetensors``, ``state.safetensors``
 (optimiser moments; with it a resumed run gives the same numbers as one that never stopped) and ``alignment/*.png``.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -35,6 +37,7 @@ from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
+from stepformer.core.distributed import Ranks, SharedCriterion, SharedSource, added
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
 from stepformer.errors import InputError, StepFormerError, UsageError
@@ -129,6 +132,9 @@ OPTIMIZERS: Registry[MakeOptimizer] = Registry(
 """Optimisers by name: functions of the decoder and the config. A resume keeps the tensors of an optimiser's state."""
 
 
+ALONE = Ranks()
+
+
 class NonFiniteLossError(StepFormerError):
     """A loss or gradient became NaN or infinite; what is needed to look into it was saved."""
 
@@ -149,15 +155,20 @@ class Trainer:
         validator: Validator | None = None,
         painter: Painter | None = None,
         quiet: bool = False,
+        ranks: Ranks = ALONE,
     ) -> None:
         if not config.model.feature_dim:  # the data knows it
             config = replace(config, model=replace(config.model, feature_dim=source.dim))
-        self.config, self.out, self.source, self.quiet = config, Path(out), source, quiet
+        self.config, self.out, self.source, self.quiet = config, Path(out), source, quiet or not ranks.first
+        self.ranks = ranks
         self.validator, self.painter = validator, painter
         self.device = torch_device(device)
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # similarities in TF32: far finer than the noise in them
-        self.criterion = Criterion(config.loss)
+        self.criterion = self.shared = Criterion(config.loss)
+        if ranks.size > 1:
+            self.shared = SharedCriterion(config.loss, ranks, config.batch)
+            self.source = SharedSource(source, ranks)
         if source.dim != config.model.feature_dim:
             raise UsageError(
                 f"the data has vectors of width {source.dim}, the config says {config.model.feature_dim}; leave "
@@ -194,7 +205,8 @@ class Trainer:
         video, video_mask, phrases, phrase_mask, times = self._on_device(batch)
         with self._autocast():
             output = model(video, video_mask, attention=self.criterion.needs_attention)
-        return self.criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
+        criterion = self.shared if model.training else self.criterion  # only the first process validates
+        return criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
 
     def _on_device(self, batch: Batch) -> list[Tensor]:
         """What is read of a batch; vectors may come as float16 and are made float32 here, behind the bus."""
@@ -211,12 +223,13 @@ class Trainer:
         logged: dict[str, Tensor | float] = {}
         for part in range(config.optim.accumulate):
             number = step * config.optim.accumulate + part
-            torch.manual_seed(config.seed * 1_000_003 + number)  # dropout and frame draws
+            torch.manual_seed(config.seed * 1_000_003 + number + (self.ranks.rank << 32))  # dropout and frame draws
             batch = self.source.batch(number, config.batch)
             loss, parts = self._losses(self.model, batch)
             self.scaler.scale(loss / config.optim.accumulate).backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss, **parts}.items():
                 logged[name] = logged.get(name, 0.0) + value.detach() / config.optim.accumulate
+        self.ranks.add_(p.grad for p in self.model.parameters() if p.grad is not None)
         self.scaler.unscale_(self.optimizer)
         limit = config.optim.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
@@ -234,7 +247,8 @@ class Trainer:
         return logged
 
     def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> None:
-        path = self.out / f"nonfinite-{step}.safetensors"
+        of = "" if self.ranks.first else f"-rank{self.ranks.rank}"
+        path = self.out / f"nonfinite-{step}{of}.safetensors"
         tensors = {f"batch.{name}": getattr(batch, name) for name in _READ}
         tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"loss.{name}": torch.as_tensor(value) for name, value in logged.items()}
@@ -267,24 +281,26 @@ class Trainer:
 
     def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, Any]:
         """Trains from the start, or from the last saved step; returns the last validation scores."""
-        config = self.config
+        config, first = self.config, self.ranks.first
         self.out.mkdir(parents=True, exist_ok=True)
         if resume:
             self._load_state()
             log(f"resumed at step {self.step}")
         elif (self.out / "state.safetensors").exists():
             raise UsageError(f"{self.out} already holds a run; give --resume to go on with it, or another --out")
-        else:
+        elif first:
             (self.out / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before it saved anything
         if said := self.source.describe():
             log(said)
-        write_json(self.out / "config.json", config.to_dict())
+        self.ranks.copy_first_(self.model.state_dict().values())
+        if first:
+            write_json(self.out / "config.json", config.to_dict())
         scores: dict[str, Any] = {}
-        loggers = open_loggers(config.loggers, self.out, config.to_dict(), log)
+        loggers = open_loggers(config.loggers, self.out, config.to_dict(), log) if first else []
         with (
             _closing(loggers),
             Progress("train", config.steps, "steps", quiet=self.quiet) as progress,
-            (self.out / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
+            (self.out / "metrics.jsonl" if first else Path(os.devnull)).open("a", encoding="utf-8") as metrics,
             _asked_to_stop() as asked,
         ):
             progress.advance(self.step)
@@ -296,18 +312,21 @@ class Trainer:
                     logger.write(row["step"], {k: v for k, v in row.items() if isinstance(v, float)})
 
             while self.step < config.steps:
-                if asked:
+                # several processes agree on it now and then: who stopped alone would leave the others waiting
+                agreeing = self.ranks.size == 1 or self.step % config.log_every == 0
+                if agreeing and self.ranks.any(bool(asked)):
                     self.save()
                     raise KeyboardInterrupt
                 logged = self.train_step(self.step)
                 self.step += 1
                 last = self.step == config.steps
                 if self.step % config.log_every == 0 or last:
-                    row = {k: round(float(v), 6) for k, v in logged.items()}
+                    summed = added(self.ranks, logged, same=("grad_norm",))
+                    row = {k: round(v, 6) for k, v in summed.items()}
                     write({"step": self.step, "lr": learning_rate(config, self.step - 1), **row})
                     progress.advance(0, note=f"loss {row['loss']:.3f}")
                 progress.advance()
-                if config.validation.every and (self.step % config.validation.every == 0 or last):
+                if first and config.validation.every and (self.step % config.validation.every == 0 or last):
                     scores = self.validate()
                     write({"step": self.step, **{f"val_{k}": v for k, v in scores.items()}})
                     shown = ("zs_iou", "un_f1", "loss")
@@ -381,7 +400,9 @@ class Trainer:
         return [names[id(p)] for group in self.optimizer.param_groups for p in group["params"]]
 
     def save(self) -> None:
-        """Last weights, and what an exact resume needs."""
+        """Last weights, and what an exact resume needs; the first process does it."""
+        if not self.ranks.first:
+            return
         self._save_model("last.safetensors")
         tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         if self.mean is not self.model:
@@ -425,7 +446,8 @@ class Trainer:
         if info["scaler"]:
             self.scaler.load_state_dict(info["scaler"])
         self.step, self.best = int(info["step"]), float(info["best"])
-        _cut_metrics(self.out / "metrics.jsonl", self.step)
+        if self.ranks.first:
+            _cut_metrics(self.out / "metrics.jsonl", self.step)
 
 
 def _cut_metrics(path: Path, step: int) -> None:

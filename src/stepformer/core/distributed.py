@@ -1,0 +1,242 @@
+"""Training in several processes: ``torchrun --nproc-per-node 8 -m stepformer train ...``, with torch alone.
+
+Every process holds all weights and trains on its rows of each batch. Losses are split so that what the processes
+compute adds up to the loss of the whole batch: a loss that is a mean over videos counts by the rows a process has, and
+the global loss has its negatives from all of them. Gradients are added, and every process takes the same step. Only
+the first one (rank 0) validates, prints and writes. Chance (dropout, drawn frames) differs from process to process.
+
+The global loss needs the similarities of its own slots to all phrases alone: the phrases are gathered (they are data),
+and of the rest only sums over rows and columns. Each process computes the whole loss from those, with a gradient
+through its own part; the parts' gradients add up to the loss's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from stepformer.core.devices import torch_device
+from stepformer.core.losses import LOSSES, Criterion, Form, LossConfig, LossInput, cosines, nce
+from stepformer.core.model import Slots
+from stepformer.errors import StepFormerError, UsageError
+
+_PATIENCE = timedelta(hours=1)  # how long a process waits for the others: the first one validates and saves meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Which of how many processes this one is. The default is the only one; then nothing is sent."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and prints."""
+        return self.rank == 0
+
+    def rows(self, count: int, rank: int | None = None) -> slice:
+        """The rows of ``count`` that a process has: all in a row, sizes differ by one at most."""
+        each, more = divmod(count, self.size)
+        rank = self.rank if rank is None else rank
+        start = rank * each + min(rank, more)
+        return slice(start, start + each + (rank < more))
+
+    def gather(self, own: Tensor, count: int) -> Tensor:
+        """Rows of all processes, (count, ...), from each one's own; the gradient goes to the own ones alone."""
+        if self.size == 1:
+            return own
+        most = -(-count // self.size)
+        sent = own.detach()
+        if sent.dtype == torch.bool:  # not every backend sends it
+            sent = sent.to(torch.uint8)
+        sent = torch.cat((sent, sent.new_zeros(most - len(sent), *sent.shape[1:]))).contiguous()
+        got = [torch.empty_like(sent) for _ in range(self.size)]
+        with _others():
+            dist.all_gather(got, sent)
+        parts = [part[: len(range(count)[self.rows(count, rank)])].to(own.dtype) for rank, part in enumerate(got)]
+        parts[self.rank] = own
+        return torch.cat(parts)
+
+    def add_(self, tensors: Iterable[Tensor]) -> None:
+        """Replaces tensors by their sums over all processes, in one message."""
+        found = list(tensors)
+        if self.size == 1 or not found:
+            return
+        flat = torch.cat([tensor.flatten() for tensor in found])
+        with _others():
+            dist.all_reduce(flat)
+        for tensor, total in zip(found, torch.split(flat, [tensor.numel() for tensor in found]), strict=True):
+            tensor.copy_(total.view_as(tensor))
+
+    def copy_first_(self, tensors: Iterable[Tensor]) -> None:
+        """Replaces tensors by those of the first process."""
+        if self.size > 1:
+            with _others():
+                for tensor in tensors:
+                    dist.broadcast(tensor, 0)
+
+    def any(self, flag: bool) -> bool:
+        """Whether any process says so."""
+        if self.size == 1:
+            return flag
+        said = torch.tensor([int(flag)])
+        with _others():
+            dist.all_reduce(said)
+        return bool(said)
+
+
+@contextmanager
+def _others() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise StepFormerError(
+            f"another process of this run ended or cannot be reached ({str(error).splitlines()[0]}); "
+            "start the run again with --resume"
+        ) from None
+
+
+def join(device: str | None = None) -> tuple[Ranks, torch.device]:
+    """This process's place among those that torchrun started, and its device; alone where there are no others.
+
+    Raises:
+        UsageError: the environment says several processes, but not which one this is.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return Ranks(), torch_device(device)
+    if "RANK" not in os.environ or "MASTER_ADDR" not in os.environ:
+        raise UsageError("WORLD_SIZE is set without RANK and MASTER_ADDR; start several processes with torchrun")
+    if device in (None, "cuda") and torch.cuda.is_available():
+        device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
+    chosen = torch_device(device)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    with _others():
+        # numbers on the device go by nccl, the question whether to stop by gloo
+        dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo", timeout=_PATIENCE)
+    return Ranks(dist.get_rank(), dist.get_world_size()), chosen
+
+
+def leave() -> None:
+    """Ends what :func:`join` began."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def restarted() -> bool:
+    """Whether torchrun started this process again after a failure (``--max-restarts``)."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+class _Part(NamedTuple):
+    video: Tensor
+    video_mask: Tensor
+    phrases: Tensor
+    phrase_mask: Tensor
+    phrase_times: Tensor
+
+
+class SharedSource:
+    """A source of batches that gives a process its own rows.
+
+    A source that can make some rows alone has ``part(step, size, rows)``; of others the whole batch is made and cut.
+    """
+
+    def __init__(self, source: Any, ranks: Ranks) -> None:
+        self._source, self._ranks = source, ranks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def batch(self, step: int, size: int) -> Any:
+        """This process's rows of batch number ``step``."""
+        rows = self._ranks.rows(size)
+        if hasattr(self._source, "part"):
+            part = self._source.part(step, size, rows)
+        else:
+            whole = self._source.batch(step, size)
+            part = _Part(*(getattr(whole, name)[rows] for name in _Part._fields))
+        if len(part.video) != rows.stop - rows.start:
+            raise UsageError(f"there are fewer videos than a batch of {size} takes; lower --batch")
+        return part
+
+
+class SharedCriterion(Criterion):
+    """The criterion of one process: total and parts add up, over all processes, to those of the whole batch."""
+
+    def __init__(self, config: LossConfig, ranks: Ranks, batch: int) -> None:
+        super().__init__(config)
+        if batch < ranks.size:
+            raise UsageError(f"a batch of {batch} videos is too small for {ranks.size} processes")
+        self.ranks, self.batch = ranks, batch
+
+    def __call__(
+        self,
+        output: Slots,
+        phrases: Tensor,
+        phrase_mask: Tensor,
+        video_mask: Tensor,
+        generator: torch.Generator | None = None,
+        phrase_times: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """This process's share of the loss and of its parts; arguments as in :class:`Criterion`, of its own rows."""
+        c, share = self.config, len(phrases) / self.batch
+        parts: dict[str, Tensor] = {}
+        total = output.slots.new_zeros((), dtype=torch.promote_types(output.slots.dtype, torch.float32))
+        for name, weight in c.weights.items():
+            if not weight:
+                continue
+            log: dict[str, Tensor] = {}
+            options = c.options.get(name, {})
+            given = LossInput(output, phrases, phrase_mask, video_mask, c, options, log, generator, phrase_times)
+            if name == "glob":
+                parts[name] = self._glob(output.slots, phrases, phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
+            elif name == "moment":
+                parts[name] = LOSSES[name](replace(given, options={**options, "over": self._over}))
+            else:  # a mean over the videos of the batch
+                parts[name] = LOSSES[name](given) * share
+            parts |= {key: value * share for key, value in log.items()}
+            total = total + float(weight) * parts[name]
+        return total, parts
+
+    def _glob(self, slots: Tensor, phrases: Tensor, mask: Tensor, gamma: float, form: Form, both_ways: bool) -> Tensor:
+        """``glob_loss`` of the whole batch: slots (b, K, D) and phrases (b, L, D) are this process's own."""
+        ranks, B = self.ranks, self.batch
+        all_phrases, all_masks = ranks.gather(phrases, B), ranks.gather(mask, B)  # (B, L, D), (B, L)
+        (b, K, _), L = slots.shape, phrases.shape[1]
+        flat = cosines(slots.flatten(0, 1), all_phrases.flatten(0, 1)) / gamma  # (b K, B L)
+        flat = flat.masked_fill(~all_masks.flatten()[None], torch.finfo(flat.dtype).min)
+        here = torch.arange(b, device=flat.device)
+        own = flat.view(b, K, B, L)[here, :, here + ranks.rows(B).start]  # (b, K, L)
+        log_ratio = ranks.gather(own.logsumexp(2) - flat.logsumexp(1).view(b, K), B)  # (B, K)
+        loss = nce(log_ratio, all_masks.any(1)[:, None].expand(B, K), form)
+        if both_ways:
+            columns = ranks.gather(flat.logsumexp(0)[None], ranks.size).logsumexp(0)  # (B L), over all slots
+            back = ranks.gather(own.logsumexp(1), B) - columns.view(B, L)
+            loss = loss + nce(torch.where(all_masks, back, 0.0), all_masks, form)
+        return loss - loss.detach() * (1 - 1 / ranks.size)  # the values add up to the loss, as the gradients do
+
+    def _over(self, number: Tensor) -> Tensor:
+        """A number summed over all processes."""
+        total = number.clone()
+        self.ranks.add_([total])
+        return total
+
+
+def added(ranks: Ranks, logged: Mapping[str, Tensor | float], same: Sequence[str] = ()) -> dict[str, float]:
+    """Numbers summed over all processes; those called ``same`` are equal everywhere and stay."""
+    names = [name for name in logged if name not in same]
+    device = next((value.device for value in logged.values() if isinstance(value, Tensor)), None)
+    values = torch.stack([torch.as_tensor(logged[name], device=device).float() for name in names])
+    ranks.add_([values])
+    return {name: float(value) for name, value in [*zip(names, values, strict=True), *((s, logged[s]) for s in same)]}
