@@ -71,7 +71,7 @@ def test_what_has_no_value_is_null_because_json_has_no_nan(folder, capsys):
         (["--check", "--predictions", "x"], 2, "either"),
         (["--predictions", "nowhere"], 3, "there is no folder nowhere"),
         (["--check", "--rate", "0"], 2, "number above 0"),
-        (["--check", "--features", "nowhere"], 3, "does not exist"),
+        (["--check", "--features", "nowhere"], 3, "no features folder"),
         (["--predictions", "OUT", "--subset", "testing"], 3, "subset"),
         (["--predictions", "OUT", "--seeds", "-1"], 2, "--seeds"),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.cli import COMMANDS, command_parser, train
+from stepformer.cli import COMMANDS, command_parser, main, train
 from stepformer.cli.options import Several, key_of, resolve
 from stepformer.core.config import TrainConfig
 from stepformer.errors import InputError, UsageError
@@ -157,7 +157,7 @@ def test_a_file_that_is_not_there_or_not_toml():
     with pytest.raises(InputError, match="no config file"):
         resolved("--config", "gone.toml")
     Path("stepformer.toml").write_text("steps = = 2")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no readable TOML"):
         resolved("a.mp4")
 
 
@@ -190,6 +190,27 @@ def test_a_slip_in_a_flag_gets_a_sentence_and_no_page_of_usage(argv, says):
     with pytest.raises(UsageError, match=says) as raised:
         resolved("a.mp4", *argv)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("line", [
+    "discover tallk.mp4", "discover talk.mp4 --subtitles tallk.vtt", "discover talk.mp4 --config rum.toml",
+    "locate talk.mp4 --steps-file stepz.txt", "procedure videoss", "search stor TEXT", "export tallk.json out.vtt",
+    "view tallk.json", "demo tallk.mp4", "phrases tallk.vtt", "phrases talk.vtt --plugin minne.py",
+    "prepare phrases videoss out.parquet", "prepare features videoss out", "evaluate dataa --check",
+    "evaluate data --predictions foundd --reader plain", "reproduce table1 --world worldd.safetensors --out o",
+    "reproduce tabel1 --smoke", "reproduce table1 --dataset dataa --out o", "train --config rum.toml --out o",
+    "models convert modell.pth out.safetensors", "models info defalt", "models pull minilmm", "models verify minilmm",
+    "discover talk.mp4 --format vvt", "discover talk.mp4 --modle x", "trian", "models lst", "bench dicsover",
+])  # fmt: skip
+def test_a_misspelt_file_name_or_flag_is_answered_with_the_one_that_is_there(line, capsys, monkeypatch):
+    monkeypatch.setenv("STEPFORMER_PLUGINS", "")
+    for name in ("talk.mp4", "talk.vtt", "talk.json", "steps.txt", "run.toml", "world.safetensors", "model.pth"):
+        Path(name).touch()
+    Path("mine.py").touch()
+    for name in ("videos", "data/annotations", "found", "store"):
+        Path(name).mkdir(parents=True)
+    assert main(line.split()) in (2, 3)
+    assert "did you mean" in capsys.readouterr().err
 
 
 def test_what_is_required_may_come_from_a_file():

@@ -51,7 +51,7 @@ def test_gtea_features_scores_and_spaces(tmp_path):
     assert video.features.shape == (2, 3) and video.features.dtype == np.float32
     (scores,) = read_gtea(tmp_path, "scores")
     assert scores.space == "" and scores.features.tolist() == np.eye(3)[:2].tolist()
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="there is no file"):
         read_gtea(tmp_path / "nowhere")
 
 

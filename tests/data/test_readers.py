@@ -112,7 +112,7 @@ def test_crosstask_tar_is_the_same_as_its_folder(crosstask, tmp_path):
 def test_crosstask_that_is_none(tmp_path):
     with pytest.raises(InputError, match=r"videos\.csv"):
         read_crosstask(tmp_path)
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="there is no dataset"):
         read_crosstask(tmp_path / "nowhere")
     (tmp_path / "x.tar.gz").write_bytes(b"not a tar")
     with pytest.raises(InputError, match="tar"):

@@ -172,7 +172,7 @@ def test_lists_names_and_subtitles(tmp_path):
     assert [s.subtitles.name if s.subtitles else None for s in found] == ["x.srt", None, "b.srt", None]
     assert [s.name for s in find_sources(tmp_path)] == ["a", "b", "sub/a", "talk.part"]
     assert find_sources(tmp_path, "de")[-1].subtitles.name == "talk.part.de.srt"
-    with pytest.raises(InputError, match="no folder or file"):
+    with pytest.raises(InputError, match="no file or folder"):
         find_sources(tmp_path / "none")
     (tmp_path / "bare").mkdir()
     with pytest.raises(InputError, match="holds no video"):

@@ -306,7 +306,7 @@ def test_a_world_comes_back_from_its_file(tmp_path, word_encoder):
 
 
 def test_what_is_no_world_is_refused(tmp_path, tiny_world, word_encoder):
-    with pytest.raises(InputError, match="cannot read the simulated world"):
+    with pytest.raises(InputError, match="there is no simulated world"):
         load_world(tmp_path / "nowhere.safetensors")
     (tmp_path / "torn.safetensors").write_bytes(b"torn")
     with pytest.raises(InputError, match="cannot read the simulated world"):
@@ -316,7 +316,7 @@ def test_what_is_no_world_is_refused(tmp_path, tiny_world, word_encoder):
         load_world(tmp_path / "other.safetensors")
     with pytest.raises(InputError, match="splits train, dev, test"):
         tiny_world.split("validation")
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="no data folder"):
         build_world(word_encoder, tmp_path / "nowhere")
 
 

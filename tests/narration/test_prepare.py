@@ -107,7 +107,7 @@ def test_nothing_to_do_and_wrong_endings(parser, tmp_path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no subtitles"):
         prepare(tmp_path / "empty", tmp_path / "out.jsonl")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="no file or folder"):
         prepare(tmp_path / "none", tmp_path / "out.jsonl")
     with pytest.raises(UsageError, match="parquet or"):
         prepare(tmp_path / "empty", tmp_path / "out.csv")

@@ -69,14 +69,15 @@ def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2)
     write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
 
-def no_such(path: str | os.PathLike[str], what: str = "file") -> InputError:
-    """The error for a file or folder that is not there, with the name beside it that was likely meant."""
+def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = "") -> InputError:
+    """The error for a file or folder that is not there: the name beside it that was likely meant, else what to give."""
     given = Path(path)
     meant: list[str] = []
     with suppress(OSError):
         beside = {entry.name: entry for entry in given.parent.iterdir() if not entry.name.startswith(".")}
         meant = difflib.get_close_matches(given.name, beside, n=1, cutoff=0.75)
-    return InputError(f"there is no {what} {path}" + (f"; did you mean {given.with_name(meant[0])}?" if meant else ""))
+    hint = f"did you mean {given.with_name(meant[0])}?" if meant else expected
+    return InputError(f"there is no {what} {path}" + (f"; {hint}" if hint else ""))
 
 
 def why_no_array(error: Exception) -> str:

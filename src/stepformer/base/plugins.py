@@ -23,6 +23,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from stepformer.base.files import no_such
 from stepformer.errors import StepFormerError, UsageError, near
 
 VARIABLE = "STEPFORMER_PLUGINS"
@@ -164,7 +165,7 @@ def _import(name: str) -> None:
     if name.endswith(".py"):
         path = Path(name)
         if not path.is_file():
-            raise UsageError(f"there is no plugin file {name}")
+            raise UsageError(str(no_such(name, "plugin file")))
         spec = importlib.util.spec_from_file_location(f"stepformer_plugin_{path.stem}", path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from stepformer.base.cache import cache_folder
 from stepformer.base.files import no_such
 from stepformer.cli.options import Command, add
 from stepformer.cli.outputs import may_write
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError, UsageError, near
 
 
 def _print_list(args: argparse.Namespace) -> int:
@@ -77,6 +77,9 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 
 def _info(args: argparse.Namespace) -> int:
     decoder = args.name in loading.names() or Path(args.name).exists()
+    known = [*loading.names(), *weights.names()]
+    if not decoder and args.name not in known:
+        raise UsageError(f"nothing is named {near(args.name, known)}")
     facts = _decoder_facts(args.name) if decoder else _weights_facts(args.name)
     if args.json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))

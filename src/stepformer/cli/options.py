@@ -34,6 +34,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stepformer.base.files import no_such
-from stepformer.errors import InputError, UsageError, near
+from stepformer.errors import UsageError, near
 
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -308,9 +309,13 @@ class Parser(argparse.ArgumentParser):
         if colon:
             given = rest.split()[0]
             known = [flag for action in self._actions for flag in action.option_strings]
-            meant = difflib.get_close_matches(given.partition("=")[0], known, n=1, cutoff=0.7)
+            meant = difflib.get_close_matches(given.partition("=")[0], known, n=1, cutoff=0.6)
             what = "there is no option" if given.startswith("-") else "one argument too many:"
             message = f"{what} {given}" + (f"; did you mean {meant[0]}?" if meant else "")
+        wrong = re.match(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)$", message)
+        if wrong:
+            choices = wrong[3].replace("'", "").split(", ")
+            message = f"{wrong[1]} takes no {near(wrong[2], choices)}"
         message = message.replace("the following arguments are required:", "missing:")
         raise UsageError(f"{message.removeprefix('argument ')} ({self.prog} --help shows what there is)")
 
@@ -404,12 +409,10 @@ def _read(
     path: Path, command: str, options: Mapping[str, Any], fields: Sequence[str], named: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that a file sets for a command, and its further fields. A name that no command knows is an error."""
+    from stepformer.base.guard import read_text, toml_of
     from stepformer.cli import COMMANDS
 
-    try:
-        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"the config file {path} cannot be read: {error}") from None
+    table: Any = toml_of(read_text(path), path)
     found: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     level: list[str] = []

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stepformer.base.files import replacing
+from stepformer.base.files import no_such, replacing
 from stepformer.base.guard import reader
 from stepformer.core.devices import torch_device
 from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig
@@ -97,7 +97,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
                 )
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
-        raise InputError(f"there is no checkpoint {path}") from None
+        raise no_such(path, "checkpoint") from None
     except (OSError, SafetensorError) as error:
         how = "; it is a torch file, which is converted with: stepformer models convert" if _is_torch_file(path) else ""
         raise InputError(f"cannot read the checkpoint {path}: {error}{how}") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import reader
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
@@ -236,7 +237,7 @@ def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     try:
         values = tomllib.loads(Path(path).read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(f"there is no config file {path}") from None
+        raise no_such(path, "config file") from None
     except OSError as error:
         raise InputError(f"cannot read the config file {path}: {error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stepformer.base.files import no_such
 from stepformer.data.records import Dataset, Problem, VideoRecord, find_features, npy_shape
 from stepformer.errors import InputError, StepFormerError
 from stepformer.media.finding import find_videos
@@ -122,7 +123,7 @@ def _folder(folder: Path | str | None, what: str) -> dict[str, Path] | None:
         return None
     root = Path(folder)
     if not root.is_dir():
-        raise InputError(f"the {what} folder {root} does not exist")
+        raise no_such(root, f"{what} folder")
     if what == "features":
         return find_features(root)
     return {path.stem: path for path in find_videos([root])}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import reader
 from stepformer.data.labelled import BACKGROUND, LabelledVideo
 from stepformer.errors import InputError
@@ -31,7 +32,7 @@ def read_breakfast(source: Path | str) -> list[LabelledVideo]:
         root = root / "dummy_data"
     mapping = root / "mapping" / "mapping.txt"
     if not mapping.is_file():
-        raise InputError(f"{mapping} does not exist; give the folder that holds features, groundTruth and mapping")
+        raise no_such(mapping, "file", "give the folder that holds features, groundTruth and mapping")
     names = [line.split()[1] for line in mapping.read_text(encoding="utf-8").splitlines() if line.strip()]
     steps = tuple(name for name in names if name != _SILENCE)
     number = {name: i for i, name in enumerate(steps)} | {_SILENCE: BACKGROUND}

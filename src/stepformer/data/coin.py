@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError
@@ -28,7 +29,7 @@ def _find(source: Path) -> Path:
                 return source / name
         raise InputError(f"{source} holds none of {', '.join(_NAMES)}")
     if not source.is_file():
-        raise InputError(f"{source} does not exist; give COIN.json or the folder that holds it")
+        raise no_such(source, "dataset", "give COIN.json or the folder that holds it")
     return source
 
 

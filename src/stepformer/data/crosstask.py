@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import reader, tar_files
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, numbered_rows
 from stepformer.errors import InputError
@@ -119,7 +120,7 @@ def read_crosstask(source: Path | str) -> Dataset:
                 raise InputError(f"{root} is no CrossTask release: it has no videos.csv and no release archive")
             root = nested[0] if nested else archives[0]
     elif not root.is_file():
-        raise InputError(f"{root} does not exist; give the CrossTask release folder or its tar.gz")
+        raise no_such(root, "dataset", "give the CrossTask release folder or its tar.gz")
     files = _folder_files(root) if root.is_dir() else _tar_files(root)
 
     problems: list[Problem] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base import many
+from stepformer.base.files import no_such
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
 from stepformer.encoders.reading import encode_file
@@ -110,7 +111,7 @@ def find_sources(src: str | os.PathLike[str], language: str = "en") -> list[Sour
     if path.is_dir():
         return _named([(video, subtitles_beside(video, language)) for video in find_videos([path])], path)
     if not path.is_file():
-        raise InputError(f"there is no folder or file {path}")
+        raise no_such(path, "file or folder")
     if path.suffix.lower() in SUFFIXES:
         return _named([(path, subtitles_beside(path, language))], path.parent)
     pairs: list[tuple[Path, Path | None]] = []

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import load_arrays, read_json, reader
 from stepformer.data.labelled import LabelledVideo
 from stepformer.errors import InputError
@@ -36,9 +37,7 @@ def read_gtea(source: Path | str, features: GteaFeatures = "cnn") -> list[Labell
     archive, names_file = root / "gtea_features.npz", root / "label_names.json"
     for path in (archive, names_file):
         if not path.is_file():
-            raise InputError(
-                f"{path} does not exist; give the folder that holds gtea_features.npz and label_names.json"
-            )
+            raise no_such(path, "file", "give the folder that holds gtea_features.npz and label_names.json")
     names = tuple(map(str, read_json(names_file)))
     kind = {"cnn": "A", "scores": "X"}[features]
     out = []

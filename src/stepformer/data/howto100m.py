@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import csv_rows, gunzip, read_bytes, reader
 from stepformer.data.records import Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError
@@ -98,7 +99,7 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
     """
     root = Path(source)
     if not root.exists():
-        raise InputError(f"{root} does not exist; give the HowTo100M folder or a caption file")
+        raise no_such(root, "dataset", "give the HowTo100M folder or a caption file")
     folder = root if root.is_dir() else root.parent
     listing = folder / "HowTo100M_v1.csv"
     captions = caption_file(root) if root.is_dir() else (None if root.suffix == ".csv" else root)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, npy_shape, numbered_rows
 from stepformer.errors import InputError
@@ -183,6 +184,8 @@ def read_plain(source: Path | str, rate_hz: float = 1.0) -> Dataset:
         InputError: the folder does not exist or has nothing of the layout.
     """
     root = Path(source)
+    if not root.exists():
+        raise no_such(root, "dataset")
     if not root.is_dir():
         raise InputError(f"{root} is not a folder; give one with annotations/, features/ or videos/ inside")
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import in_process, read_json, reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError, missing_extra
@@ -174,7 +175,7 @@ def _sources(source: Path) -> Iterable[Path]:
             raise InputError(f"{source} holds no data.mat (one a task) and no ProceL JSON")
         return found
     if not source.is_file():
-        raise InputError(f"{source} does not exist; give a ProceL folder, a data.mat or its JSON")
+        raise no_such(source, "dataset", "give a ProceL folder, a data.mat or its JSON")
     return [source]
 
 

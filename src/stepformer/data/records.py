@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepformer.base.files import why_no_array
+from stepformer.base.files import no_such, why_no_array
 from stepformer.base.guard import csv_rows
 from stepformer.errors import InputError
 from stepformer.media.finding import SUFFIXES
@@ -234,7 +234,7 @@ def with_features(dataset: Dataset, folder: Path | str, rate_hz: float = 1.0) ->
     """
     root = Path(folder)
     if not root.is_dir():
-        raise InputError(f"the features folder {root} does not exist; give a folder of .npy files")
+        raise no_such(root, "features folder", "give a folder of .npy files")
     if not rate_hz > 0:
         raise InputError(f"rate_hz must be positive, got {rate_hz}")
     found = find_features(root)

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stepformer.base.files import replacing
+from stepformer.base.files import no_such, replacing
 from stepformer.base.guard import reader
 from stepformer.errors import InputError
 
@@ -153,6 +153,8 @@ def load_world(path: str | Path) -> World:
                     "make it again with stepformer simulate"
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise no_such(path, "simulated world", "stepformer simulate makes one") from None
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read the simulated world {path}: {error}") from None
     info = json.loads(metadata["world"])

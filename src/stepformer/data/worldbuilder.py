@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepformer.base.files import no_such
 from stepformer.data import pictures as picture_files
 from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.grammar import load_grammar
@@ -334,7 +335,7 @@ def build_world(
     builder = _Builder()
     root = Path(data) if data is not None else None
     if root is not None and not root.is_dir():
-        raise InputError(f"the data folder {root} does not exist")
+        raise no_such(root, "data folder")
     crosstask = root / "crosstask" if root is not None else None
     coin = root / "coin" / "coin_annotations.json.gz" if root is not None else None
     has_test = crosstask is not None and crosstask.is_dir()

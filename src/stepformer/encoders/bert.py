@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stepformer.base.files import no_such
 from stepformer.errors import InputError
 
 
@@ -171,7 +172,7 @@ class WordPiece:
 
         path = Path(vocab)
         if not path.is_file():
-            raise InputError(f"there is no vocabulary file {path}")
+            raise no_such(path, "vocabulary file")
         self._tokenizer: Any = BertWordPieceTokenizer(str(path), lowercase=True)
         self.pad_id = int(self._tokenizer.token_to_id("[PAD]") or 0)
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
@@ -133,7 +134,7 @@ class CaptionsEncoder:
     def __init__(self, source: str | Path | None = None) -> None:
         self._source = None if source is None else Path(source)
         if self._source is not None and not self._source.exists():
-            raise InputError(f"there is no caption file or folder {self._source}")
+            raise no_such(self._source, "caption file or folder")
         self._sentences: SentenceEncoder = default_sentence_encoder()
         self.dim = self._sentences.dim
         self.fingerprint = f"captions-1:{self._sentences.fingerprint}"

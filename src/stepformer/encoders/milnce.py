@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from stepformer.base.cache import cache_folder
+from stepformer.base.files import no_such
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
@@ -92,7 +93,7 @@ def encoder_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
     """Where an encoder's files are: the folder given, or its place in the cache."""
     if folder is not None:
         if not Path(folder).is_dir():
-            raise InputError(f"there is no folder {folder} with the files of encoder {name!r}")
+            raise no_such(folder, f"folder of encoder {name!r}")
         return Path(folder)
     return cache_folder("weights") / name
 

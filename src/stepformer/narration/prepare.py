@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base import files
+from stepformer.base.files import no_such
 from stepformer.base.many import run_many
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.phrases import PhraseOptions
@@ -81,7 +82,7 @@ def sources(src: Path) -> Iterator[Source]:
         for number, (video, content) in enumerate(iter_captions(src)):
             yield Source(number, video, str(src), content)
     else:
-        raise InputError(f"{src}: no such file or folder; expected a folder of subtitles or a HowTo100M caption file")
+        raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
 
 
 def _video(path: Path, folder: Path) -> str:
@@ -132,7 +133,7 @@ def prepare(
     if dst.suffix not in (".parquet", ".jsonl"):
         raise UsageError(f"{dst}: expected a name that ends in .parquet or .jsonl")
     if not src.exists():
-        raise InputError(f"{src}: no such file or folder; expected a folder of subtitles or a HowTo100M caption file")
+        raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
     parts = _Parts(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)})
     _check_stages(options)
     report = Report(resumed=len(parts.done))

@@ -8,7 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepformer.errors import InputError, MissingError
+from stepformer.base.files import no_such
+from stepformer.errors import InputError, MissingError, near
 
 if TYPE_CHECKING:
     from stepformer.app.discover.stepformer import StepFormer
@@ -52,17 +53,17 @@ def checkpoint_file(name: str | os.PathLike[str]) -> Path:
     if path.is_dir():
         return _in_folder(path)
     if path.suffix == ".safetensors":
-        raise InputError(f"there is no checkpoint {path}")
+        raise no_such(path, "checkpoint")
     if _HUB_ID.fullmatch(text):
         return _from_hub(text)
     if "/" in text or os.sep in text:
-        raise InputError(f"there is no model file or folder {path}")
+        raise no_such(path, "model file or folder")
     for folder in _folders():
         if (folder / f"{text}.safetensors").is_file():
             return folder / f"{text}.safetensors"
     raise MissingError(
-        f"no model is called {text!r}; there are: {', '.join(names()) or 'none'}. Give the path of a checkpoint or "
-        "of a run folder, a hub id (owner/name), or set STEPFORMER_MODELS to a folder of checkpoints"
+        f"no model is called {near(text, names())} Give the path of a checkpoint or of a run folder, "
+        " a hub id (owner/name), or set STEPFORMER_MODELS to a folder of checkpoints"
     )
 
 

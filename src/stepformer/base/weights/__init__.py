@@ -19,7 +19,7 @@ from typing import Any
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of, write_json
 from stepformer.base.weights.records import Container, File, Piece, Weights
-from stepformer.errors import MissingError, StepFormerError, UsageError
+from stepformer.errors import MissingError, StepFormerError, UsageError, near
 
 _MANIFEST = "manifest.json"
 _checked: set[tuple[str, str]] = set()  # (folder, fingerprint) of weights whose files were hashed in this process
@@ -44,7 +44,7 @@ def entry(name: str) -> Weights:
     for weights in REGISTRY:
         if weights.name == name:
             return weights
-    raise UsageError(f"no weights are named {name!r}; there are: {', '.join(names())}")
+    raise UsageError(f"no weights are named {near(name, names())}")
 
 
 def folder_of(weights: str | Weights) -> Path:
