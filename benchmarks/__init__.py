@@ -15,5 +15,6 @@ STUDIES = {
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
     "speech": "word error and seconds per minute of speech to text, on a synthetic voice",
+    "steps": "how many steps are found, beside a constant and one per n seconds; makes the prior on their number",
     "tower": "train the text tower of encoder clip",
 }

@@ -224,15 +224,15 @@ def localisation_row(data: str, method: str, videos: list[RealVideo], model: Any
 # -- the command ------------------------------------------------------------------------------------------------
 
 
-def simulated(world_file: Path, limit: int, seed: int = 0) -> list[RealVideo]:
-    """Videos of the simulated dev split: what the constants of inference were chosen on."""
+def simulated(world_file: Path, limit: int, seed: int = 0, split: str = "dev") -> list[RealVideo]:
+    """Videos of a simulated split; the constants of inference were chosen on "dev"."""
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
     from stepformer.encoders.reading import Features
     from stepformer.evaluation.validation import make_trial
 
     world = load_world(world_file)
-    trial = make_trial(Simulator(world), "dev", limit, seed)
+    trial = make_trial(Simulator(world), split, limit, seed)
     out: list[RealVideo] = []
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         for i in range(len(batch.video)):

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer.core import segments
@@ -46,6 +47,10 @@ _BELOW = 8e-7  # a threshold so far below all frames keeps them all
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
 _OFTENEST = 4
+# the number of steps is log-normal about AT * variety ** POWER; made by `stepformer bench steps --fit`
+_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD = 0.144, 1.73, 0.46
+_NUMBER_RANGE = 3.0
+_MOST_STEPS = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,10 @@ class InferenceConfig:
     how well it separates *this* video's moments: its separability is the share of the texts' variation that lies
     between the segments that structure alone makes (two per text and one), beyond chance, from 0 at ``separable_from``
     to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
+
+    **How many steps**: as many as make the sum largest, less ``number_weight`` penalties times half the square of how
+    many standard deviations the logarithm of their number lies from what is usual for so varied a video
+    (:func:`usual_number`).
 
     E is the soft maximum of s over the rows at ``evidence_temperature`` (0: the maximum). With temperature 0 and both
     weights 1 a frame gains (s_r - threshold), up to the scale: Drop-DTW.
@@ -98,6 +107,7 @@ class InferenceConfig:
     structure_weight: float = 0.0  # of the scatter inside segments, per frame of the video's variance
     penalty_share: float = 0.0  # penalty per segment, as a share of the video's noise; 0: no penalty
     locate_penalty: float = 0.25  # localisation's penalty as a share of discovery's: it is known which steps there are
+    number_weight: float = 0.0  # of the prior on how many steps there are, in penalties; 0: the penalty alone decides
     min_step_s: float = 0.5  # a segment must explain this many seconds that have nothing in common with the rest
     detail: float = 0.5  # 0: few, long steps; 1: many, short ones
 
@@ -109,7 +119,8 @@ class InferenceConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"inference.{name} is a share in [0, 1], got {getattr(self, name)}")
         weights = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
-                   "penalty_share", "locate_penalty", "min_step_s", "evidence_temperature")  # fmt: skip
+                   "penalty_share", "locate_penalty", "number_weight", "min_step_s",
+                   "evidence_temperature")  # fmt: skip
         for name in weights:
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise UsageError(f"inference.{name} is a number of at least 0, got {getattr(self, name)}")
@@ -135,6 +146,8 @@ class InferenceConfig:
         """From stored values; an :class:`InputError` for a name there is none of."""
         if values and not values.keys() & {"threshold", "structure_weight"}:
             return DEFAULT_INFERENCE  # stored before there was one engine: what the product did with every checkpoint
+        if values.get("structure_weight"):  # stored before there was a prior on the number of steps
+            values = {"number_weight": DEFAULT_INFERENCE.number_weight, **values}
         unknown = sorted(values.keys() - {field.name for field in fields(cls)})
         if unknown:
             raise InputError(f"the inference options have no {unknown[0]!r}")
@@ -148,7 +161,7 @@ PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
     threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
     read_share=0.5, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1, text_weight=1.0,
-    separable_from=0.1, separable_to=0.4, structure_weight=1.0, penalty_share=1 / 8,
+    separable_from=0.1, separable_to=0.4, structure_weight=1.0, penalty_share=1 / 8, number_weight=12.0,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split."""
 
@@ -342,17 +355,20 @@ def looks_hz(duration_s: float, rate_hz: float) -> float:
     return rate_hz * min(_OFTENEST, max(1, math.ceil(_ENOUGH / max(duration_s * rate_hz, 1e-3))))
 
 
-def noise_share(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
+def noise_share(structure: Tensor, mask: Tensor, rate_hz: float, cuts: list[int] | None = None) -> Tensor:
     """(B,) share, 0 to about 1, of a video's variance that neighbouring frames do not share: structure (B, N, W) from
     :func:`segments.spread_out`.
 
     Neighbours are as far apart as the product looks at a video of this length, so that features of a higher rate, whose
-    neighbours are nearly the same picture, do not make a video seem smoother than it is.
+    neighbours are nearly the same picture, do not make a video seem smoother than it is. cuts: so many of the largest
+    changes of each video are no noise.
     """
     out = []
-    for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
+    for i, (x, frames) in enumerate(zip(structure, mask.sum(1).tolist(), strict=True)):
         apart = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
         near = (x[apart:frames] - x[: max(frames - apart, 0)]).square().sum(1)
+        if cuts is not None and frames > apart:
+            near = near.sort().values[: max(1, len(near) - apart * cuts[i])]
         out.append(near.mean() / 2 if frames > apart else near.new_ones(()))
     return torch.stack(out) if out else structure.new_ones(0)
 
@@ -364,6 +380,45 @@ def penalty_of(structure: Tensor, mask: Tensor, rate_hz: float, config: Inferenc
     usual = config.penalty_share * lengths * noise_share(structure, mask, rate_hz)
     least = max(1.0, config.min_step_s * rate_hz)
     return usual.clamp(min=least) * float(_STEEPNESS ** (0.5 - config.detail))
+
+
+def variety(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
+    """(B,) how many different things a video shows: one more than the directions that its seconds vary in (the
+    exponential of the entropy of their principal variances), of structure (B, N, W) from :func:`segments.spread_out`.
+
+    A video of k equally long pictures that have nothing in common shows k."""
+    window = max(1, round(rate_hz))
+    out = []
+    for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
+        whole = max(1, frames // window)
+        seconds = x[: whole * window].view(whole, -1, x.shape[1]).mean(1)
+        seconds = seconds - seconds.mean(0)
+        share = torch.linalg.svdvals(seconds).square()
+        share = share / share.sum().clamp(min=1e-12)
+        out.append(1 + (-torch.xlogy(share, share).sum()).exp() if whole > 1 else share.new_ones(()))
+    return torch.stack(out) if out else structure.new_ones(0)
+
+
+def usual_number(variety: Tensor) -> Tensor:
+    """(B,) how many steps a video of such :func:`variety` usually has."""
+    return (_NUMBER_AT * variety**_NUMBER_POWER).clamp(min=1.0)
+
+
+def number_costs(spread: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> list[NDArray[np.float64]]:
+    """What 1 to C steps cost beside their penalties, per video; C is beyond what could be best, and at most the frames.
+
+    ``detail`` moves what is usual to a third and to three times as many. Where there is little noise what is usual
+    counts for little: the cuts are plain."""
+    things = variety(spread, mask, rate_hz)
+    usual = usual_number(things).log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
+    noise = noise_share(spread, mask, rate_hz, cuts=things.round().int().tolist())
+    weight = config.number_weight * config.penalty_share * mask.sum(1).to(noise.dtype) * noise
+    out = []
+    for centre, w, frames in zip(usual.tolist(), weight.tolist(), mask.sum(1).tolist(), strict=True):
+        most = min(max(frames, 1), _MOST_STEPS, max(8, math.ceil(4 * math.exp(centre))))
+        away = (np.log(np.arange(1, most + 1)) - centre) / _NUMBER_SPREAD
+        out.append(w * away**2 / 2)
+    return out
 
 
 # -- the two tasks ------------------------------------------------------------------------------------------------
@@ -411,7 +466,7 @@ def find_in_rows(
         return _by_drop_dtw(gains, similarity, threshold, mask, config, steps)
     spread = segments.spread_out(structure, mask)
     penalty = penalty_of(spread, mask, rate_hz, config)
-    spread = spread * math.sqrt(config.structure_weight)
+    structure_spread, spread = spread, spread * math.sqrt(config.structure_weight)
     by_structure = config.step_weight == 0
     task = segments.programme(None if by_structure else gains, spread, mask)
     if steps is not None and not by_structure and steps > K:
@@ -420,6 +475,9 @@ def find_in_rows(
         found = [task.on_rows(cut, i, config.ordered) for i, cut in enumerate(cuts)]
     elif steps is not None:
         found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B)
+    elif config.number_weight and config.threshold == "automatic":
+        number = number_costs(structure_spread, mask, rate_hz, config)
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number)
     else:
         found, _ = segments.solve(task, penalty, ordered=config.ordered)
         if config.threshold == "automatic" and not all(found):

@@ -126,6 +126,7 @@ def solve(
     ordered: bool = True,
     skip: Tensor | None = None,
     count: list[int] | None = None,
+    number: list[NDArray[np.float64]] | None = None,
     background: bool = True,
     backend: str = "auto",
 ) -> tuple[list[list[Segment]], list[float]]:
@@ -134,11 +135,14 @@ def solve(
     penalty: (B,) per segment, those of background too. Without ``count`` there are as many steps as is best: with
     rising rows, where passing row r over costs ``skip`` (B, R) (inf: it must have a segment; 0 by default), or, not
     ``ordered``, each with whichever row gains most. ``count``: exactly so many steps (as many as there are frames, if
-    those are fewer), wherever their best rows gain most; rows are given to them in order afterwards. Without rows, or
+    those are fewer), wherever their best rows gain most; rows are given to them in order afterwards. ``number``: as
+    many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside. Without rows, or
     with background=False, every segment is a step. backend: "numba" or "torch" instead of what suits the device.
     """
     B, R = len(task.lengths), task.gains.shape[2]
     idle = background and R > 0
+    if number is not None:
+        count = [len(costs) for costs in number]
     pooled = count is not None or not ordered or R == 0
     loop = pooled and count is None
     if loop:
@@ -150,18 +154,23 @@ def solve(
         stages, skips = [R] * B, task.gains.new_zeros(B, R) if skip is None else skip.to(task.gains.dtype)
     longest = [
         # without background so many steps fill the video, so four or fewer may have to be longer than usual
-        n if not idle and count is not None and count[i] <= 4 else longest_segment(n)
+        n if not idle and count is not None and number is None and count[i] <= 4 else longest_segment(n)
         for i, n in enumerate(task.lengths)
     ]
     compiled = backend == "numba" or (backend == "auto" and task.gains.device.type == "cpu" and _has_numba())
     tables = _with_numba if compiled else _with_torch
-    values, begins, hows = tables(task, skips, penalty.to(task.gains.dtype), stages, longest, pooled, loop, idle)
+    sums, begins, hows = tables(task, skips, penalty.to(task.gains.dtype), stages, longest, pooled, loop, idle)
     found: list[list[Segment]] = []
-    for item in range(B):
-        if values[item] == -torch.inf:  # rows that must have a segment, and too few frames for them
+    values: list[float] = []
+    for item, most in enumerate(stages):
+        stage = most
+        if number is not None and most:
+            stage = 1 + int((sums[item][1 : most + 1] - number[item][:most]).argmax())
+        values.append(float(sums[item][stage]))
+        if values[-1] == -np.inf:  # rows that must have a segment, and too few frames for them
             found.append([])
             continue
-        steps = _trace(begins[item], hows[item], task.lengths[item], stages[item], loop)
+        steps = _trace(begins[item], hows[item], task.lengths[item], stage, loop)
         if pooled and R:
             steps = task.on_rows(steps, item, ordered)
         if loop and R:
@@ -201,7 +210,7 @@ def _joined(steps: list[Segment]) -> list[Segment]:
     return out
 
 
-Tables = tuple[list[float], list[NDArray[np.int32]], list[NDArray[np.int8]]]
+Tables = tuple[list[NDArray[np.float64]], list[NDArray[np.int32]], list[NDArray[np.int8]]]
 
 
 def _with_numba(
@@ -282,9 +291,8 @@ def _with_torch(
             begin[:, end] = torch.where(better, start + at, begin[:, end]).to(torch.int32)
             how[:, end] = torch.where(better, IDLE, STEP).to(torch.int8)
         settle(end, here)
-    lengths, last = torch.tensor(task.lengths, device=device), torch.tensor(stages, device=device)
-    values = best[torch.arange(B, device=device), lengths, last].tolist()
-    return values, list(begin.cpu().numpy()), list(how.cpu().numpy())
+    values = best[torch.arange(B, device=device), torch.tensor(task.lengths, device=device)]  # (B, S + 1)
+    return list(values.double().cpu().numpy()), list(begin.cpu().numpy()), list(how.cpu().numpy())
 
 
 def rows_in_order(worth: NDArray[np.float64]) -> list[int]:

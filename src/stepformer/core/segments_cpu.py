@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,7 +64,6 @@ def _fill(gains, sums, squares, skip, penalty, longest, pooled, loop, idle, best
         for j in range(stages):
             if best[end, j] - skip[j] > best[end, j + 1]:
                 best[end, j + 1], how[end, j + 1] = best[end, j] - skip[j], SKIP
-    return best[frames, stages]
 
 
 # sums over the structure's width may be made in any order: that makes them several times as fast
@@ -83,14 +80,13 @@ def fill(
     pooled: bool,
     loop: bool,
     idle: bool,
-) -> tuple[float, NDArray[np.int32], NDArray[np.int8]]:
-    """The largest sum, and where each state (N + 1, S + 1) came from: first frame of its segment, and how."""
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int8]]:
+    """The largest sums of all frames (S + 1,), by state, and where each state (N + 1, S + 1) came from: first frame of
+    its segment, and how."""
     shape = len(gains), len(skip) + 1
-    begin, how = np.zeros(shape, np.int32), np.zeros(shape, np.int8)
-    value: Any = _compiled(
-        gains, sums, squares, skip, penalty, longest, pooled, loop, idle, np.empty(shape), begin, how
-    )
-    return float(value), begin, how
+    best, begin, how = np.empty(shape), np.zeros(shape, np.int32), np.zeros(shape, np.int8)
+    _compiled(gains, sums, squares, skip, penalty, longest, pooled, loop, idle, best, begin, how)
+    return best[-1], begin, how
 
 
 __all__ = ["IDLE", "SKIP", "STEP", "fill"]

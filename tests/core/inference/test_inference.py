@@ -26,6 +26,7 @@ from stepformer.core.inference import (
     slot_similarity,
     slots_of_texts,
     threshold_of,
+    variety,
 )
 from stepformer.core.losses import cosines
 from stepformer.core.model import Slots
@@ -412,3 +413,26 @@ def test_random_slots_know_nothing_of_the_video():
 def test_shares_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match="share"):
         InferenceConfig(**wrong)
+
+
+def test_a_video_of_k_different_pictures_shows_k_things():
+    for k in (2, 3, 7):
+        video = torch.eye(16)[:k].repeat_interleave(10, 0)[None]
+        mask = torch.ones(1, 10 * k, dtype=torch.bool)
+        spread = spread_out(video, mask)
+        assert float(variety(spread, mask, 1.0)) == pytest.approx(k, abs=1e-3)
+        # the same at four frames per second
+        video, mask = video.repeat_interleave(4, 1), mask.repeat_interleave(4, 1)
+        assert float(variety(spread_out(video, mask), mask, 4.0)) == pytest.approx(k, abs=1e-3)
+
+
+def test_detail_moves_the_usual_number():
+    generator = torch.Generator().manual_seed(0)
+    video = torch.randn(1, 120, 32, generator=generator)
+    mask = torch.ones(1, 120, dtype=torch.bool)
+    output = pooled_slots(video, mask)
+    numbers = []
+    for detail in (0.0, 0.5, 1.0):
+        config = replace(DEFAULT_INFERENCE, detail=detail)
+        numbers.append(len(find_steps(output, mask, config).segments[0]))
+    assert numbers[0] < numbers[1] < numbers[2]

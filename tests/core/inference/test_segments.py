@@ -207,3 +207,21 @@ def test_a_segment_has_at_most_so_many_frames(backend):
     steps = found[0]
     assert (steps[0].first, steps[-1].last) == (0, 1300) and len(steps) == 3
     assert all(s.last - s.first <= longest_segment(1300) == 600 for s in steps)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_the_number_with_the_largest_sum_less_its_cost_is_taken(backend):
+    rng = np.random.default_rng(3)
+    mask = torch.tensor([[True] * 14, [True] * 9 + [False] * 5])
+    structure = spread_out(torch.from_numpy(rng.standard_normal((2, 14, 5))), mask)
+    task = programme(torch.from_numpy(rng.standard_normal((2, 3, 14))), structure, mask)
+    penalty = torch.full((2,), 0.3)
+    costs = [rng.uniform(0.0, 6.0, size) for size in (6, 4)]
+    best = []
+    for i, some in enumerate(costs):
+        sums = [solve(task, penalty, count=[n, n])[1][i] for n in range(1, len(some) + 1)]
+        best.append(1 + int(np.argmax(np.array(sums) - some)))
+    found, _ = solve(task, penalty, number=costs, backend=backend)
+    assert [len(steps) for steps in found] == best
+    exact, _ = solve(task, penalty, count=best)
+    assert found == exact
