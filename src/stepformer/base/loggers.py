@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import csv
 import json
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from stepformer.base.files import replacing
+from stepformer.base.files import replacing, write_text
 from stepformer.base.plugins import Registry
 from stepformer.errors import MissingError, missing_extra
 
@@ -47,14 +48,20 @@ class TensorBoard:
 
 
 class Wandb:
-    """A Weights & Biases run, named after the run folder; its own environment variables say which project."""
+    """A Weights & Biases run, named after the run folder; its own environment variables say which project, and whether
+    it needs the network (``WANDB_MODE=offline``). A resumed training goes on with its run: ``wandb.id`` keeps which.
+    """
 
     def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
         try:
             import wandb
         except ImportError:
             raise missing_extra("wandb", "wandb", "logging to Weights & Biases") from None
-        self._run: Any = wandb.init(dir=str(out), name=out.name, config=dict(config), resume="allow")
+        kept = out / "wandb.id"
+        if not kept.is_file():
+            write_text(kept, uuid.uuid4().hex)
+        known = kept.read_text("ascii")
+        self._run: Any = wandb.init(dir=str(out), id=known, name=out.name, config=dict(config), resume="allow")
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
         """One row."""

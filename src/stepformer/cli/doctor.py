@@ -36,6 +36,7 @@ NEEDED = ("minilm", "i3d-kinetics400", "efficientnet-lite2")
 _EXTRAS = {
     "openclip": ("open_clip", "OpenCLIP and SigLIP encoders"),
     "tensorboard": ("tensorboard", "training curves in TensorBoard"),
+    "wandb": ("wandb", "training curves in Weights & Biases"),
     "procel": ("scipy", "reading ProceL's .mat files"),
 }
 _LIBRARIES = (

@@ -466,6 +466,36 @@ def test_rows_go_to_every_logger_and_absent_ones_are_said_once(tiny_world, tmp_p
         make_trainer(small(loggers="paper"), tmp_path / "no", "cpu", world=tiny_world, quiet=True).run()
 
 
+@pytest.mark.slow
+def test_wandb_keeps_a_run_offline_and_goes_on_with_it(tiny_world, tmp_path, monkeypatch):
+    """The package itself, without an account or a network: WANDB_MODE=offline."""
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    said = []
+    for steps in (2, 4):
+        config = small(steps=steps, loggers=["wandb"], validation__every=2, save_every=2)
+        trainer = make_trainer(config, tmp_path / "run", "cpu", world=tiny_world, quiet=True)
+        trainer.run(resume=steps == 4, log=said.append)
+    kept = list((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"))
+    assert len(kept) == 2 and len({file.stem for file in kept}) == 1, "two stretches of one run"
+    assert b"val_zs_iou" in b"".join(file.read_bytes() for file in kept)
+    assert not [text for text in said if "wandb" in text]
+
+
+@pytest.mark.slow
+def test_tensorboard_gets_every_number(tiny_world, tmp_path):
+    """The package itself."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = small(steps=4, loggers=["tensorboard"], validation__every=2)
+    make_trainer(config, tmp_path / "run", "cpu", world=tiny_world, quiet=True).run()
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]
+    assert [event.step for event in events.Scalars("val_zs_iou")] == [2, 4]
+
+
 def test_a_script_with_store_batches_ends_cleanly(tmp_path):
     """The next batch is read while the interpreter ends: no abort, nothing on stderr."""
     make_store(tmp_path / "store", 8)
