@@ -83,11 +83,9 @@ def pictures(count, height=32, width=32, seed=0):
 def test_the_tower_is_plain_torch():
     state, seen = tiny_state(), pictures(3)
     tower = clip_vit.ClipViT(state, integers=False)
-    halfway, early = tower.early(seen)
-    vectors = tower.late(halfway)
-    expected, expected_early = plain(state, seen)
-    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(early, expected_early, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(tower.vectors(seen), plain(state, seen)[0], atol=1e-5, rtol=1e-4)
+    doubled = seen.repeat(2, axis=1).repeat(2, axis=2)  # structure is made at half the size
+    torch.testing.assert_close(tower.structure(doubled), plain(state, seen)[1], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.skipif(not clip_vit.integers_available(), reason="this processor has no integer kernels")
@@ -99,19 +97,28 @@ def test_integers_are_close_and_do_not_overflow():
     torch.testing.assert_close(linear(x), x @ worst.T, rtol=2e-3, atol=0.1)
     state, seen = tiny_state(), pictures(6)
     exact, integers = clip_vit.ClipViT(state, integers=False), clip_vit.ClipViT(state)
-    rounded = integers.late(integers.early(seen)[0])
-    assert (exact.late(exact.early(seen)[0]) * rounded).sum(-1).min() > 0.995
-    alone = integers.late(integers.early(seen[2:3])[0])
-    torch.testing.assert_close(alone, rounded[2:3], atol=1e-5, rtol=1e-4)  # whatever else is in the batch
+    rounded = integers.vectors(seen)
+    assert (exact.vectors(seen) * rounded).sum(-1).min() > 0.995
+    torch.testing.assert_close(integers.vectors(seen[2:3]), rounded[2:3], atol=1e-5, rtol=1e-4)  # alone as in a batch
+
+
+@pytest.mark.skipif(not clip_vit.integers_available(), reason="this processor has no integer kernels")
+def test_published_integers_are_rounded_as_their_floats_are():
+    published = torch.randint(-128, 128, (16, 64), dtype=torch.int8, generator=torch.Generator().manual_seed(0))
+    scale, bias, x = torch.rand(16) / 100, torch.randn(16), torch.randn(5, 64)
+    exact = nn.functional.linear(x, published * scale[:, None], bias)
+    for linear in (clip_vit._Integers(published, bias, scale), clip_vit._Integers(published * scale[:, None], bias)):
+        torch.testing.assert_close(linear(x), exact, rtol=0.05, atol=0.15)
 
 
 def test_other_shapes_keep_the_place_of_things():
     tower = clip_vit.ClipViT(tiny_state(side=4), integers=False)
-    assert tower.early(pictures(2, 32, 64))[1].shape == (2, 128)
+    assert tower.vectors(pictures(2, 32, 64)).shape == (2, 24)
+    assert tower.structure(pictures(2, 16, 80)).shape == (2, 128)  # no side can be halved into patches
     wide, narrow = tower._place(2, 8), tower._place(4, 4)
     assert wide.shape == (17, 128) and torch.equal(narrow, tower._positions)
     with pytest.raises(InputError, match="multiples of 16"):
-        tower.early(pictures(1, 30, 32))
+        tower.vectors(pictures(1, 30, 32))
 
 
 def test_missing_weights_are_named():
@@ -193,15 +200,15 @@ class Network:
     def __init__(self):
         self.seen = 0
 
-    def early(self, frames):
+    def structure(self, frames):
         means = torch.from_numpy(frames.reshape(len(frames), -1).mean(1, dtype=np.float32))
         structure = torch.zeros(len(frames), 768)
         structure[:, 0], structure[:, 1] = torch.cos(means / 100), torch.sin(means / 100)
-        return means, structure
+        return structure
 
-    def late(self, means):
-        self.seen += len(means)
-        return means[:, None].repeat(1, 512)
+    def vectors(self, frames):
+        self.seen += len(frames)
+        return torch.from_numpy(frames.reshape(len(frames), -1).mean(1, dtype=np.float32))[:, None].repeat(1, 512)
 
 
 class Speaker:
@@ -228,6 +235,12 @@ def test_still_pictures_are_looked_at_once(encoder):
 def test_slow_change_is_seen(encoder):
     encoded = encoder.encode_video(shades(*range(100, 111)))
     np.testing.assert_array_equal(encoded.vectors[:, 0], [100, 100, 100, 103, 103, 103, 106, 106, 106, 109, 109])
+
+
+def test_pictures_that_come_more_often_share_looks(encoder):
+    encoded = encoder.encode_often(shades(10, 20, 30, 40, 50, 60, 70), 3)
+    np.testing.assert_array_equal(encoded.vectors[:, 0], [20, 20, 20, 50, 50, 50, 70])  # the middle of each three
+    assert len(np.unique(encoded.structure, axis=0)) == 7
 
 
 def test_other_towers_are_refused():

@@ -187,6 +187,18 @@ def test_sparse_decoding_decodes_less(clip):
     assert counts[True] < 0.7 * counts[False]
 
 
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_pictures_made_much_smaller_are_decoded_roughly(tmp_path, codec):
+    options = {"crf": "48"} | ({"x265-params": "log-level=none"} if codec == "libx265" else {})
+    write_clip(tmp_path / "v.mp4", [i / 25 for i in range(50)], codec=codec, options=options)
+    exact = next(video.VideoReader(tmp_path / "v.mp4").seconds(2.0, size=(64, 128), resize="fit")).pictures
+    rough = next(video.VideoReader(tmp_path / "v.mp4").clips(FrameSpec((64, 128), resize="fit"), 2.0))
+    difference = np.abs(exact.astype(int) - rough)
+    assert 0 < difference.mean() < 5.0  # of 255, at the worst quality there is
+    large = next(video.VideoReader(tmp_path / "v.mp4").clips(FrameSpec((128, 256)), 2.0))
+    np.testing.assert_array_equal(large, next(video.VideoReader(tmp_path / "v.mp4").seconds(2.0)).pictures)
+
+
 def test_clips_for_video_encoders(clip):
     path, times_s = clip("uneven.mp4")
     for wants in (FrameSpec((64, 128), 16, 16.0), FrameSpec((64, 128), 32, 10.0), FrameSpec((64, 128), 5, 7.0, "fit")):

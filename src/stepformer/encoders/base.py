@@ -67,7 +67,9 @@ class Encoder(TextEncoder, Protocol):
 
     ``encode_video`` takes uint8 clips (N, T, H, W, 3), or frames (N, H, W, 3) when ``wants.frames`` is 1, as
     ``wants`` asks for them, any N: batches of one video may be given in turn. Video vectors are stored raw as
-    they come; centring, where a method wants it, is done by who aligns.
+    they come; centring, where a method wants it, is done by who aligns. An encoder whose structure is much cheaper
+    than its vectors may have ``encode_often(frames, times)`` too, for pictures that come ``times`` as often as a vector
+    of their own is worth its time.
     """
 
     rate_hz: float  # vectors a second of video

@@ -21,7 +21,7 @@ from stepformer.errors import InputError
 
 PATCH = 16
 EARLY = 4
-"""Layers in the first half; its patches give the structure vectors."""
+"""Layers whose patches give the structure vectors."""
 _HEAD = 64  # numbers per attention head
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _DEVIATION = (0.26862954, 0.26130258, 0.27577711)
@@ -31,13 +31,17 @@ _Linear = Callable[[Tensor], Tensor]
 
 
 class _Integers:
-    """A linear layer on 8-bit integers: weights rounded per output, activations per token."""
+    """A linear layer on 8-bit integers: weights rounded per output, activations per token.
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._steps = (weight.abs().amax(1) / _LEVELS).clamp_min(1e-12)  # (out,)
-        rounded = (weight / self._steps[:, None]).round().to(torch.int8)
+    ``weight`` (out, in) is float, or the published integers with a scale (out,) each.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, scale: Tensor | None = None) -> None:
+        largest = torch.maximum(weight.amax(1), -weight.amin(1).clamp_min_(-127)).float().clamp_min_(1e-12)  # (out,)
+        rounded = (weight * (_LEVELS / largest)[:, None]).round_().clamp_(-_LEVELS, _LEVELS).to(torch.int8)
+        self._steps = largest / _LEVELS if scale is None else scale * largest / _LEVELS  # (out,)
         self._zeros = torch.zeros(len(bias), dtype=torch.int32)
-        self._sums = (rounded * self._steps[:, None]).sum(1)  # (out,) what an input of ones gives
+        self._sums = rounded.sum(1, dtype=torch.int32) * self._steps  # (out,) what an input of ones gives
         self._packed = torch.ops.onednn.qlinear_prepack(rounded, None)
         self._bias = bias
 
@@ -66,7 +70,7 @@ def integers_available() -> bool:
 
 
 class ClipViT:
-    """uint8 pictures (N, H, W, 3), sides multiples of 16, to unit vectors (N, 512), in two halves.
+    """uint8 pictures (N, H, W, 3), sides multiples of 16, to unit vectors (N, 512) and (N, 768).
 
     ``state`` has the names under which the hub publishes CLIP, as the registered "clip-vit-b16-image" weights do; all
     sizes are read off it. Positions of pictures that are not as large as those it was trained on (224 by 224) are
@@ -101,8 +105,12 @@ class ClipViT:
 
     def _linear(self, names: list[str], integers: bool = True) -> _Linear:
         """One layer of several that read the same input, side by side."""
-        weight = torch.cat([self._get(f"{name}.weight") for name in names])
         biases = [self._get(f"{name}.bias") for name in names if f"{name}.bias" in self._state]
+        published = [self._state.get(f"{name}.weight") for name in names]
+        if self._integers and integers and all(w is not None and w.dtype == torch.int8 for w in published):
+            scale = torch.cat([self._get(f"{name}.scale") for name in names])
+            return _Integers(torch.cat([w for w in published if w is not None]), torch.cat(biases), scale)
+        weight = torch.cat([self._get(f"{name}.weight") for name in names])
         bias = torch.cat(biases) if biases else torch.zeros(len(weight), device=self._device)
         if self._integers and integers:
             return _Integers(weight, bias)
@@ -132,38 +140,49 @@ class ClipViT:
         return torch.cat([self._positions[:1], there[0].flatten(1).T])
 
     @torch.inference_mode()
-    def early(self, pictures: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
-        """Pictures (N, H, W, 3) to what ``late`` goes on from (N, T, D), and unit vectors (N, 768) of the patches.
+    def structure(self, pictures: NDArray[np.uint8]) -> Tensor:
+        """Pictures (N, H, W, 3) to unit vectors (N, 768): the mean over the patches of the fourth layer, at half size.
 
-        The latter are the mean over the patches after the fourth layer: they change with hands and things where the
-        last layer's still mean the same, and place cuts better (``stepformer bench encoders``).
+        They change with hands and things where the last layer's still mean the same, and place cuts better; at half the
+        size no worse (``docs/encoders.md``), for a twelfth of the time that ``vectors`` takes.
         """
+        x = self._pixels(pictures)
+        sides = [max(PATCH, round(side / (2 * PATCH)) * PATCH) for side in x.shape[2:]]
+        x = self._tokens(nn.functional.interpolate(x, sides, mode="area"))
+        for layer in self._layers[:EARLY]:
+            x = self._run(layer, x)
+        return nn.functional.normalize(x[:, 1:].mean(1), dim=-1)
+
+    @torch.inference_mode()
+    def vectors(self, pictures: NDArray[np.uint8]) -> Tensor:
+        """Pictures (N, H, W, 3) to unit vectors (N, 512) in CLIP's space."""
+        x = self._tokens(self._pixels(pictures))
+        for layer in self._layers[:-1]:
+            x = self._run(layer, x)
+        x = self._run(self._layers[-1], x, only=1)
+        return nn.functional.normalize(self._project(self._after(x[:, 0])), dim=-1)
+
+    def _pixels(self, pictures: NDArray[np.uint8]) -> Tensor:
+        """(N, H, W, 3) -> (N, 3, H, W), with the mean and deviation that CLIP was trained on."""
         height, width = pictures.shape[1:3]
         if height % PATCH or width % PATCH or not height * width:
             raise InputError(f"CLIP takes pictures whose sides are multiples of {PATCH}, got {height} by {width}")
         pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device).permute(0, 3, 1, 2)
-        pixels = (pixels.float() - self._mean) / self._deviation
-        patches = nn.functional.conv2d(pixels, self._filters, stride=PATCH).flatten(2).transpose(1, 2)
-        x = torch.cat([self._class.expand(len(patches), 1, -1), patches], 1)  # (N, 1 + P, 768)
-        x = self._before(x + self._placed(height // PATCH, width // PATCH))
-        for layer in self._layers[:EARLY]:
-            x = self._run(layer, x)
-        return x, nn.functional.normalize(x[:, 1:].mean(1), dim=-1)
+        return (pixels.float() - self._mean) / self._deviation
 
-    @torch.inference_mode()
-    def late(self, x: Tensor) -> Tensor:
-        """What ``early`` gave (N, T, D) to unit vectors (N, 512) in CLIP's space."""
-        for layer in self._layers[EARLY:]:
-            x = self._run(layer, x)
-        return nn.functional.normalize(self._project(self._after(x[:, 0])), dim=-1)
+    def _tokens(self, pixels: Tensor) -> Tensor:
+        """(N, 3, H, W) -> (N, 1 + P, 768)."""
+        grid = nn.functional.conv2d(pixels, self._filters, stride=PATCH)
+        x = torch.cat([self._class.expand(len(grid), 1, -1), grid.flatten(2).transpose(1, 2)], 1)
+        return self._before(x + self._placed(*grid.shape[2:]))
 
-    def _run(self, layer: tuple[_Linear, ...], x: Tensor) -> Tensor:
-        """One transformer layer: (N, T, D) -> (N, T, D)."""
+    def _run(self, layer: tuple[_Linear, ...], x: Tensor, only: int | None = None) -> Tensor:
+        """One transformer layer: (N, T, D) -> (N, T, D), or of the first tokens ``only``."""
         norm_1, project, out, norm_2, widen, narrow = layer
         count, tokens = x.shape[:2]
         query, key, value = project(norm_1(x)).view(count, tokens, 3, self._heads, _HEAD).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(query, key, value)
-        x = x + out(mixed.transpose(1, 2).flatten(2))
+        mixed = nn.functional.scaled_dot_product_attention(query[:, :, :only], key, value)
+        x = x[:, :only] + out(mixed.transpose(1, 2).flatten(2))
         wide = widen(norm_2(x))
         return x + narrow(wide.mul_(torch.sigmoid(1.702 * wide)))
 

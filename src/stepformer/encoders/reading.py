@@ -7,6 +7,7 @@ run that was stopped goes on where it was.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import time
@@ -34,7 +35,8 @@ Report = Callable[[float, float], None]
 CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
 _BATCH = 4  # clips decoded ahead of the encoder
-_VERSION = "3"
+_ENOUGH_LOOKS = 64  # two per slot of the model
+_VERSION = "4"
 _CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
 
 
@@ -147,6 +149,9 @@ def encode_file(
     reader = VideoReader(path, hardware=hardware, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
+    encode, times = encoder.encode_video, pictures_per_look(total_s, rate, float(encoder.rate_hz))
+    if times > 1 and hasattr(encoder, "encode_often"):
+        encode, batch = functools.partial(encoder.encode_often, times=times), batch * times
     spent = {"decode": 0.0, "encode": 0.0}
     parts, reader.longest_gap_s = ([], 0.0) if partial is None else partial.load()
     done = sum(len(part.vectors) for part in parts)
@@ -155,7 +160,7 @@ def encode_file(
             warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
             for clips in _ahead(reader.clips(encoder.wants, rate, batch, start=done), spent):
                 began = time.perf_counter()
-                parts.append(encoder.encode_video(clips))
+                parts.append(encode(clips))
                 spent["encode"] += time.perf_counter() - began
                 done += len(clips)
                 if report is not None:
@@ -178,6 +183,13 @@ def encode_file(
         whole.vectors, rate, structure, float(end_s or 0.0), name,
         tuple(problem.text for problem in reader.problems), spent,
     )  # fmt: skip
+
+
+def pictures_per_look(duration_s: float, rate_hz: float, encoder_hz: float) -> int:
+    """How many neighbouring pictures, ``rate_hz`` per second, may share a vector: as many as come in one of the
+    encoder's intervals, or in two of a video that has ``_ENOUGH_LOOKS`` pairs of them."""
+    pair = 2 if duration_s * encoder_hz >= 2 * _ENOUGH_LOOKS else 1
+    return max(1, round(pair * rate_hz / encoder_hz))
 
 
 def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:

@@ -103,6 +103,7 @@ class VideoReader:
             Painter(wants.size, wants.resize),
             sparse=True,
             gap_s=self.longest_gap_s if start else 0.0,
+            rough=self.info.height >= 2 * wants.size[0] and self.info.width >= 2 * wants.size[1],
         )
         window: dict[float, Picture] = {}
         last: Picture | None = None
@@ -123,14 +124,14 @@ class VideoReader:
             given += 1
 
     def _pictures(
-        self, times_s: Iterable[float], painter: Painter, sparse: bool, gap_s: float = 0.0
+        self, times_s: Iterable[float], painter: Painter, sparse: bool, gap_s: float = 0.0, rough: bool = False
     ) -> Iterator[tuple[float, float, Picture]]:
         self.end_s, self._last = None, None
         from stepformer.media.decode import FrameDecoder
 
         decoder = FrameDecoder(
             self.path, self.info, self._problems, sparse=sparse, threads=self._threads, hardware=self._hardware,
-            longest_gap_s=gap_s,
+            longest_gap_s=gap_s, rough=rough,
         )  # fmt: skip
         before: tuple[float, Picture] | None = None
         for time_s, shown_s, frame in decoder.frames(times_s):

@@ -217,6 +217,23 @@ def test_short_videos_are_looked_at_more_often(tmp_path):
     assert features.rate_hz == 4 and len(features) == 36
 
 
+def test_pictures_share_a_vector_where_the_encoder_can(tmp_path):
+    from stepformer.encoders.reading import pictures_per_look
+
+    often = [(8.0, 4.0), (33.0, 2.0), (64.0, 1.0), (127.0, 1.0), (128.0, 1.0), (500.0, 1.0), (64.0, 0.5)]
+    assert [pictures_per_look(*each, 1.0) for each in often] == [4, 2, 1, 1, 2, 2, 1]
+    model = tiny_model()
+    asked = []
+
+    def encode_often(frames, times):
+        asked.append((len(frames), times))
+        return model.encoder.encode_video(frames)
+
+    model.encoder.encode_often = encode_often
+    model.read(write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE], seconds_each=3))
+    assert asked == [(16, 4), (16, 4), (4, 4)]  # four looks at a time
+
+
 def test_a_damaged_cache_is_made_again(tmp_path):
     model = tiny_model()
     video = write_video(tmp_path / "v.mp4", [RED, GREEN])
