@@ -119,7 +119,7 @@ def test_a_format_that_refuses_a_video_is_a_warning_and_stops_no_folder(video, c
     assert "without 1 of its files" in err and "2 done, 0 left as they were, 0 failed" in err
     # a video of which nothing could be written has failed
     assert main(["discover", "talk.mp4", "--format", "youtube", "--no-labels"]) == 1
-    assert main(["discover", "talk.mp4", "other.mp4", "--format", "youtube", "--no-labels", "--keep-going"]) == 1
+    assert main(["discover", "talk.mp4", "other.mp4", "--format", "youtube", "--no-labels", "--keep-going"]) == 5
 
 
 def test_files_of_another_run_are_not_overwritten_unless_asked(video, capsys):

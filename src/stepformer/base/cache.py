@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from stepformer.base.files import replacing, sha256_of, write_text
+from stepformer.errors import WriteError
 
 
 def cache_folder(part: str = "") -> Path:
@@ -64,7 +66,6 @@ def _short_hash(*parts: str) -> str:
 
 def keep_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], info: Mapping[str, Any] | None = None) -> bool:
     """Writes arrays and facts (plain JSON values), atomically; False where the disk is full or may not be written."""
-    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     facts = json.dumps(info or {})
@@ -72,9 +73,22 @@ def keep_arrays(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], info: Ma
     try:
         with replacing(path) as temporary:
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata)
-    except (OSError, SafetensorError):  # a full disk reaches us as either
+    except WriteError:
         return False
     return True
+
+
+def why_nothing_is_kept() -> str | None:
+    """The system's word where the cache cannot be written (a full or read-only disk); None where it can."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(1 << 20))  # the features of a video of some minutes
+            probe.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def kept_arrays(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:

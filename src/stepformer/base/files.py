@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 from stepformer.errors import InputError, WriteError
 
 _CHUNK_BYTES = 1 << 20
+_NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 @contextmanager
@@ -47,10 +49,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
-        # of the temporary file nobody has heard; an error of another file is its own
-        if type(error) is not WriteError and isinstance(error, OSError) and error.filename in (None, name):
-            raise WriteError(f"{target} cannot be written: {error.strerror or error}") from error
+        if (why := _refusal(error, name)) is not None:
+            raise WriteError(f"{target} cannot be written: {why}") from error
         raise
+
+
+def _refusal(error: BaseException, name: str) -> str | None:
+    """Why the system refused to write the file ``name``, whichever library was told so; None for any other error."""
+    if isinstance(error, WriteError):
+        return None
+    if type(error).__name__ == "SafetensorError":  # no OSError: its text alone says what the system said
+        said = str(error).partition("I/O error: ")[2].partition(" (os error")[0]
+        return said or None
+    # of the temporary file nobody has heard; an error of another file is its own
+    if isinstance(error, OSError) and error.filename in (None, name):
+        return error.strerror or str(error)
+    if getattr(error, "errno", None) in _NO_PLACE:  # FFmpeg's errors
+        return str(getattr(error, "strerror", "") or error)
+    return None
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 from stepformer.base.files import replacing, write_json
 from stepformer.cli.inputs import Source
+from stepformer.cli.log import log
 from stepformer.cli.options import settings_of
-from stepformer.errors import UsageError
+from stepformer.errors import UsageError, WriteError
 from stepformer.show import export
 from stepformer.version import __version__
 
@@ -115,6 +116,14 @@ def write_one(finding: Any, output: Output, source: Source, vectors: bool) -> di
     return {"path": output.path, "format": output.format, "notes": list(written.notes)}
 
 
+def warn_of_cache() -> None:
+    """One warning where nothing can be kept; the work itself goes on."""
+    from stepformer.base.cache import cache_folder, why_nothing_is_kept
+
+    if why := why_nothing_is_kept():
+        log.warning(f"{cache_folder()} cannot be written ({why}): what is read from videos is not kept")
+
+
 def save_options(args: argparse.Namespace, written: Iterable[str]) -> None:
     """The resolved options as ``stepformer.options.json`` in every folder that got a file, with who wrote which."""
     folders: dict[Path, dict[str, str]] = defaultdict(dict)
@@ -123,4 +132,7 @@ def save_options(args: argparse.Namespace, written: Iterable[str]) -> None:
     for folder, files in sorted(folders.items()):
         before = _saved(folder).get("files", {})
         record = {"stepformer": __version__, "command": args.command, **settings_of(args), "files": {**before, **files}}
-        write_json(folder / OPTIONS_FILE, record)
+        try:
+            write_json(folder / OPTIONS_FILE, record)
+        except WriteError as error:  # the results are there, and worth more than how they came about
+            log.warning(str(error))

@@ -16,7 +16,7 @@ from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Source
 from stepformer.cli.log import log
 from stepformer.cli.options import VIDEOS
-from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, write_one
+from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
 from stepformer.timeline import Timeline
 
@@ -107,6 +107,8 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
     results = [Done(source, skipped=True) for source in sources if source not in plans]
     if args.dry_run:
         return _print_plan(jobs, results, args.json)
+    if not args.no_cache:
+        warn_of_cache()
     lengths, broken = _lengths(jobs, args)
     for done in (*broken, *_each(jobs, find, args, lengths, broken)):
         results.append(done)
@@ -127,7 +129,8 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
         log.info(_summary(sources, results))
     if not failed:
         return 0
-    return 5 if any(done.timeline for done in results if done.error is None) else failed[0].exit_code
+    several = args.keep_going and len(sources) > 1
+    return 5 if several or any(done.timeline for done in results if done.error is None) else failed[0].exit_code
 
 
 def _naming(done: Done) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from stepformer.cli.inputs import Source, find_sources
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of, share
-from stepformer.cli.outputs import may_write
+from stepformer.cli.outputs import may_write, warn_of_cache
 from stepformer.errors import InputError, PartialError, StepFormerError
 
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
@@ -102,6 +102,7 @@ def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any
     from stepformer.base.many import run_many
     from stepformer.base.progress import Progress
 
+    warn_of_cache()
     findings: dict[Source, Any] = {}
     failed: dict[str, str] = {}
     begin = None if args.time_limit is None else _start

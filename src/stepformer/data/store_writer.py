@@ -89,7 +89,9 @@ class StoreWriter:
         self.path, self.info, self._shard_bytes = Path(path), info, shard_bytes
         self._waiting_bytes, self._next_look = 0, 0.0
         existing = self.path / INFO_FILE
-        if self.path.exists() and not existing.exists() and any(self.path.iterdir()):
+        # hidden files may be our own lock and half-written description, of a run that was killed at once
+        there = self.path.iterdir() if self.path.is_dir() and not existing.exists() else ()
+        if any(not entry.name.startswith(".") for entry in there):
             raise InputError(f"{self.path} holds other files and is not a feature store; give a new or empty folder")
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.path)
