@@ -6,9 +6,8 @@ from __future__ import annotations
 STUDIES = {
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
-    "line": "the automatic drop line against the paper's and the released code's",
     "names": "names by sight and absent steps, on held-out frames; makes the picture statistics",
-    "narration": "words a second, against the bare parser; memory",
+    "narration": "words per second, against the bare parser; memory",
     "phrases": "phrases against the gold set and against human steps",
     "procedure": "common steps of simulated tasks against controls",
     "real": "discovery and localisation on real videos against controls",
@@ -16,5 +15,6 @@ STUDIES = {
     "simulated": "a checkpoint on simulated videos, beside controls",
     "speech": "word error and seconds per minute of speech to text, on a synthetic voice",
     "steps": "how many steps are found, beside a constant and one per n seconds; makes the prior on their number",
+    "threshold": "the automatic drop threshold against the paper's and the released code's",
     "tower": "train the text tower of encoder clip",
 }

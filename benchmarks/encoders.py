@@ -1,7 +1,7 @@
 """``stepformer bench encoders``: how good encoders' vectors are for steps, on freely licensed clips marked by us.
 
 The clips are the two CC BY hand-washing videos (``stepformer models pull demo-video``); the marks are
-``data/step_labels.csv``, made by looking at the pictures five times a second. Any folder of clips with
+``data/step_labels.csv``, made by looking at the pictures five times per second. Any folder of clips with
 a CSV of the same columns can be measured too.
 """
 

@@ -1,7 +1,8 @@
 """``stepformer bench real``: discovery and localisation on real videos, against controls, and what each part adds.
 
-Inference was chosen on the simulated dev split (``--world``, and ``stepformer bench line``). These videos had a part in
-the form of the price, and our two clips in how often short videos are looked at; docs/discover.md says which.
+Inference was chosen on the simulated dev split (``--world``, and ``stepformer bench threshold``). The shape of the
+segment penalty was chosen with a look at these videos, and how often short videos are sampled with a look at our two
+clips; docs/discover.md says which.
 """
 
 from __future__ import annotations
@@ -114,10 +115,10 @@ DISCOVERY: dict[str, Finder] = {
     "slots and structure (default)": _by_model("both"),
     "slots only (the paper's)": _by_model("slots"),
     "structure only": _by_model("structure"),
-    "default, told the number of steps": _by_model("both", steps=True),
+    "default, given the number of steps": _by_model("both", steps=True),
     "pooled32 slots": _pooled,
-    "K-means of frames, told the number": _kmeans,
-    "uniform, told the number": _uniform,
+    "K-means of frames, given the number": _kmeans,
+    "uniform, given the number": _uniform,
 }
 
 

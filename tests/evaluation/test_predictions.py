@@ -84,7 +84,7 @@ def test_files_with_the_wrong_things_inside(tmp_path):
     for name in ("a.npy", "b.npz", "c.npy"):
         with pytest.raises(InputError, match=name[0]):
             read_prediction(tmp_path / name)
-    with pytest.raises(InputError, match="one row a step"):
+    with pytest.raises(InputError, match="one row per step"):
         prediction_from_timeline(sf.Timeline("v", 3, (sf.Step(0, 1),)), np.zeros((2, 4)))
 
 

@@ -132,7 +132,7 @@ def test_any_seconds_in_any_order(clip, name):
 
 @pytest.fixture(scope="module")
 def long_clip(tmp_path_factory):
-    """Ten minutes, five frames a second, a key frame every 50 s."""
+    """Ten minutes, five frames per second, a key frame every 50 s."""
     folder = tmp_path_factory.mktemp("long")
 
     def make(name, **options):
@@ -379,7 +379,7 @@ print(first + rest, early, late)
 
 @pytest.mark.slow
 def test_a_long_file_needs_bounded_memory(tmp_path):
-    """Two hours at 10 frames a second with one key frame: the worst case for what is buffered."""
+    """Two hours at 10 frames per second with one key frame: the worst case for what is buffered."""
     path = tmp_path / "hours.mkv"
     minutes = 120
     one_key = {"preset": "ultrafast", "x264-params": "keyint=infinite:scenecut=0"}

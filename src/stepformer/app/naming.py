@@ -74,7 +74,7 @@ class PhraseBank:
 
     def __post_init__(self) -> None:
         if not self.texts or self.raw.shape[:1] != (len(self.texts),):
-            raise InputError(f"a phrase bank needs a vector a phrase, got {len(self.texts)} and {self.raw.shape}")
+            raise InputError(f"a phrase bank needs one vector per phrase, got {len(self.texts)} and {self.raw.shape}")
         object.__setattr__(self, "vectors", unit(self.raw - self.raw.mean(0)).astype(np.float32))
         object.__setattr__(self, "scaled", None if self.pictures is None else self.pictures.scaled(self.raw))
 
@@ -121,7 +121,7 @@ def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
         texts, topics = list(phrase_bank()), tuple(phrase_bank().values())
     texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
     if not texts:
-        raise UsageError("the phrase bank is empty; give it a phrase a line")
+        raise UsageError("the phrase bank is empty; give it one phrase per line")
     key = hashlib.sha256("\n".join((encoder.fingerprint, *texts)).encode()).hexdigest()[:24]
     path = cache_folder("derived") / f"bank-{key}.safetensors"
     kept = kept_arrays(path)
@@ -133,7 +133,7 @@ def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
 
 
 def read_bank(path: str | Path) -> list[str]:
-    """Phrases of a text file, one a line."""
+    """Phrases of a text file, one per line."""
     try:
         return Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

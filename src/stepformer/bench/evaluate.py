@@ -1,7 +1,7 @@
 """``stepformer bench evaluate``: the whole of Table 1's scoring from ready predictions, in one process.
 
-Predictions are made first and not timed: every video gets 12 to 20 segments at one a second, half of them real steps
-with shifted ends, the others anywhere, and a vector a segment, 512 wide: its step's direction plus noise, or noise.
+Predictions are made first and not timed: every video gets 12 to 20 segments at one per second, half of them real steps
+with shifted ends, the others anywhere, and one vector per segment, 512 wide: its step's direction plus noise, or noise.
 Timed is what scoring does: labels at 16 a second, predictions brought to that rate, K-means of all segments of each
 task for every seed, the 60% kept, the matching, the scores.
 """

@@ -87,7 +87,7 @@ class SyntheticLibrary:
         self.truth: list[npt.NDArray[np.int64]] = []  # per video the text of each step
 
     def videos(self, count: int) -> Iterator[Any]:
-        """``count`` videos as the index takes them, one vector a second."""
+        """``count`` videos as the index takes them, one vector per second."""
         from stepformer.app.search import IndexedVideo
         from stepformer.app.search.index import unit
 

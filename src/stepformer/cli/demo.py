@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             shutil.copyfile(source, video)  # beside the page, which plays it
         write_text(video.with_suffix(".srt"), SAID)
     model = sf.load_model(args.model, device=args.device)
-    log.info("decoding and encoding the video, one vector a second")
+    log.info("decoding and encoding the video, one vector per second")
     features = model.read(video)
     silent = model.find(features).timeline
     narration = narration_of(video)

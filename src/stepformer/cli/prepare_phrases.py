@@ -11,7 +11,7 @@ from stepformer.cli.log import log
 from stepformer.cli.options import PHRASES, add, phrase_options
 
 HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
-(Parquet or JSON lines, one row a phrase). A run that was stopped goes on where it was. A file that cannot be
+(Parquet or JSON lines, one row per phrase). A run that was stopped goes on where it was. A file that cannot be
 read is listed, and the exit code is then 5; the next run tries it again."""
 EXAMPLES = [
     "stepformer prepare phrases subtitles/ phrases.parquet",

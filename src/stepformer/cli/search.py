@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="feature store, or folder of stores, videos or timelines")
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
-    parser.add_argument("--rebuild", action="store_true", help="with --update: make the whole index anew")
+    parser.add_argument("--rebuild", action="store_true", help="with --update: rebuild the whole index")
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="how many places")
     parser.add_argument(
         "--per-video", type=positive, default=3, metavar="N", help="at most so many places of one video"

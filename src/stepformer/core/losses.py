@@ -48,8 +48,8 @@ def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: in
     """Drop-DTW one-to-one between slots and phrases: similarity (B, K, L) -> bool (B, K, L), no gradient.
 
     mask: (B, L) True where there is a phrase; phrases stand in front, padding behind. Both sides may be dropped at one
-    line (the similarity which ``keep`` of the video's pairs reach; see `core.align.drops`), so a pair is
-    matched only when it reaches the line and the order allows it.
+    threshold (the similarity which ``keep`` of the video's pairs reach; see `core.align.drops`), so a pair is
+    matched only when it reaches the threshold and the order allows it.
     """
     lengths = mask.sum(1)
     drop = percentile_drop(similarity, keep, top_per_row=best_per_slot, lengths=lengths)
@@ -305,8 +305,8 @@ class LossConfig:
     weights: Mapping[str, float] = field(default_factory=lambda: {"seq": 1.0, "glob": 1.0, "div": 0.3, "smooth": 0.02})
     gamma: float = 0.07  # temperature of seq and glob; the paper does not print it
     smooth_gamma: float = 0.03
-    keep: float = 0.8  # share of similarities above the drop line
-    best_per_slot: int | None = None  # count only each slot's n best similarities for the line
+    keep: float = 0.8  # share of similarities above the drop threshold
+    best_per_slot: int | None = None  # count only each slot's n best similarities for the threshold
     seq_average: Literal["all", "matched"] = "all"
     glob_form: Form = "log_mean"
     glob_both_ways: bool = False

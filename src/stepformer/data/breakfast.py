@@ -1,6 +1,6 @@
 """Breakfast (Kuehne et al. 2014) in the layout of Kukleva et al.'s code.
 
-``features/<activity>/<video>.txt``: a line a frame, 64 numbers (Fisher vectors of dense trajectories, reduced);
+``features/<activity>/<video>.txt``: one line per frame, 64 numbers (Fisher vectors of dense trajectories, reduced);
 ``groundTruth/<video>``: a label a line; ``mapping/mapping.txt``: ``number name`` lines, of which ``SIL`` is background.
 The first frames of a video are zeros, where no trajectory has ended yet.
 """

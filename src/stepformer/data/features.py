@@ -197,7 +197,7 @@ _state: _State | None = None
 
 
 def _start(settings: Settings) -> _State:
-    """Loads the encoder, once a process."""
+    """Loads the encoder, once per process."""
     global _state  # noqa: PLW0603 - a worker process has one encoder for all its videos
     if _state is None or _state.settings != settings:
         from stepformer import encoders

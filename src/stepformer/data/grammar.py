@@ -3,7 +3,7 @@
 The simulator makes training procedures from it when no dataset is there, and unlabelled steps are named from its
 phrase bank. The text is ours and lives in ``data/*.json`` beside this module, one file a domain::
 
-    {"task": "mend a flat {bike} tire", "vars": {"bike": ["road bike", "mountain bike"]},
+    {"task": "fix a flat {bike} tire", "vars": {"bike": ["road bike", "mountain bike"]},
      "steps": [["let the air out of the tube", "deflate the tube"], ["?mark the hole with chalk", "circle the hole"]]}
 
 The first string of a step is its label, the others are paraphrases; ``?`` marks a step that people often skip. A
@@ -58,7 +58,7 @@ class Procedure:
     task: str  # the template it came from, e.g. "make jam from {berries}"; the same for all its fillings
     title: str  # the filled template, e.g. "make jam from cherries"
     steps: tuple[StepText, ...]
-    optional: tuple[bool, ...]  # one a step
+    optional: tuple[bool, ...]  # one per step
 
     def __post_init__(self) -> None:
         if len(self.optional) != len(self.steps):
@@ -176,13 +176,13 @@ def read_grammar(folder: Traversable) -> Grammar:
         for name in sorted(f.name for f in folder.iterdir() if f.name.endswith(".json") and f.name not in _NOT_TASKS):
             tasks += [_task(entry, name, words) for entry in json.loads((folder / name).read_text("utf-8"))]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
-        raise InputError(f"the grammar file {folder / name} cannot be read ({e!r}); mend it or install again") from e
+        raise InputError(f"the grammar file {folder / name} cannot be read ({e!r}); fix it or install again") from e
     return Grammar(tuple(tasks), tuple(chatter))
 
 
 @lru_cache(maxsize=1)
 def load_grammar() -> Grammar:
-    """The grammar that ships with the package, read once a process."""
+    """The grammar that ships with the package, read once per process."""
     return read_grammar(resources.files("stepformer.data") / "procedures")
 
 

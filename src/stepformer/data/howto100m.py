@@ -27,7 +27,7 @@ UNKNOWN_TASK = "howto100m"
 
 
 def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
-    """The cues of one entry; what has no words or no times is counted and reported once a video."""
+    """The cues of one entry; what has no words or no times is counted and reported once per video."""
     where = f"video {video}"
     lists = entry if isinstance(entry, Mapping) else {}
     starts, ends, texts = lists.get("start"), lists.get("end"), lists.get("text")

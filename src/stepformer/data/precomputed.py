@@ -126,13 +126,13 @@ class PrecomputedEncoder:
         if self._store is not None:
             info = self._store.info
             if rate_hz is not None and rate_hz != info.rate_hz:
-                raise UsageError(f"{self._source} is a store at {info.rate_hz:g} vectors a second, not {rate_hz:g}")
+                raise UsageError(f"{self._source} is a store at {info.rate_hz:g} vectors per second, not {rate_hz:g}")
             self.name, self.fingerprint = name or info.encoder, info.fingerprint
             self.rate_hz, self.dim, self.structure_dim = float(info.rate_hz), int(info.dim), int(info.structure_dim)
         else:
             self.rate_hz = 1.0 if rate_hz is None else float(rate_hz)
             if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
-                raise UsageError(f"rate_hz must be vectors a second, got {rate_hz}")
+                raise UsageError(f"rate_hz must be vectors per second, got {rate_hz}")
             first = self._source if self._source.is_file() else _first_file(self._source)
             encoded = read_features(first)
             self.dim = encoded.vectors.shape[1]

@@ -172,7 +172,7 @@ def _sources(source: Path) -> Iterable[Path]:
         mats = sorted(source.rglob("data.mat"))
         found = mats or sorted(source.glob("*.json"))
         if not found:
-            raise InputError(f"{source} holds no data.mat (one a task) and no ProceL JSON")
+            raise InputError(f"{source} holds no data.mat (one per task) and no ProceL JSON")
         return found
     if not source.is_file():
         raise no_such(source, "dataset", "give a ProceL folder, a data.mat or its JSON")

@@ -1,6 +1,6 @@
 """The records every dataset reader gives: tasks, annotated videos, and what was wrong with the files.
 
-Times are float seconds from the start of the video. A reader skips nothing in silence: whatever it cannot use
+Times are float seconds from the start of the video. A reader reports whatever it skips: what it cannot use
 becomes a :class:`Problem` that says what is wrong and where, and the rest is read.
 """
 

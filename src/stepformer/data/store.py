@@ -3,7 +3,7 @@
 A store is a folder that NumPy, torch and safetensors can read alone::
 
     store.json                  format version, encoder, its fingerprint, dim, structure_dim, rate_hz
-    index.jsonl                 one line a video: id, shard, n, duration_s, n_phrases, phrases, meta; a later line
+    index.jsonl                 one line per video: id, shard, n, duration_s, n_phrases, phrases, meta; a later line
                                 of the same id replaces an earlier one
     shards/00000.safetensors    "<id>|features" (N, D), "<id>|structure" (N, S), "<id>|phrases" (L, D), float16;
                                 "<id>|said" (L, 3) float32: start_s, end_s, 1 for chatter, so that training need not

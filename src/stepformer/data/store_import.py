@@ -22,7 +22,7 @@ from stepformer.errors import InputError, StepFormerError
 from stepformer.narration import Cue
 
 RELEASED = StoreInfo("univl", "univl-released", 768, 1.0, 0, {"source": "the released StepFormer's tars"})
-"""What the tars hold: UniVL's vectors, one a second. Their fingerprint is their own: how they were made is unknown."""
+"""What the tars hold: UniVL's vectors, one per second. The fingerprint is their own: how they were made is unknown."""
 
 Sample = tuple[str, StoredVideo | StepFormerError]
 

@@ -48,7 +48,7 @@ def _parsed(query: str) -> dict[str, Any]:
         try:
             given["rate_hz"] = float(given["rate_hz"])
         except ValueError:
-            raise UsageError(f"rate_hz is vectors a second, got {given['rate_hz']!r}") from None
+            raise UsageError(f"rate_hz is vectors per second, got {given['rate_hz']!r}") from None
     return given
 
 

@@ -72,7 +72,7 @@ class Encoder(TextEncoder, Protocol):
     of their own is worth its time.
     """
 
-    rate_hz: float  # vectors a second of video
+    rate_hz: float  # vectors per second of video
     wants: FrameSpec
     structure_dim: int  # 0: no structure vectors
 

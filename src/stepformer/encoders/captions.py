@@ -1,7 +1,7 @@
 """Any captioner's text as the video side: captions per segment, embedded by the sentence encoder.
 
 People with a vision-language model run it over their video in whatever way they like and write what it said as JSON;
-this turns it into vectors at one a second. Read are:
+this turns it into vectors at one per second. Read are:
 
 - a list of segments ``[{"start": 0, "end": 4, "text": "a hand turns on a tap"}, ...]``
 - ``{"segments": [...]}`` (or "captions", "events", "nodes", "chunks"), with an optional ``"duration"``
@@ -119,7 +119,7 @@ def read_captions(path: str | Path, video: str = "") -> tuple[list[Caption], flo
 
 
 class CaptionsEncoder:
-    """Captions of a video to (N, 384) vectors, one a second, in the sentence encoder's space.
+    """Captions of a video to (N, 384) vectors, one per second, in the sentence encoder's space.
 
     ``source`` is a JSON file of one or many videos, or a folder with ``VIDEO.captions.json`` or ``VIDEO.json`` for
     each; without it they are looked for beside the video.
@@ -160,7 +160,7 @@ class CaptionsEncoder:
         raise InputError(f"no captions of {video.name}: looked for {' and '.join(str(path) for path in tried)}")
 
     def encode_captions(self, captions: Sequence[Caption], duration_s: float) -> Encoded:
-        """Captions to one vector a second: the mean of those on screen, weighted by how long they are, and by the
+        """Captions to one vector per second: the mean of those on screen, weighted by how long they are, and by the
         inverse of their length, so that a caption of a moment counts more than one of the whole video."""
         count = max(1, math.ceil(duration_s * self.rate_hz - 1e-6))
         texts = list(dict.fromkeys(caption.text for caption in captions))

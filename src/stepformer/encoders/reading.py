@@ -59,7 +59,7 @@ class Features:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
-            raise UsageError(f"rate_hz must be positive vectors a second, got {self.rate_hz}")
+            raise UsageError(f"rate_hz must be positive vectors per second, got {self.rate_hz}")
         where = f"{self.video}: " if self.video else ""
         vectors = matrix(self.vectors, f"{where}vectors")
         if len(vectors) == 0:

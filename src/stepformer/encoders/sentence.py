@@ -62,5 +62,5 @@ class SentenceEncoder:
 
 @functools.cache
 def default_sentence_encoder() -> SentenceEncoder:
-    """The registered sentence encoder, loaded once a process."""
+    """The registered sentence encoder, loaded once per process."""
     return SentenceEncoder()

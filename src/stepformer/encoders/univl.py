@@ -112,7 +112,7 @@ class UniVL(nn.Module):
 
 
 class UniVLEncoder:
-    """Clips of 16 frames, one a second, to (N, 768); texts to (L, 768).
+    """Clips of 16 frames, one per second, to (N, 768); texts to (L, 768).
 
     ``encode_video`` gives S3D's 1024-d features of each clip; :meth:`finish` puts those of the whole video through
     the transformer, ``window`` seconds at a time (1: each second by itself).

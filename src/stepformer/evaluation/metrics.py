@@ -117,7 +117,7 @@ def check_ids(values: npt.ArrayLike, what: str) -> IntArray:
     """One video's ids as int64 (N,): whole numbers of at least -1, or an error that says where not."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InputError(f"{what} must be one row of ids, one a frame, got shape {array.shape}")
+        raise InputError(f"{what} must be one row of ids, one per frame, got shape {array.shape}")
     if array.size == 0:
         return np.empty(0, np.int64)
     whole = array.dtype.kind in "iu" or (
@@ -160,12 +160,12 @@ def _videos(values: object, what: str) -> list[IntArray]:
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype != object:
         return [check_ids(values, what)]
     if not isinstance(values, Iterable):
-        raise InputError(f"{what}: expected a list of int arrays, one a video, got {type(values).__name__}")
+        raise InputError(f"{what}: expected a list of int arrays, one per video, got {type(values).__name__}")
     return [check_ids(video, f"{what} of video {i}") for i, video in enumerate(values)]
 
 
 def confusion(predictions: object, labels: object, max_dense: int = MAX_DENSE) -> Confusion:
-    """The confusion table of lists of int arrays (one a video), or of two single arrays."""
+    """The confusion table of lists of int arrays (one per video), or of two single arrays."""
     p, y = _paired(predictions, labels)
     n_clusters, n_steps = (int(a.max(initial=-1)) + 1 for a in (p, y))
     dense = max(n_clusters, n_steps) <= max_dense
@@ -226,7 +226,7 @@ def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> floa
 def score_task(
     predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence[npt.ArrayLike] | IntArray
 ) -> TaskScore:
-    """The task score of lists of int arrays, one a video, -1 background: ``.precision .recall .f1 .mof``.
+    """The task score of lists of int arrays, one per video, -1 background: ``.precision .recall .f1 .mof``.
 
     Cluster ids and step ids are unrelated; one Hungarian matching for the whole list relates them.
 

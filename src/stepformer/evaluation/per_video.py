@@ -27,7 +27,7 @@ METRICS = ("mof", "iou", "f1", "precision", "recall")
 def score_per_video(
     predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike], background: str = "ignore"
 ) -> Mapping[str, float]:
-    """Averages over videos of scores under one matching a video; (N_v,) ids each, -1 background."""
+    """Averages over videos of scores under one matching per video; (N_v,) ids each, -1 background."""
     if background not in ("ignore", "class"):
         raise UsageError(f"background must be 'ignore' or 'class', got {background!r}")
     if len(predictions) != len(labels):

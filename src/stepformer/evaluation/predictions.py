@@ -1,11 +1,11 @@
-"""Anybody's predictions from a folder, one file a video, named ``<task>_<video>`` or ``<video>``.
+"""Anybody's predictions from a folder, one file per video, named ``<task>_<video>`` or ``<video>``.
 
 ===================  ==================================================================================================
 ``<name>.json``      a Timeline as ``stepformer discover`` and ``locate`` write it; with ``<name>.vectors.npy`` beside
                      it, row i describes step i
-``<name>.npy``       one whole number a frame at ``--rate``, counted from 0, -1 is background
+``<name>.npy``       one whole number per frame at ``--rate``, counted from 0, -1 is background
 ``<name>.npz``       the same as ``ids``, with ``vectors`` (S, D), one row an id, and optionally ``rate_hz``
-``<name>.txt``       one whole number a line, as the released code writes them
+``<name>.txt``       one whole number per line, as the released code writes them
 ``<name>.csv``       rows step,start,end in seconds; a step is a name or a number counted from 1, as in annotations
 ===================  ==================================================================================================
 
@@ -86,10 +86,10 @@ class Prediction:
 
 
 def prediction_from_timeline(timeline: Timeline, vectors: npt.ArrayLike | None = None) -> Prediction:
-    """The prediction in a timeline: step i is segment i; ``vectors`` (S, D) has a row a step."""
+    """The prediction in a timeline: step i is segment i; ``vectors`` (S, D) has one row per step."""
     rows = None if vectors is None else _check_vectors(vectors)
     if rows is not None and (rows.ndim != 2 or len(rows) != len(timeline)):
-        raise InputError(f"the timeline has {len(timeline)} steps and vectors of shape {rows.shape}; one row a step")
+        raise InputError(f"the timeline has {len(timeline)} steps and vectors of shape {rows.shape}; one row per step")
     if any(step.slot is not None and step.slot > MAX_ID for step in timeline):
         raise InputError(f"the timeline has a slot above {MAX_ID}")
     return Prediction(

@@ -292,7 +292,7 @@ def _per_video(prepared: Prepared, options: table1.Table1Options) -> Result:
     del options
     predictions = [ids for data in prepared.tasks.values() for ids in data.ids]
     labels = [ids for data in prepared.tasks.values() for ids in data.labels]
-    return Result("per-video", per_video.score_per_video(predictions, labels), {}, "one matching a video")
+    return Result("per-video", per_video.score_per_video(predictions, labels), {}, "one matching per video")
 
 
 def _macro(prepared: Prepared, options: table1.Table1Options) -> Result:
@@ -335,10 +335,10 @@ def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
 
 
 PROTOCOLS: dict[str, tuple[str, Callable[[Prepared, table1.Table1Options], Result]]] = {
-    "table1": ("unsupervised discovery, one matching a task", _table1),
+    "table1": ("unsupervised discovery, one matching per task", _table1),
     "table2": ("zero-shot localisation, the video's own step list", _table2),
-    "crosstask-recall": ("one moment a step, recall over tasks", _crosstask),
-    "per-video": ("one matching a video (TW-FINCH)", _per_video),
+    "crosstask-recall": ("one moment per step, recall over tasks", _crosstask),
+    "per-video": ("one matching per video (TW-FINCH)", _per_video),
     "macro": ("every key-step the same, K = 7 (CnC, EgoProceL)", _macro),
     "segmental": ("F1@10/25/50 and edit", _segmental),
 }

@@ -1,8 +1,8 @@
-"""From seconds to frames: labels at 16 frames a second, predictions brought to the same rate.
+"""From seconds to frames: labels at 16 frames per second, predictions brought to the same rate.
 
 An annotation from ``start_s`` to ``end_s`` covers the frames floor(start · rate) up to and without ceil(end · rate); a
 video of ``duration_s`` has ceil(duration · rate) frames, and what lies beyond its end is cut off. Where two annotations
-overlap, the last one in the order given wins. Predictions usually come at one a second: each is repeated for the
+overlap, the last one in the order given wins. Predictions usually come at one per second: each is repeated for the
 label frames of its second. Time stays in seconds until here, so nothing drifts.
 """
 

@@ -79,7 +79,7 @@ class Table1Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskInput:
-    """One task: per video the segment of each frame, its labels at the same rate, and a vector a segment.
+    """One task: per video the segment of each frame, its labels at the same rate, and one vector per segment.
 
     ``segments[v]`` (N_v,) are row numbers of ``vectors[v]`` (S_v, D), or -1. Without vectors they are cluster ids that
     mean the same in all videos. ``labels[v]`` (N_v,) are indices into the task's ``n_steps`` steps, or -1.
@@ -164,7 +164,7 @@ def _number_segments(
         rows = np.asarray(given_vectors)
         top = int(ids.max(initial=-1))
         if rows.ndim != 2 or len(rows) <= top:
-            raise InputError(f"video {v} has segment {top} but vectors of shape {rows.shape}; give one row a segment")
+            raise InputError(f"video {v} has segment {top} but vectors of shape {rows.shape}; give one row per segment")
         present = np.bincount(ids[ids >= 0], minlength=len(rows)) > 0
         new = np.append(np.where(present, np.cumsum(present) - 1 + total, BACKGROUND), BACKGROUND)
         numbered.append(new[ids])  # -1 picks the last entry, background

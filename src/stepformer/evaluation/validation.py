@@ -3,8 +3,8 @@
 A :class:`Trial` is a split of the world rendered once. :func:`score_slots` gives a set of
 slots (a model's, or a control's) both tasks' numbers: zero-shot localisation of the video's own ordered step texts
 (per video, then averaged) and unsupervised discovery (K-means of the discovered steps of a task's videos into the
-task's number of steps, 60% of each cluster kept, one Hungarian matching a task, averaged over tasks). Frames and
-labels are one a second.
+task's number of steps, 60% of each cluster kept, one Hungarian matching per task, averaged over tasks). Frames and
+labels are one per second.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def unsupervised(
     vectors: list[npt.NDArray[np.float32]] | None = None,
     options: Table1Options = QUICK,
 ) -> dict[str, float]:
-    """Mean over tasks (and K-means seeds) of F1, precision, recall and MoF: the Table 1 protocol at one frame a second.
+    """Mean over tasks (and K-means seeds) of F1, precision, recall and MoF: Table 1's protocol at one frame per second.
 
     segments: per video (N,) which of its vectors (K, D) a frame belongs to, -1 none; without vectors they are cluster
     ids that mean the same in all videos of a task.

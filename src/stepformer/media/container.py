@@ -80,7 +80,7 @@ class VideoInfo:
     width: int
     height: int
     rotation_deg: int  # counter-clockwise turn that the display matrix asks for
-    rate_hz: float | None  # average frames a second, where known
+    rate_hz: float | None  # average frames per second, where known
     codec: str
     container: str
     audio_tracks: int

@@ -48,7 +48,7 @@ def find_pipeline(choice: str | None = None) -> str:
 
 @functools.lru_cache(maxsize=2)
 def load_parser(choice: str | None = None) -> Parser:
-    """The parser, loaded once a process."""
+    """The parser, loaded once per process."""
     return Parser(find_pipeline(choice))
 
 

@@ -75,7 +75,7 @@ class PhraseOptions:
 
     @classmethod
     def training(cls, **changes: Any) -> PhraseOptions:
-        """What training reads unless told otherwise: with the clause's detail, which matches steps better."""
+        """What training reads by default: with the clause's detail, which matches steps better."""
         return cls(**{"detail": True, **changes})
 
     @classmethod

@@ -119,7 +119,7 @@ def prepare(
     jobs: int = 1,
     advance: Callable[[int, Report], None] | None = None,
 ) -> Report:
-    """Writes the phrases of all videos of ``src`` to ``dst`` (``.parquet`` or ``.jsonl``), one row a phrase.
+    """Writes the phrases of all videos of ``src`` to ``dst`` (``.parquet`` or ``.jsonl``), one row per phrase.
 
     ``advance`` is called after each video with the words it had. One bad video never stops the rest: it is in
     ``Report.failed``, and its part of the work is tried again by the next run. The parser is looked for before
@@ -192,7 +192,7 @@ class _Parts:
         if note.is_file():
             if json.loads(note.read_text(encoding="utf-8")) != json.loads(json.dumps(settings)):
                 raise UsageError(
-                    f"{folder}: was begun from another source or with other options; remove the folder to start anew"
+                    f"{folder}: was begun from another source or with other options; remove the folder to start over"
                 )
             for part in sorted(folder.glob("part-*.jsonl")):
                 self._index(part)

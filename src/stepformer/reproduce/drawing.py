@@ -67,7 +67,7 @@ def _legend(figure: Any, names: Sequence[str], grey: bool = False) -> None:
 def timelines(
     path: Path, found: Mapping[str, IntArray], truth: IntArray, step_names: Sequence[str], where: str
 ) -> None:
-    """One bar a method over the truth."""
+    """One bar per method over the truth."""
     rows = [*found.items(), ("ground truth", truth)]
     figure = _figure(0.46 * len(rows) + 0.2 * (len(step_names) // 3 + 1) + 1.0)
     axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]

@@ -59,7 +59,7 @@ READS = (0.0, 0.5)
 TEXTS = (0.0, 0.5)
 TEXT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 DETAILS = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Of the engine with structure and penalty: how much a text itself counts, and how dear a segment is."""
+"""Of the engine with structure and penalty: how much a text itself counts, and how large the segment penalty is."""
 CLUSTER_BY = ("slots", "frames")
 WINDOWS = (1, 3, 5, 9, 15)
 """Frames over which the video is averaged for ground-truth texts on smoothed frames."""
@@ -454,12 +454,13 @@ def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo
         for i, seen_as in enumerate(_rows(values, batch.video_mask)):
             said, at = batch.phrase_mask[i], len(videos)
             times = batch.phrase_times[i][said].float().cpu().numpy() / trial.rate_hz
-            told = np.eye(int(trial.kinds.max()) + 2, dtype=np.float32)[truth[at] + 1] if frames == "labels" else None
+            if frames == "labels":
+                seen_as = np.eye(int(trial.kinds.max()) + 2, dtype=np.float32)[truth[at] + 1]  # noqa: PLW2901
             videos.append(
                 FeatureVideo(
                     f"video{at}",
                     str(trial.tasks[at]),
-                    seen_as if told is None else told,
+                    seen_as,
                     trial.rate_hz,
                     phrase_vectors=batch.phrases[i][said].float().cpu().numpy(),
                     phrase_times_s=np.stack([times - 1, times + 1], 1),

@@ -90,7 +90,7 @@ class Simulated(Source):
         for split in reported:
             if dev & set(self.world.split(split).tasks.tolist()):
                 raise InputError(
-                    f"{path}: tasks of dev, where options are chosen, are reported in {split}; make it anew"
+                    f"{path}: tasks of dev, where options are chosen, are reported in {split}; make it again"
                 )
         self._played = replace(self.world, extra={**self.world.extra, "choose": half_sparse(self.world.dev)})
 
@@ -110,7 +110,7 @@ class Simulated(Source):
         return f"Step texts with a training text nearer than a cosine of the sentence encoder: {'; '.join(parts)}."
 
     def trial(self, place: str, seed: int) -> Trial:
-        """Rendered anew for each seed."""
+        """Rendered again for each seed."""
         split = "choose" if place == "dev" else place
         simulator = Simulator(self._played, seed=seed, device=self.device)
         # each split has its own stream, whatever else is rendered

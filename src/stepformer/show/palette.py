@@ -14,7 +14,7 @@ STEP_COLORS = (
 
 
 def step_colors(timeline: Timeline) -> list[str]:
-    """A colour a step as ``#rrggbb``: steps of the same name have the same, neighbours of different names differ."""
+    """One colour per step as ``#rrggbb``: steps of one name have the same, neighbours of different names differ."""
     seen: dict[object, int] = {}
     colors: list[int] = []
     for i, step in enumerate(timeline):

@@ -1,4 +1,4 @@
-"""A timeline as a picture for the terminal: a coloured bar, a time scale, and a line a step.
+"""A timeline as a picture for the terminal: a coloured bar, a time scale, and one line per step.
 
 Colour is used where it is wanted: on a terminal, unless ``NO_COLOR`` is set or ``TERM`` is ``dumb``. Without it
 neighbouring steps alternate between two shades. Widths are measured in terminal cells, so wide (CJK, emoji) and

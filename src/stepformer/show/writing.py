@@ -73,7 +73,7 @@ def xml_text(text: str) -> str:
 
 
 def step_numbers(timeline: Timeline, task_steps: Sequence[str] = ()) -> list[int]:
-    """A 1-based number a step, the same for steps of the same name, as annotation files use.
+    """A 1-based number per step, the same for steps of the same name, as annotation files use.
 
     Numbers follow ``task_steps`` (the task's ordered list of names) where a name is in it, compared without case;
     other names are numbered behind it in the order in which they first appear. A step without a name has the

@@ -29,7 +29,7 @@ def tiny_checkpoint(path):
 
 
 class ColourEncoder:
-    """A vector a second: the picture's mean colour through a fixed random map; texts are bags of words."""
+    """One vector per second: the picture's mean colour through a fixed random map; texts are bags of words."""
 
     name = "colours"
     license = "test"

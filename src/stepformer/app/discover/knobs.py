@@ -21,8 +21,8 @@ class Knobs:
     """How finely a video is cut and by what. At most one of ``steps``, ``detail``, ``percentile``, ``similarity``.
 
     steps: about how many steps. detail: 0 few and long, 0.5 the default, 1 many and short. percentile: the drop
-    line is this percentile of the slot-frame similarities (the paper's way; 90 keeps the best tenth of the pairs).
-    similarity: the drop line itself (the released code's way). ordered: slots in order; False gives that up
+    threshold is this percentile of the slot-frame similarities (the paper's way; 90 keeps the best tenth of the pairs).
+    similarity: the drop threshold itself (the released code's way). ordered: slots in order; False gives that up
     (the paper's ablation). use: "both" slots and structure, or one alone; "slots" is the paper's inference.
     """
 
@@ -50,7 +50,7 @@ class Knobs:
         if self.use not in USES:
             raise UsageError(f"use is one of {', '.join(USES)}; got {self.use!r}")
         if self.use == "structure" and (self.percentile is not None or self.similarity is not None):
-            raise UsageError("percentile and similarity are drop lines of slots; use='structure' has no slots")
+            raise UsageError("percentile and similarity are drop thresholds of slots; use='structure' has no slots")
 
     def options(self, own: InferenceConfig) -> InferenceConfig:
         """The inference options of a checkpoint with what the user chose in their place."""

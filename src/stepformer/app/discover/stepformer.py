@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Labels = Literal["auto", "none"]
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
-_MOST_FRAMES = 14_400  # four hours at one a second; longer videos are seen at a lower rate
+_MOST_FRAMES = 14_400  # four hours at one per second; longer videos are seen at a lower rate
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 
@@ -44,7 +44,7 @@ _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 class Finding:
     """A timeline with what it was made from, for pictures, search and procedures.
 
-    similarity: (K, N) of slots (or texts) with frames. step_vectors: (M, D) one a step of the timeline, its
+    similarity: (K, N) of slots (or texts) with frames. step_vectors: (M, D) one per step of the timeline, its
     slot's where it has one. segment_vectors: (M, D) the mean of the step's frames. slots: (K, D). features: as
     they were seen, N of them. seconds: time spent in each part.
     """

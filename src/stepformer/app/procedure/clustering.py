@@ -32,10 +32,10 @@ OUTLIER = -1
 class ClusterOptions:
     """What a path through the clusters costs; a step's distance to a cluster is 1 - cosine, so 0 to 2.
 
-    place: price of a step at the other end of the video than its cluster, as a squared share of the length.
-    change, back: price of going to another cluster, and in addition of going to an earlier one.
+    place: penalty of a step at the other end of the video than its cluster, as a squared share of the length.
+    change, back: penalty of going to another cluster, and in addition of going to an earlier one.
     apart: steps are left out where their distances to the nearest cluster fall into two kinds (Otsu) whose means
-    lie this far apart; the price of leaving one out is the line between them, and a change back. inf leaves out none.
+    lie this far apart; the penalty of leaving one out is the threshold between them, and a change back. inf: none is.
     centre: share of each video's own mean taken off its steps.
     """
 
@@ -155,13 +155,13 @@ def _alternate(
         order = np.argsort(places, kind="stable")
         centers, places = centers[order], places[order]
         distance = 1 - points @ centers.T + options.place * (place[:, None] - places) ** 2  # (M, C)
-        # going to a cluster costs a change that leaving out spares, so the price has it too
+        # going to a cluster costs a change that leaving out spares, so the penalty has it too
         spared = options.change + options.back
-        price = _dividing(distance.min(1), options.apart) + spared
+        penalty = _dividing(distance.min(1), options.apart) + spared
         found = np.empty_like(labels)
         total = 0.0
         for rows in groups:
-            found[rows], cost = cheapest_path(distance[rows], options.change, options.back, price)
+            found[rows], cost = cheapest_path(distance[rows], options.change, options.back, penalty)
             total += cost
         if (found == labels).all():
             break

@@ -1,4 +1,4 @@
-"""What a procedure is: the common steps of a task, their order, and each video told in them."""
+"""What a procedure is: the common steps of a task, their order, and each video in terms of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VideoSteps:
-    """One video as discovered: its timeline, and vectors (n, D), one a step, of the same encoder for all videos.
+    """One video as discovered: its timeline, and vectors (n, D), one per step, of the same encoder for all videos.
 
     ``named_by`` (n, D) is what names are looked up by, where it is another vector than ``vectors``.
     """

@@ -228,7 +228,7 @@ class IndexWriter:
         return len(gone)
 
     def add(self, videos: Sequence[IndexedVideo], threads: int = 0) -> None:
-        """Puts videos in, a batch at a time (one call into the graph is many times faster than one a video)."""
+        """Puts videos in, a batch at a time (one call into the graph is many times faster than one per video)."""
         parts: dict[str, list[tuple[npt.NDArray[Any], Vectors]]] = {kind: [] for kind in KINDS}
         for video in videos:
             if video.frames.shape[1] != self.info.dim:

@@ -29,7 +29,7 @@ from stepformer.narration import Listening, narration_of
 from stepformer.timeline import Timeline
 
 _BATCH = 64
-_REBUILD_DEAD = 0.3  # share of keys taken out from which the graphs are made anew
+_REBUILD_DEAD = 0.3  # share of keys taken out from which the graphs are rebuilt
 _CENTRE_VIDEOS = 200
 
 Report = Callable[[int, int, str], None]
@@ -195,7 +195,7 @@ def update_index(
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
     A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns. model:
-    by default the one that ships. rebuild: make it anew. report: called with videos done, videos in all, and a name.
+    by default the one that ships. rebuild: from scratch. report: called with videos done, videos in all, and a name.
     """
     from filelock import FileLock
 
@@ -256,7 +256,7 @@ def _flush(writer: IndexWriter, waiting: list[IndexedVideo], known: dict[str, st
 
 
 def _usable(library: Path, model: Any, rebuild: bool) -> IndexInfo | None:
-    """The index to go on with, or None where it is made anew."""
+    """The index to go on with, or None where it is rebuilt."""
     if rebuild or not (library / FOLDER / "index.json").is_file():
         return None
     old = read_info(library)

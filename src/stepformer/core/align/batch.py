@@ -67,8 +67,8 @@ def drop_dtw_batch(
     ``backend``      "auto": on CUDA Triton where it works, on the CPU numba where it is installed, plain torch
                      otherwise; or one of these by name. All give the same result
 
-    To drop on both sides at one similarity line, give ``-similarity``, ``column_drop=percentile_drop(similarity)`` and
-    ``row_drop=0.0`` (see :mod:`stepformer.core.align.drops`).
+    To drop on both sides at one similarity threshold, give ``-similarity``, ``row_drop=0.0`` and
+    ``column_drop=percentile_drop(similarity)`` (see :mod:`stepformer.core.align.drops`).
     """
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:

@@ -1,15 +1,15 @@
 """Drop costs from similarities.
 
-A *line* is a similarity and a *drop cost* is its negative, for match costs that are negative similarities: with
+A *threshold* is a similarity, and a *drop cost* is its negative, for match costs that are negative similarities: with
 ``drop_dtw(-similarity, percentile_drop(similarity), row_drop=0.0)`` a column is matched only to a row whose similarity
-with it reaches the line.
+with it reaches the threshold.
 
-Where both sides may be dropped, what the line means depends on how it is shared out between them, because a pair
-that is not matched pays two drop costs. To drop on both sides *at one line*, as the released code does, charge the
-line to the columns and nothing to the rows: ``column_drop=percentile_drop(similarity), row_drop=0.0``. That is the same
-problem, up to a constant, as match costs ``line - similarity`` with all drops free: a matched pair must reach
-the line. With the drop cost on *both* sides a pair would have to reach twice the line (one-to-one), or a row
-would have to make up for one more line in all (many-to-one).
+Where both sides may be dropped, a pair that is not matched pays two drop costs, so what the threshold means depends on
+how it is divided between them. To drop on both sides *at one threshold*, as the released code does, charge it to
+the columns and nothing to the rows: ``column_drop=percentile_drop(similarity), row_drop=0.0``. That is the same
+problem, up to a constant, as match costs ``threshold - similarity`` with all drops free: a matched pair must reach the
+threshold. With the drop cost on *both* sides a pair would have to reach twice the threshold (one-to-one), or a row
+would have to make up for one more threshold in all (many-to-one).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ROUNDING = 1e-9
 
 
 def fixed_drop(similarity_line: float) -> float:
-    """The drop cost of a fixed similarity line: its negative."""
+    """The drop cost of a fixed similarity threshold: its negative."""
     if math.isnan(similarity_line):
-        raise UsageError("the similarity line is NaN; give a number, -inf to keep all or inf to drop all")
+        raise UsageError("the similarity threshold is NaN; give a number, -inf to keep all or inf to drop all")
     return -float(similarity_line)
 
 
@@ -44,22 +44,22 @@ def percentile_drop(
     lengths: Any = None,
     row_lengths: Any = None,
 ) -> Any:
-    """The drop cost at the similarity line which ``keep`` of the similarities reach.
+    """The drop cost at the similarity threshold which ``keep`` of the similarities reach.
 
-    Of the n similarities of an item, the line is the k-th largest, k = max(1, floor(keep · n)): a percentile of the
-    match costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus
-    the line. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
+    Of the n similarities of an item, the threshold is the k-th largest, k = max(1, floor(keep · n)): a percentile of
+    the match costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus
+    the threshold. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
 
     ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,),
-                     one line an item, on the same device and in the same type, without waiting for the device
-    ``top_per_row``  take only each row's so many largest similarities (all, if it has fewer) before drawing the line;
-                     12 with keep=0.8 is what the released code does in training
+                     one threshold per item, on the same device and in the same type, without waiting for the device
+    ``top_per_row``  take only each row's so many largest similarities (all, if it has fewer) before the threshold
+                     is taken; 12 with keep=0.8 is what the released code does in training
     ``lengths``, ``row_lengths``  (B,) how many columns and rows of each item count (tensors only)
 
     NaN in a list or array is an error that says where; in a tensor it stays NaN, for the alignment to report.
     """
     if not 0.0 < keep <= 1.0:
-        raise UsageError(f"keep is the share of similarities above the line, in (0, 1]; got {keep}")
+        raise UsageError(f"keep is the share of similarities above the threshold, in (0, 1]; got {keep}")
     if top_per_row is not None and top_per_row < 1:
         raise UsageError(f"top_per_row must be at least 1; got {top_per_row}")
     if hasattr(similarity, "detach"):
@@ -108,8 +108,8 @@ def _percentile_drop_torch(
     if values[0:1].numel() == 0 or B == 0:
         return values.new_zeros(B)
     k = (keep * count.double() + _ROUNDING).floor().long().clamp(min=1)
-    line = values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1)[:, 0]
-    return torch.where(count > 0, -line, 0.0)
+    threshold = values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1)[:, 0]
+    return torch.where(count > 0, -threshold, 0.0)
 
 
 def _counts(value: Any, B: int, limit: int, device: Any, name: str) -> Tensor:

@@ -1,7 +1,7 @@
 """Elhamifar and Huynh, "Self-supervised multi-task procedure learning from instructional videos" (ECCV 2020).
 
 1. A video is cut into short segments. Attention pools each into one vector. (The paper's attention is over the
-   regions of an image; features here are one vector a frame, so it is over the frames of a segment.)
+   regions of an image; features here are one vector per frame, so it is over the frames of a segment.)
 2. A fully convolutional network over the segments scores each for M key-steps that all tasks share. The softmax of the
    scores attends to the segments: a key-step's vector is the weighted sum of theirs. A second attention, over
    key-steps, makes one vector of the video, from which the task is told: what does not help to tell the tasks

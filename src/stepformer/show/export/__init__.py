@@ -53,8 +53,8 @@ class Written:
 _TABLE = (
     Format("json", (".json",), "the timeline itself, with a published schema",
            "annotation:render_json", "annotation:parse_json"),
-    Format("csv", (".csv",), "a row a step, for spreadsheets", "annotation:render_csv", "annotation:parse_csv"),
-    Format("tsv", (".tsv", ".tab"), "a row a step, tab-separated", "annotation:render_tsv", "annotation:parse_tsv"),
+    Format("csv", (".csv",), "one row per step, for spreadsheets", "annotation:render_csv", "annotation:parse_csv"),
+    Format("tsv", (".tsv", ".tab"), "one row per step, tab-separated", "annotation:render_tsv", "annotation:parse_tsv"),
     Format("vtt", (".vtt",), "WebVTT chapters, for web players", "chapters:render_vtt", "chapters:parse_vtt"),
     Format("srt", (".srt",), "SubRip subtitles", "chapters:render_srt", "chapters:parse_srt"),
     Format("youtube", (".txt",), "chapter list for a YouTube description",
@@ -78,11 +78,11 @@ _TABLE = (
     Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html:render"),
     Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "video:save_plot",
            kind="file"),
-    Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: a thumbnail a step",
+    Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: one thumbnail per step",
            "video:save_sheet", kind="file", needs_video=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
            "video:save_media", "video:load_media", kind="file", needs_video=True),
-    Format("clips", (), "a folder with a clip a step", "video:save_clips", kind="folder", needs_video=True),
+    Format("clips", (), "a folder with one clip per step", "video:save_clips", kind="folder", needs_video=True),
 )  # fmt: skip
 
 FORMATS: Registry[Format] = Registry("export format", "exporters", {entry.name: entry for entry in _TABLE})

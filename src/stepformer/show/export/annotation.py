@@ -58,7 +58,7 @@ COLUMNS = ("video", "duration_s", "step", "start_s", "end_s", "label", "guess", 
 
 
 def render_csv(timeline: Timeline, options: Options) -> Rendered:
-    """CSV and TSV: one row a step, with the video's name and length in every row, so that files can be joined.
+    """CSV and TSV: one row per step, with the video's name and length in every row, so that files can be joined.
 
     Times have full precision and a field is empty where there is no value. CSV keeps a name as it is, quoted where it
     must be; in TSV a name is one line, so that line tools can read it. Names are not changed to please spreadsheets:

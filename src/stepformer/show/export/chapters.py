@@ -131,14 +131,14 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
 
     The first chapter is at 0:00, there are at least three, each is ten seconds long or more, and they ascend. So a
     short chapter is joined with its shorter neighbour (both names are kept while they fit), a beginning or an end
-    without a step becomes a chapter if it is long enough, and everything that was joined or moved is told in the notes.
+    without a step becomes a chapter if it is long enough, and the notes report what was joined or moved.
     A timeline that cannot give three chapters is an error. Whole seconds; gaps belong to the step before them; what
     overlaps is cut by the next start. Descriptions may not hold ``<`` and ``>``: they become ‹ and ›.
     """
     timeline, notes = within_video(timeline)
-    told = list(notes)
-    chapters = _tiles(timeline, told)
-    _join_short(chapters, told)
+    said = list(notes)
+    chapters = _tiles(timeline, said)
+    _join_short(chapters, said)
     if len(chapters) < MIN_CHAPTERS:
         raise StepFormerError(
             f"YouTube shows chapters only where there are at least {MIN_CHAPTERS} of {MIN_LENGTH_S} seconds or more; "
@@ -148,8 +148,8 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
     lines = [f"{clock_s(c.start_s)} {c.name.replace('<', '‹').replace('>', '›')}" for c in chapters]
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_DESCRIPTION:
-        told.append(f"the list has {len(text)} characters; a YouTube description holds {MAX_DESCRIPTION}")
-    return Rendered(text, tuple(told))
+        said.append(f"the list has {len(text)} characters; a YouTube description holds {MAX_DESCRIPTION}")
+    return Rendered(text, tuple(said))
 
 
 def parse_youtube(text: str, source: str) -> Timeline:
@@ -160,7 +160,7 @@ def parse_youtube(text: str, source: str) -> Timeline:
     return timeline_of(steps, source, None)
 
 
-def _tiles(timeline: Timeline, told: list[str]) -> list[_Chapter]:
+def _tiles(timeline: Timeline, said: list[str]) -> list[_Chapter]:
     """Chapters from 0:00 to the end without gaps."""
     if not len(timeline):
         return []
@@ -170,7 +170,7 @@ def _tiles(timeline: Timeline, told: list[str]) -> list[_Chapter]:
     if first.start_s >= MIN_LENGTH_S:
         chapters.insert(0, _Chapter(0, 0, ["Intro"]))
     elif first.start_s:
-        told.append(f"{first.name!r} moved from {clock_s(first.start_s)} to 0:00, where the first chapter must be")
+        said.append(f"{first.name!r} moved from {clock_s(first.start_s)} to 0:00, where the first chapter must be")
         first.start_s = 0
     if end_s - int(last.end_s) >= MIN_LENGTH_S and int(last.end_s) - int(last.start_s) >= MIN_LENGTH_S:
         chapters.append(_Chapter(int(last.end_s), 0, ["Outro"]))
@@ -179,7 +179,7 @@ def _tiles(timeline: Timeline, told: list[str]) -> list[_Chapter]:
     return chapters
 
 
-def _join_short(chapters: list[_Chapter], told: list[str]) -> None:
+def _join_short(chapters: list[_Chapter], said: list[str]) -> None:
     """Joins the shortest chapter with its shorter neighbour until none is too short or only one is left."""
     while len(chapters) > 1:
         at = min(range(len(chapters)), key=lambda i: chapters[i].length_s)
@@ -189,7 +189,7 @@ def _join_short(chapters: list[_Chapter], told: list[str]) -> None:
         sides = [i for i in (at - 1, at + 1) if 0 <= i < len(chapters)]
         other = min(sides, key=lambda i: chapters[i].length_s)
         first, second = chapters[min(at, other)], chapters[max(at, other)]
-        told.append(
+        said.append(
             f"{short.name!r} ({short.length_s} s at {clock_s(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
             f"joined with {chapters[other].name!r}"
         )
@@ -209,7 +209,7 @@ def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
     """ffmetadata: chapters as ffmpeg reads them (``ffmpeg -i in.mp4 -i chapters.ffmeta -map_chapters 1 -c copy
     out.mp4``).
 
-    Milliseconds. What lies past the end of the video is cut or left out, told in the notes; a step of no length is a
+    Milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no length is a
     millisecond long. A comment holds the provenance.
     """
     stamped = stamp(timeline)
@@ -293,7 +293,7 @@ _DOCTYPE = '<!DOCTYPE Chapters SYSTEM "matroskachapters.dtd">\n'
 def render_matroska(timeline: Timeline, options: Options) -> Rendered:
     """Matroska chapters XML, as mkvmerge (``--chapters``) and mkvpropedit read it.
 
-    Written in milliseconds. What lies past the end of the video is cut or left out, told in the notes; a step of no
+    Written in milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no
     length is a millisecond long.
     """
     stamped = stamp(timeline)

@@ -13,7 +13,7 @@ from stepformer.timeline import Step, Timeline
 
 
 def render_otio(timeline: Timeline, options: Options) -> Rendered:
-    """OpenTimelineIO (.otio): a clip a step, at its own place in time, for editing programs. Whole frames.
+    """OpenTimelineIO (.otio): one clip per step, at its own place in time, for editing programs. Whole frames.
 
     Overlapping steps go to further tracks. What lies past the end of the video is cut or left out; a step of no length
     is a frame long. Score, slot and meta of a step are in its clip's metadata.

@@ -96,14 +96,14 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
         name = options.video or timeline.video
         if options.video and name.startswith(("http://", "https://")):
             return name, []  # asked for by whoever makes the page; a timeline's own word would have it call home
-        told = f"{name!r} is not here; the page looks for it beside itself, and asks for it"
-        return _address(PurePath(name).name), [told]
+        note = f"{name!r} is not here; the page looks for it beside itself, and asks for it"
+        return _address(PurePath(name).name), [note]
     if options.embed:
         size = found.stat().st_size
         kind = mimetypes.guess_type(found.name)[0] or "video/mp4"
         text = f"data:{kind};base64,{base64.b64encode(found.read_bytes()).decode('ascii')}"
-        told = f"the page holds {size / 2**20:.0f} MiB of video; browsers open such pages slowly"
-        return text, [told] if size > _BIG_BYTES else []
+        note = f"the page holds {size / 2**20:.0f} MiB of video; browsers open such pages slowly"
+        return text, [note] if size > _BIG_BYTES else []
     folder = options.target.resolve().parent if options.target else Path.cwd()
     try:
         return _address(os.path.relpath(found.resolve(), folder)), []
@@ -180,8 +180,8 @@ def _guess(step: Step) -> str:
         return ""
     similarity = step.meta.get("name_score")
     number = f" {similarity:.2f}" if isinstance(similarity, int | float) else ""
-    told = "This name was picked from a list of phrases because it looks alike; it was not said in the video."
-    return f'<span class="guess" title="{told}">guess{number}</span>'
+    note = "This name was picked from a list of phrases because it looks alike; it was not said in the video."
+    return f'<span class="guess" title="{note}">guess{number}</span>'
 
 
 def _ticks(length_s: float) -> str:
@@ -205,10 +205,10 @@ def _map(timeline: Timeline, options: Options, length_s: float) -> str:
         if 0 <= at < len(matrix):
             left, wide = _percent(step.start_s, length_s), _percent(step.duration_s, length_s)
             marks.append(f'<i style="left:{left};width:{wide};top:{at * row}px;--c:{color}"></i>')
-    told = f"How alike each of the {len(matrix)} rows (step slots) is to each moment. Outlined: where a step is."
+    note = f"How alike each of the {len(matrix)} rows (step slots) is to each moment. Outlined: where a step is."
     return (
         f'<figure class="map" style="--tall:{row * len(matrix)}px;--row:{row}px"><div class="pixels" id="pixels">'
-        f'<img alt="{told}" src="{_map_png(matrix)}">{"".join(marks)}</div><figcaption>{told}</figcaption></figure>'
+        f'<img alt="{note}" src="{_map_png(matrix)}">{"".join(marks)}</div><figcaption>{note}</figcaption></figure>'
     )
 
 

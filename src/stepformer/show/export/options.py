@@ -1,4 +1,4 @@
-"""What a writer can be told, and what it gives back."""
+"""The options of writers, and what they give back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Options:
     """Options of all writers; each uses those that mean something to it."""
 
     video: str | None = None  # the media file, where it is not the timeline's own `video`
-    fps: float | None = None  # frames a second of frame-based formats; else the video's, else 25
+    fps: float | None = None  # frames per second of frame-based formats; else the video's, else 25
     title: str | None = None  # of a page or picture; else the video's file name
     task: str | None = None  # task id or class of annotation formats (CrossTask, COIN)
     task_steps: tuple[str, ...] = ()  # the task's ordered step names: annotation formats number steps by them
@@ -79,4 +79,4 @@ def frame_rate(timeline: Timeline, options: Options) -> tuple[float, tuple[str, 
         rate_hz = probe(path).rate_hz
         if rate_hz:
             return rate_hz, ()
-    return DEFAULT_FPS, (f"{DEFAULT_FPS:g} frames a second assumed; name the video (--video) or the rate (--fps)",)
+    return DEFAULT_FPS, (f"{DEFAULT_FPS:g} frames per second assumed; name the video (--video) or the rate (--fps)",)

@@ -62,7 +62,7 @@ _GAP, _MARGIN, _CAPTION, _TITLE = 18, 24, 46, 44  # pixels
 
 
 def save_sheet(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
-    """A contact sheet: a thumbnail a step, from its middle, with number, times and name, as PNG or JPEG.
+    """A contact sheet: one thumbnail per step, from its middle, with number, times and name, as PNG or JPEG.
 
     What lies past the end of the video is cut or left out. A name that needs letters no font here has shows boxes.
     """
@@ -105,7 +105,7 @@ def step_pictures(source: Path, timeline: Timeline, width: int) -> list[Image | 
 
 
 def draw_sheet(timeline: Timeline, pictures: list[Image | None], options: Options) -> Image:
-    """The sheet of these pictures, one a step."""
+    """The sheet of these pictures, one per step."""
     from PIL import Image, ImageDraw
 
     wide = options.thumb_width
@@ -198,7 +198,7 @@ _TOLD_S = 0.05  # a start so much early is worth a note
 
 
 def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str, ...]:
-    """A folder with a clip a step: ``01_crack-the-eggs.mp4``, ``02_whisk.mp4``, ...
+    """A folder with one clip per step: ``01_crack-the-eggs.mp4``, ``02_whisk.mp4``, ...
 
     By default packets are copied: fast and without loss, but a clip then begins at the key frame before its step (the
     notes say how much earlier) and may end a few frames late. ``exact`` decodes and encodes again (H.264 and AAC in

@@ -1,11 +1,11 @@
-"""The bench of drop lines: what it measures on planted videos, and that taking background out does that."""
+"""The bench of thresholds: what it measures on planted videos, and that taking background out does that."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.line import ENCODERS, MEASURES, Seen, _markdown, lines, measure, parts, with_less_background
 from benchmarks.real_data import RealVideo
+from benchmarks.threshold import ENCODERS, MEASURES, Seen, _markdown, measure, parts, thresholds, with_less_background
 from stepformer.encoders.reading import Features
 
 
@@ -21,15 +21,15 @@ def planted():
     return Seen(RealVideo("v", Features(vectors), steps, np.zeros((2, 16), np.float32)), similarity)
 
 
-def test_the_automatic_line_finds_what_is_planted_and_a_low_one_drops_nothing():
-    ways = {(way.inference, way.name): way for way in lines()}
+def test_the_automatic_threshold_finds_what_is_planted_and_a_low_one_drops_nothing():
+    ways = {(way.inference, way.name): way for way in thresholds()}
     found = dict(zip(MEASURES, measure(planted(), ways["slots and structure", "automatic"]), strict=True))
     assert found["steps"] == found["marked"] == 2
     assert found["overlap"] > 0.95 and found["frame_f1"] > 0.98 and found["cut_f1"] == 1.0
     assert abs(found["dropped"] - 0.7) < 0.02 and found["uniform_overlap"] < 0.5
     low = dict(zip(MEASURES, measure(planted(), ways["slots", "similarity 0.35"]), strict=True))
     assert abs(low["dropped"] - 0.7) < 0.02  # between background and steps: right here, by luck
-    assert {"percentile 90", "similarity 0.35", "similarity 0.44"} <= {way.name for way in lines()}
+    assert {"percentile 90", "similarity 0.35", "similarity 0.44"} <= {way.name for way in thresholds()}
 
 
 def test_every_part_can_be_turned():
@@ -52,7 +52,7 @@ def test_the_table_has_a_row_per_way_and_a_value_per_encoder():
     row = dict.fromkeys(MEASURES, 0.5) | {
         "sd": dict.fromkeys(MEASURES, 0.01),
         "view": "as they are",
-        "line": "automatic",
+        "threshold": "automatic",
     }
     rows = [row | {"encoder": e, "inference": i} for e in ENCODERS for i in ("slots", "both")]
     text = _markdown({"model": "0" * 64, "seeds": [0, 1, 2], "videos": {"as they are": 7}, "rows": rows}, "default")

@@ -1,9 +1,9 @@
-"""``stepformer bench line``: the automatic drop line against the paper's percentile and the released code's values.
+"""``stepformer bench threshold``: the automatic one, the paper's percentile and the released code's values.
 
 Measured on the simulated dev split, which is what the default was chosen on; the test split is not touched. Each
-encoder's videos are rendered with several seeds (other frames for the same timelines); told is the mean over seeds and
-its standard deviation. A second view takes background out of the same videos until a fifth is left: a line that
-suits videos that are half background may ruin those that are nearly all steps.
+encoder's videos are rendered with several seeds (other frames for the same timelines); means over seeds are printed
+with their standard deviations. A second view takes background out of the same videos until a fifth is left: a threshold
+that suits videos that are half background may ruin those that are nearly all steps.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from stepformer.cli.options import add
 from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_in_rows
 from stepformer.encoders.reading import Features
 
-HELP = """Compares ways to draw the line below which a frame is background: automatic (the default), a percentile of all
-slot-frame similarities (the paper; the released configuration keeps the top tenth), a fixed similarity (0.35 in the
-released test script, 0.44 in its demo). For the paper's inference (slots alone) and for the default (slots and
-structure). Cut F1 within a second and overlap are told beside a uniform split into the same number of steps; frame F1
-and MoF are of step against background. --parts takes apart what the default is made of."""
+HELP = """Compares thresholds below which a frame is background: automatic (the default), a percentile of all slot-frame
+similarities (the paper; the released configuration keeps the top tenth), a fixed similarity (0.35 in the released test
+script, 0.44 in its demo). For the paper's inference (slots alone) and for the default (slots and structure). Cut F1
+within a second and overlap are printed beside a uniform split into the same number of steps; frame F1 and MoF are of
+step against background. --parts shows what each part of the default adds."""
 
 EXAMPLES = [
-    "stepformer bench line --world world.safetensors",
-    "stepformer bench line --world world.safetensors --parts",
-    "stepformer bench line --world world.safetensors --seeds 0 --limit 20 --json",
+    "stepformer bench threshold --world world.safetensors",
+    "stepformer bench threshold --world world.safetensors --parts",
+    "stepformer bench threshold --world world.safetensors --seeds 0 --limit 20 --json",
 ]
 
 PERCENTILES = (70.0, 80.0, 90.0, 95.0)
@@ -58,7 +58,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to draw the line."""
+    """One threshold."""
 
     inference: str  # "slots" or "slots and structure"
     name: str
@@ -66,8 +66,8 @@ class Way:
     config: InferenceConfig = DEFAULT_INFERENCE
 
 
-def lines() -> list[Way]:
-    """The lines compared, for both inferences."""
+def thresholds() -> list[Way]:
+    """The thresholds compared, for both inferences."""
     out = []
     for inference, use in (("slots", "slots"), ("slots and structure", "both")):
         out.append(Way(inference, "automatic", Knobs(use=use)))  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def _sets(args: argparse.Namespace, model: Any) -> Iterator[tuple[str, str, int,
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "world", "model", "limit", "seeds", world={"required": True}, limit=60)
-    parser.add_argument("--parts", action="store_true", help="what the default is made of, instead of lines")
+    parser.add_argument("--parts", action="store_true", help="what the default is made of, instead of thresholds")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -174,7 +174,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.app.discover import load_model
 
     model = load_model(args.model)
-    ways = parts() if args.parts else lines()
+    ways = parts() if args.parts else thresholds()
     found: dict[tuple[str, str, str, str], list[Any]] = {}
     numbers: dict[str, int] = {}
     total = len(ENCODERS) * len(args.seeds) * len(VIEWS) * len(ways)
@@ -187,49 +187,49 @@ def run(args: argparse.Namespace) -> int:
                 progress.advance()
     rows = [
         {
-            "view": view, "encoder": encoder, "inference": inference, "line": name,
+            "view": view, "encoder": encoder, "inference": inference, "threshold": name,
             **{m: round(float(v), 4) for m, v in zip(MEASURES, np.mean(runs, axis=0), strict=True)},
             "sd": {m: round(float(v), 4) for m, v in zip(MEASURES, np.std(runs, axis=0), strict=True)},
         }
         for (view, encoder, inference, name), runs in found.items()
     ]  # fmt: skip
-    told = {"model": model.checkpoint.hash, "split": "dev", "videos": numbers, "seeds": args.seeds, "rows": rows}
-    print(json.dumps(told, indent=2) if args.json else _markdown(told, args.model))
+    report = {"model": model.checkpoint.hash, "split": "dev", "videos": numbers, "seeds": args.seeds, "rows": rows}
+    print(json.dumps(report, indent=2) if args.json else _markdown(report, args.model))
     return 0
 
 
-def _markdown(told: dict[str, Any], model: str) -> str:
+def _markdown(report: dict[str, Any], model: str) -> str:
     """One table a view, a row a way; a cell has one value an encoder, in the order of ENCODERS."""
-    by = {(row["view"], row["inference"], row["line"], row["encoder"]): row for row in told["rows"]}
-    ways = list(dict.fromkeys((row["inference"], row["line"]) for row in told["rows"]))
+    by = {(row["view"], row["inference"], row["threshold"], row["encoder"]): row for row in report["rows"]}
+    ways = list(dict.fromkeys((row["inference"], row["threshold"]) for row in report["rows"]))
     out = [
-        f"model {model} ({told['model'][:12]}); simulated dev split, "
-        + (f"{len(told['seeds'])} seeds, mean ± standard deviation" if len(told["seeds"]) > 1 else "one seed")
+        f"model {model} ({report['model'][:12]}); simulated dev split, "
+        + (f"{len(report['seeds'])} seeds, mean ± standard deviation" if len(report["seeds"]) > 1 else "one seed")
         + f"; in each cell: {', '.join(ENCODERS)}"
     ]
-    for view, number in told["videos"].items():
+    for view, number in report["videos"].items():
         out += [
             "", f"{number} videos an encoder and seed, {view}:", "",
-            "| inference | line | steps (marked) | cut F1 | (uniform) | overlap | (uniform) | frame F1 | MoF "
+            "| inference | threshold | steps (marked) | cut F1 | (uniform) | overlap | (uniform) | frame F1 | MoF "
             "| dropped |",
             "|---|---|---|---|---|---|---|---|---|---|",
         ]  # fmt: skip
-        for inference, line in ways:
-            rows = [by[view, inference, line, encoder] for encoder in ENCODERS]
-            note = f" ({NOTES[line]})" if line in NOTES else ""
+        for inference, threshold in ways:
+            rows = [by[view, inference, threshold, encoder] for encoder in ENCODERS]
+            note = f" ({NOTES[threshold]})" if threshold in NOTES else ""
             steps = ", ".join(f"{row['steps']:.1f}" for row in rows)
             cells = [
-                inference, line + note, f"{steps} ({rows[0]['marked']:.1f})", _spread(rows, "cut_f1"),
+                inference, threshold + note, f"{steps} ({rows[0]['marked']:.1f})", _spread(rows, "cut_f1"),
                 _short(rows, "uniform_f1"), _spread(rows, "overlap"), _short(rows, "uniform_overlap"),
                 _spread(rows, "frame_f1"), _spread(rows, "mof"), _short(rows, "dropped"),
             ]  # fmt: skip
             out.append(f"| {' | '.join(cells)} |")
-    out += ["", "Means over encoders and views:", "", "| inference | line | cut F1 | overlap | frame F1 | MoF |"]
+    out += ["", "Means over encoders and views:", "", "| inference | threshold | cut F1 | overlap | frame F1 | MoF |"]
     out.append("|---|---|---|---|---|---|")
-    for inference, line in ways:
-        rows = [row for row in told["rows"] if (row["inference"], row["line"]) == (inference, line)]
+    for inference, threshold in ways:
+        rows = [row for row in report["rows"] if (row["inference"], row["threshold"]) == (inference, threshold)]
         means = (np.mean([row[name] for row in rows]) for name in ("cut_f1", "overlap", "frame_f1", "mof"))
-        out.append(f"| {inference} | {line} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
+        out.append(f"| {inference} | {threshold} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
     return "\n".join(out)
 
 
