@@ -22,6 +22,8 @@ POINTS = {
     "exporters": {"markdown": "my_steps.exporter:MARKDOWN"},
     "decoders": {"windows": "my_steps.decoder:Windows"},
     "optimizers": {"sgd": "my_steps.optimizer:sgd"},
+    "segmenters": {"sat": "my_steps.punctuation:Sat"},
+    "resolvers": {"stanza": "my_steps.coreference:Stanza"},
 }
 SCRIPT = """
 import json, sys
@@ -44,6 +46,15 @@ run("evaluate", "steps.tsv", "--reader", "tsv", "--check")
 features = np.repeat(np.eye(3, 8, dtype=np.float32), [3, 5, 4], axis=0)
 labels = baseline("jumps").fit([], {"t": 3}).segment([FeatureVideo("v", "t", features)])[0]
 assert labels.tolist() == [0] * 3 + [1] * 5 + [2] * 4, labels
+
+import types
+from stepformer.narration import Word
+from stepformer.narration.pipeline import make_resolver, make_segmenter
+model = types.SimpleNamespace(split=lambda text: ["add salt ", "stir"])
+sys.modules["wtpsplit"] = types.SimpleNamespace(SaT=lambda name: model)  # a stand-in for the package
+ends = make_segmenter("sat").ends([Word(i, i + 1, text) for i, text in enumerate(("add", "salt", "stir"))], ())
+assert ends == [False, True, True], ends
+assert make_resolver("stanza").name == "stanza"
 
 run("export", "steps.json", "notes.md")
 run("export", "notes.md", "back.json")
