@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -17,7 +18,7 @@ from stepformer.errors import StepFormerError
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-_DIED = "the process that worked on it died (out of memory, or a decoder crash)"
+DIED = "the process that worked on it died (out of memory, or a decoder crash)"
 _POLITE_S = 10.0  # a process that is told to stop may finish writing what it has
 
 
@@ -38,13 +39,27 @@ def sentence(error: BaseException) -> str:
     return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
 
 
-def _own(error: BaseException) -> StepFormerError:
+def own(error: BaseException) -> StepFormerError:
     """An error that can be sent to another process, whatever the library that raised it."""
     return error if isinstance(error, StepFormerError) else StepFormerError(sentence(error))
 
 
-def _failure(item: Item, error: BaseException) -> Outcome[Item, Any]:
-    return Outcome(item, error=sentence(error), exit_code=_own(error).exit_code)
+def failure(item: Item, error: BaseException) -> Outcome[Item, Any]:
+    """The outcome of an input that failed."""
+    return Outcome(item, error=sentence(error), exit_code=own(error).exit_code)
+
+
+def given_up(time_limit_s: float) -> StepFormerError:
+    """The error of an input that took too long."""
+    return StepFormerError(f"it was given up after {time_limit_s:g} s, the time limit")
+
+
+def answer_of(work: Callable[[Any], Any], item: Any) -> tuple[str, Any]:
+    """What a worker sends back: ("value", result) or ("error", error)."""
+    try:
+        return "value", work(item)
+    except Exception as error:
+        return "error", own(error)
 
 
 def run_many(
@@ -68,9 +83,11 @@ def run_many(
             try:
                 yield Outcome(item, value=work(item))
             except Exception as error:
-                yield _failure(item, error)
+                yield failure(item, error)
         return
 
+    # cores shared out: processes with a thread per core each would wait for one another
+    threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, (os.cpu_count() or 1) // max(jobs, 1)))
     queue = iter(items)
     hands: list[_Hand] = []
     done = False
@@ -82,7 +99,7 @@ def run_many(
                 except StopIteration:
                     done = True
                     break
-                hands.append(_Hand(first, work, initializer, initargs))
+                hands.append(_Hand(first, threads, work, initializer, initargs))
             if not hands:
                 return
             now = time.monotonic()
@@ -95,7 +112,7 @@ def run_many(
                     except (EOFError, OSError):
                         hands.remove(hand)
                         hand.end()
-                        yield _failure(hand.item, StepFormerError(_DIED))
+                        yield failure(hand.item, StepFormerError(DIED))
                         continue
                     if kind == "broken":
                         raise value
@@ -103,7 +120,7 @@ def run_many(
                         hand.begin()
                         continue
                     hand.busy = False
-                    yield Outcome(hand.item, value) if kind == "value" else _failure(hand.item, value)
+                    yield Outcome(hand.item, value) if kind == "value" else failure(hand.item, value)
                     try:
                         hand.item = next(queue)
                         hand.begin()
@@ -114,8 +131,7 @@ def run_many(
                 elif time_limit_s and hand.busy and time.monotonic() - hand.since > time_limit_s:
                     hands.remove(hand)
                     hand.end()
-                    late = f"it was given up after {time_limit_s:g} s, the time limit"
-                    yield _failure(hand.item, StepFormerError(late))
+                    yield failure(hand.item, given_up(time_limit_s))
     finally:
         for hand in hands:
             hand.end()
@@ -124,11 +140,13 @@ def run_many(
 class _Hand:
     """A process that works on one input at a time."""
 
-    def __init__(self, item: Any, work: Callable[..., Any], initializer: Any, initargs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, item: Any, threads: int, work: Callable[..., Any], initializer: Any, initargs: tuple[Any, ...]
+    ) -> None:
         context = multiprocessing.get_context("spawn")  # torch and numba threads do not survive a fork
         self.item, self.busy, self.since = item, False, 0.0
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, work, initializer, initargs))
+        self._process = context.Process(target=_serve, args=(theirs, threads, work, initializer, initargs))
         self._process.start()
         theirs.close()
 
@@ -149,22 +167,28 @@ class _Hand:
         self._process.join()
 
 
-def _serve(pipe: Connection, work: Callable[[Any], Any], initializer: Any, initargs: tuple[Any, ...]) -> None:
+def limit_threads(count: int) -> None:
+    """For libraries that are loaded later, and for torch where it is here already."""
+    for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        os.environ[f"{name}_NUM_THREADS"] = str(count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+
+
+def _serve(
+    pipe: Connection, threads: int, work: Callable[[Any], Any], initializer: Any, initargs: tuple[Any, ...]
+) -> None:
     """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
+    limit_threads(threads)
     try:
         try:
             if initializer is not None:
                 initializer(*initargs)
         except Exception as error:
-            pipe.send(("broken", _own(error)))
+            pipe.send(("broken", own(error)))
             return
         pipe.send(("ready", None))
         while True:
-            item = pipe.recv()
-            try:
-                answer: tuple[str, Any] = ("value", work(item))
-            except Exception as error:
-                answer = ("error", _own(error))
-            pipe.send(answer)
+            pipe.send(answer_of(work, pipe.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return

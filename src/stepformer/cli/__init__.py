@@ -162,20 +162,14 @@ def _run(argv: list[str]) -> int:
             if source not in ("flag", "default"):
                 log.debug("%s comes from %s", key, source)
         if getattr(args, "threads", None):
-            _limit_threads(args.threads)
+            from stepformer.base.many import limit_threads
+
+            limit_threads(args.threads)
         if args.plugin:
             from stepformer.base.plugins import use_plugins
 
             use_plugins(args.plugin)
         return _caught(lambda: module.run(args), args.debug)
-
-
-def _limit_threads(count: int) -> None:
-    """For libraries that are loaded later, and for torch where it is here already."""
-    for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
-        os.environ[f"{name}_NUM_THREADS"] = str(count)
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(count)
 
 
 def _caught(action: Callable[[], int | None], debug: bool) -> int:

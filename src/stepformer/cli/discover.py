@@ -25,6 +25,7 @@ EXAMPLES = [
     "stepformer discover videos/ --format json,youtube --out results --keep-going --skip-existing",
     "stepformer discover '**/*.mkv' --detail 0.8 --json > steps.jsonl",
     "find . -name '*.mp4' | stepformer discover - --no-labels --jobs 2",
+    "stepformer discover videos/ --format json --out results --keep-going --cluster auto    # on a Ray cluster",
     "stepformer discover features/ --model runs/mine --out predictions    # then: evaluate --predictions predictions",
 ]
 

@@ -135,6 +135,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     # how a run goes
     "keep_going": {"action": "store_true", "help": "go on after an input that fails; exit code 5 at the end"},
     "dry_run": {"action": "store_true", "help": "say what would be done, do nothing"},
+    "cluster": {"metavar": "ADDRESS", "help": "work on a Ray cluster, auto or its head's address, whose nodes see the "
+                "same files (default: this machine)"},
     "time_limit": {"type": above_zero, "metavar": "SECONDS", "help": "give a video up after so long (default: never)"},
     "no_cache": {"action": "store_true", "help": "read every video again, and keep nothing"},
     # steps and names
@@ -230,6 +232,11 @@ def add(parser: argparse._ActionsContainer, *names: str, **defaults: Any) -> Non
             if own.get("required") or own.get("default") is not None:
                 settings["help"] = settings["help"].partition(" (default")[0]
         parser.add_argument(*settings.pop("flags", ()), _flag(name), **settings)
+
+
+def workers_of(args: argparse.Namespace) -> int:
+    """How many work at once: ``--jobs``; on a cluster where none are given, 0, as many as fit."""
+    return 0 if args.cluster is not None and args.sources["jobs"] == "default" else int(args.jobs)
 
 
 def listening_of(args: argparse.Namespace) -> Any:

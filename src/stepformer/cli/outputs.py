@@ -23,8 +23,8 @@ from stepformer.version import __version__
 OPTIONS_FILE = "stepformer.options.json"
 _PLACE = "{name}"
 _HOW = (
-    "jobs", "threads", "device", "keep_going", "skip_existing", "overwrite", "dry_run", "no_cache", "format", "write",
-    "out", "plot", "time_limit", "videos",
+    "jobs", "cluster", "threads", "device", "keep_going", "skip_existing", "overwrite", "dry_run", "no_cache", "format",
+    "write", "out", "plot", "time_limit", "videos",
 )  # fmt: skip
 """Options that say how, what else or where to write, and do not change what is in a file."""
 

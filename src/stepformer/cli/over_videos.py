@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Source
 from stepformer.cli.log import log
-from stepformer.cli.options import VIDEOS
+from stepformer.cli.options import VIDEOS, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
 from stepformer.timeline import Timeline
 
 OVER_VIDEOS = (
     *VIDEOS, "rate", "write", "format", "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache",
-    "time_limit", "dry_run",
+    "time_limit", "cluster", "dry_run",
 )  # fmt: skip
 """The options of commands that work on videos one by one."""
 
@@ -142,6 +143,8 @@ def _naming(done: Done) -> str:
 def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source, float], list[Done]]:
     """Seconds of each video that can be opened, and the others as failures: before a model is loaded."""
     lengths = {job.source: 0.0 for job in jobs}
+    if args.cluster is not None:  # its nodes look at the videos
+        return lengths, []
     files = [source for source in lengths if source.kind == "video" and source.path.is_file()]
     broken: list[Done] = []
     for outcome in run_many(_length_s, files, min(args.jobs, len(files)), time_limit_s=args.time_limit):
@@ -170,12 +173,13 @@ def _each(
     total_s = sum(lengths[job.source] for job in jobs)
     with Progress(args.command, total_s or None, "s of video") as bar:
         progress = VideoProgress(bar)
-        here = args.jobs == 1 and args.time_limit is None
+        here = args.jobs == 1 and args.time_limit is None and args.cluster is None
         if here:
             _start(*start)
             _worker["progress"] = progress
         begin = None if here else _start
-        for outcome in run_many(_work, jobs, min(args.jobs, len(jobs)), begin, start, args.time_limit):
+        at_once, gpu = min(workers_of(args), len(jobs)), args.device != "cpu"
+        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, begin, start, args.time_limit, gpu):
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.cli.log import log
-from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options
+from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, workers_of
 from stepformer.errors import UsageError
 
 HELP = """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
@@ -29,6 +29,7 @@ EXAMPLES = [
     "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",
     "stepformer prepare features list.txt store/ --encoder univl:weights/",
     "stepformer prepare features howto100m_s3d/ store/ --from arrays --encoder univl:weights/ --captions caption.json",
+    "stepformer prepare features videos/ store/ --cluster auto                   # on a Ray cluster",
     "stepformer prepare features train-000.tar store/ --from released",
 ]
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )
-    add(parser, "jobs", "time_limit", jobs=os.cpu_count() or 1)
+    add(parser, "jobs", "cluster", "time_limit", jobs=os.cpu_count() or 1)
     parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
     add(parser, *LISTENING)
@@ -77,8 +78,8 @@ def _videos(args: argparse.Namespace) -> Any:
 
     heard = listening_of(args)
     sources = find_sources(args.src, heard.language)
-    jobs = min(args.jobs, len(sources))
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    jobs = min(workers_of(args), len(sources))
+    threads = max(1, (os.cpu_count() or 1) // jobs) if args.cluster is None else 1
     options = None if args.no_text else phrase_options(args)
     settings = Settings(
         str(args.dst),
@@ -91,7 +92,9 @@ def _videos(args: argparse.Namespace) -> Any:
     )
     summary = Summary()
     with Progress("videos", len(sources), "videos") as progress:
-        for summary, name in prepare_features(sources, settings, jobs, time_limit_s=args.time_limit):
+        for summary, name in prepare_features(
+            sources, settings, jobs, time_limit_s=args.time_limit, cluster=args.cluster
+        ):
             if not progress.done and summary.skipped:
                 progress.advance(summary.skipped)
             if name:

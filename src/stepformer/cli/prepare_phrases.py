@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from stepformer.cli.log import log
-from stepformer.cli.options import PHRASES, add, phrase_options
+from stepformer.cli.options import PHRASES, add, phrase_options, workers_of
 
 HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
 (Parquet or JSON lines, one row per phrase). A run that was stopped goes on where it was. A file that cannot be
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("src", type=Path, help="folder of subtitles, or a HowTo100M caption.json or raw_caption.json")
     parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
-    add(parser, "jobs", "overwrite", jobs=os.cpu_count() or 1)
+    add(parser, "jobs", "cluster", "overwrite", jobs=os.cpu_count() or 1)
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         def advance(words: int, report: Report) -> None:
             progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)
 
-        report = prepare(args.src, args.dst, options, args.jobs, advance)
+        report = prepare(args.src, args.dst, options, workers_of(args), advance, args.cluster)
     if args.json:
         print(json.dumps({
             "dst": str(args.dst), "videos": report.videos, "phrases": report.phrases, "resumed": report.resumed,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from stepformer.base import many
+from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
@@ -148,15 +148,17 @@ def prepare_features(
     jobs: int = 1,
     shard_bytes: int = SHARD_BYTES,
     time_limit_s: float | None = None,
+    cluster: str | None = None,
 ) -> Iterator[tuple[Summary, str]]:
     """Encodes what is not in the store yet; gives the growing summary and a video's name after each video.
 
-    time_limit_s: a video that takes longer is given up and listed as failed.
+    time_limit_s: a video that takes longer is given up and listed as failed. cluster: a Ray cluster to work on, whose
+    nodes all see the videos and the store; 0 jobs are then as many as it has GPUs, or processors.
 
     Raises before anything is done when the encoder or the phrase parser cannot be had, or the store is another
     encoder's.
     """
-    if jobs < 1:
+    if jobs < (cluster is None):
         raise UsageError(f"jobs is {jobs}; expected at least 1")
     state = _start(settings)
     if settings.phrases and any(source.subtitles for source in sources):
@@ -172,7 +174,7 @@ def prepare_features(
             else:
                 todo.append(source)
         jobs = min(jobs, max(1, len(todo)))
-        for outcome in many.run_many(_encode, todo, jobs, _start, (settings,), time_limit_s):
+        for outcome in run_anywhere(cluster, _encode, todo, jobs, _start, (settings,), time_limit_s, gpu=True):
             if outcome.value is not None:
                 summary.done.append(outcome.value)
             else:

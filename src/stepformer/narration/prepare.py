@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base import files
+from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
-from stepformer.base.many import run_many
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.phrases import PhraseOptions
 
@@ -118,10 +118,12 @@ def prepare(
     options: PhraseOptions | None = None,
     jobs: int = 1,
     advance: Callable[[int, Report], None] | None = None,
+    cluster: str | None = None,
 ) -> Report:
     """Writes the phrases of all videos of ``src`` to ``dst`` (``.parquet`` or ``.jsonl``), one row per phrase.
 
-    ``advance`` is called after each video with the words it had. One bad video never stops the rest: it is in
+    ``advance`` is called after each video with the words it had. ``cluster``: a Ray cluster to work on, and then 0
+    ``jobs`` are as many as it has processors. One bad video never stops the rest: it is in
     ``Report.failed``, and its part of the work is tried again by the next run. The parser is looked for before
     anything is done, so that what is missing is said once.
 
@@ -146,7 +148,7 @@ def prepare(
             if source.video not in parts.done:
                 yield source
 
-    for outcome in run_many(_do, todo(), jobs, _start, (options,)):
+    for outcome in run_anywhere(cluster, _do, todo(), jobs, _start, (options,)):
         source = outcome.item
         if outcome.value is None:
             name = source.path if source.content is None else source.video
