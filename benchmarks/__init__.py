@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # word after `stepformer bench` -> one line of help; the module of that name has the command
 STUDIES = {
+    "calibrate": "how ground-truth texts score on simulated videos, beside the paper's row",
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
     "names": "names by sight and absent steps, on held-out frames; makes the picture statistics",

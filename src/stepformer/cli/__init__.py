@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "view": ("stepformer.cli.view", "the page of a timeline in a browser"),
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
     "prepare phrases": ("stepformer.cli.prepare_phrases", "subtitles of many videos to one table of phrases"),
-    "simulate": ("stepformer.cli.simulate", "make a simulated corpus, or calibrate one"),
+    "simulate": ("stepformer.cli.simulate", "make a simulated corpus"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
     "adapt": ("stepformer.cli.adapt", "a model for an encoder of yours, or for your videos"),
     "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),

@@ -86,9 +86,9 @@ def test_a_run_folder_knows_its_config(run_toml, tmp_path, capsys):
         (["--set", "steps"], 2, "--set takes KEY=VALUE"),
         (["--without", "speed"], 2, "no loss 'speed'"),
         (["--config", "nowhere.toml"], 3, "there is no config file nowhere.toml"),
-        (["--set", "data.world=nowhere.safetensors"], 3, "cannot read the simulated world"),
+        (["--set", "data.world=nowhere.safetensors"], 3, "there is no simulated world"),
         ([], 2, "training needs data"),
-        (["--preset", "huge"], 2, "invalid choice"),
+        (["--preset", "huge"], 2, "takes no 'huge'; there are: "),
         (["--device", "tpu"], 2, "no device is called 'tpu'"),
         (["--device", "xpu"], 4, "cannot be used here"),
     ],
@@ -186,33 +186,6 @@ def test_the_training_core_needs_torch_numpy_and_safetensors_alone(run_toml, tmp
     assert rows(tmp_path / "here")[0] == metrics[0]
 
 
-def test_simulate_asks_for_what_it_needs(capsys, tmp_path):
+def test_simulate_asks_for_what_it_needs(capsys):
     assert main(["simulate"]) == 2
-    assert "give --out FILE to make a world" in capsys.readouterr().err
-    assert main(["simulate", "--world", str(tmp_path / "nowhere"), "--calibrate"]) == 3
-
-
-def test_calibration_stands_beside_the_paper(tiny_world, tmp_path, capsys, monkeypatch):
-    from stepformer.evaluation import calibration
-
-    monkeypatch.setattr(calibration.calibrate, "__defaults__", (None, (1,), (0.1, 40.0)))
-    tiny_world.save(tmp_path / "w.safetensors")
-    assert (
-        main(["simulate", "--world", str(tmp_path / "w.safetensors"), "--calibrate", "--device", "cpu", "--json"]) == 0
-    )
-    table = json.loads(capsys.readouterr().out)
-    assert [row["features"] for row in table] == ["simulated", "simulated", "paper (UniVL)"]
-    assert table[-1]["zs_iou"] == 0.186
-    assert table[0]["zs_iou"] > table[1]["zs_iou"]  # clutter is in the way
-
-
-def test_fitting_comes_nearer_to_the_paper(tiny_world, tmp_path, capsys, monkeypatch):
-    from stepformer.evaluation import calibration
-
-    before = calibration.fit(tiny_world, tries=0, device="cpu")[2]
-    world = tmp_path / "w.safetensors"
-    tiny_world.save(world)
-    assert main(["simulate", "--world", str(world), "--fit", "--tries", "12", "--device", "cpu"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert calibration.distance(found["scores"]) < calibration.distance(before)
-    assert found["sight"]["keep"] in calibration.TRIED_KEEPS
+    assert "--out is required" in capsys.readouterr().err

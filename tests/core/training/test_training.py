@@ -204,7 +204,7 @@ def test_no_data_and_the_wrong_width_get_a_sentence(tiny_world, tmp_path):
         make_trainer(small(), tmp_path, "cpu")
     with pytest.raises(UsageError, match=r"width 64, the config says 32; leave model\.feature_dim out"):
         make_trainer(small(model__feature_dim=32), tmp_path, "cpu", world=tiny_world)
-    with pytest.raises(InputError, match="cannot read the simulated world"):
+    with pytest.raises(InputError, match="there is no simulated world"):
         make_trainer(small(data__world=str(tmp_path / "nowhere")), tmp_path, "cpu")
 
 

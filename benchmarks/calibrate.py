@@ -1,4 +1,4 @@
-"""How simulated videos must look for ground-truth texts to score what they score on real features.
+"""``stepformer bench calibrate``: how simulated videos must look for ground-truth texts to score as on real features.
 
 The paper aligns ground-truth step texts with real UniVL features of CrossTask and reports IoU 18.6, precision 32.2,
 recall 29.2, MoF 67.9 (its Table 2, "GT text features"). The simulator is calibrated when the same alignment of the
@@ -10,18 +10,30 @@ split, which no table reports. The paper does not say where that alignment's thr
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
+from stepformer.cli.log import log
+from stepformer.cli.options import add, positive
 from stepformer.core.devices import torch_device
 from stepformer.core.inference import InferenceConfig
 from stepformer.data.simulator import Sight, Simulator
-from stepformer.data.world import World
+from stepformer.data.world import World, load_world
+
+HELP = """Prints how ground-truth texts score on simulated CrossTask videos, beside the paper's numbers for real UniVL
+features. --fit searches for videos that come nearer."""
+
+EXAMPLES = [
+    "stepformer bench calibrate --world world.safetensors",
+    "stepformer bench calibrate --world world.safetensors --fit --tries 40",
+]
 
 PAPER_TEXT_ROW = {"zs_iou": 0.186, "zs_precision": 0.322, "zs_recall": 0.292, "zs_mof": 0.679}
 KEEP = 0.15
@@ -30,6 +42,30 @@ KNOBS = ("clutter", "fast", "stray", "related")
 TRIED_KEEPS = (0.09, 0.11, 0.13, 0.15, 0.17, 0.19)
 PULL = 0.002
 """Weight of the squared log-distance of a knob from where the search began: of equally good sights, the nearest."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add(parser, "world", "limit", "device", world={"required": True})
+    parser.add_argument("--fit", action="store_true", help="search how videos must look to meet the paper's row")
+    parser.add_argument("--tries", type=positive, default=40, metavar="N", help="looks that --fit tries")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the rows, or what the search found."""
+    world = load_world(args.world)
+    if args.fit:
+        sight, keep, scores = fit(world, args.tries, args.device, limit=args.limit, say=log.info)
+        found = {**{k: round(v, 4) for k, v in asdict(sight).items()}, "keep": keep}
+        print(json.dumps({"sight": found, "scores": scores}))
+        return 0
+    rows = calibrate(world, args.device)
+    if args.json:
+        print(json.dumps(rows))
+    else:
+        for row in rows:
+            print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()))
+    return 0
 
 
 def distance(scores: dict[str, float]) -> float:
