@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -25,6 +27,42 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise MissingError(f"device {device} cannot be used here: {str(error).splitlines()[0]}") from None
     return device
+
+
+@lru_cache
+def _side(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+class Beside:
+    """On a GPU, work inside ``with beside:`` runs at the same time as what follows, until ``join()``.
+
+    For kernels too small to fill the GPU. What was made before is there for it; what it makes is there after the join.
+    Elsewhere everything runs in order.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device if device.type == "cuda" else None
+        self._inside: Any = None
+        self._begun = False
+
+    def __enter__(self) -> None:
+        if self._device is not None:
+            side = _side(self._device)
+            side.wait_stream(torch.cuda.current_stream(self._device))
+            self._inside, self._begun = torch.cuda.stream(side), True
+            self._inside.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._inside is not None:
+            self._inside.__exit__(None, None, None)
+            self._inside = None
+
+    def join(self) -> None:
+        """What follows waits for the work inside, on the device."""
+        if self._device is not None and self._begun:
+            torch.cuda.current_stream(self._device).wait_stream(_side(self._device))
+            self._begun = False
 
 
 SMALL_FRAMES = 2_000

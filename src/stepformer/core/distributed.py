@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stepformer.core.devices import torch_device
-from stepformer.core.losses import LOSSES, Criterion, Form, LossConfig, LossInput, cosines, nce
+from stepformer.core.losses import LOSSES, Compared, Criterion, Form, LossConfig, LossInput, cosines, nce
 from stepformer.core.model import Slots
 from stepformer.errors import StepFormerError, UsageError
 
@@ -192,13 +192,14 @@ class SharedCriterion(Criterion):
         """This process's share of the loss and of its parts; arguments as in :class:`Criterion`, of its own rows."""
         c, share = self.config, len(phrases) / self.batch
         parts: dict[str, Tensor] = {}
+        pair = Compared(output.slots, phrases)
         total = output.slots.new_zeros((), dtype=torch.promote_types(output.slots.dtype, torch.float32))
         for name, weight in c.weights.items():
             if not weight:
                 continue
             log: dict[str, Tensor] = {}
             options = c.options.get(name, {})
-            given = LossInput(output, phrases, phrase_mask, video_mask, c, options, log, generator, phrase_times)
+            given = LossInput(output, phrases, phrase_mask, video_mask, c, options, log, pair, generator, phrase_times)
             if name == "glob":
                 parts[name] = self._glob(output.slots, phrases, phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
             elif name == "moment":

@@ -20,9 +20,11 @@ Where the printed formulas cannot be meant literally:
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -31,17 +33,96 @@ from torch.nn import functional as F
 
 from stepformer.base.plugins import Registry
 from stepformer.core.align import drop_dtw_batch, percentile_drop, soft_drop_dtw
+from stepformer.core.devices import Beside
+from stepformer.core.log_sums import log_sums
 from stepformer.core.model import Slots
 from stepformer.errors import UsageError
 
 Form = Literal["log_mean", "mean_log"]
+BESIDE = True
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors (..., D) at length 1, at least float32."""
+    return F.normalize(x if x.dtype == torch.float64 else x.float(), dim=-1)
+
+
+def products(x: Tensor, z: Tensor) -> Tensor:
+    """x_i · z_j of unit vectors: (..., I, D), (..., J, D) -> (..., I, J), never in half precision."""
+    with torch.autocast(x.device.type, enabled=False):
+        return x @ z.mT
 
 
 def cosines(x: Tensor, z: Tensor) -> Tensor:
     """cos(x_i, z_j): (..., I, D), (..., J, D) -> (..., I, J), at least float32."""
-    x, z = (v if v.dtype == torch.float64 else v.float() for v in (x, z))
-    with torch.autocast(x.device.type, enabled=False):
-        return F.normalize(x, dim=-1) @ F.normalize(z, dim=-1).mT
+    return products(unit(x), unit(z))
+
+
+def _kernels(x: Tensor) -> bool:
+    """Whether the Triton kernels of `core.loss_kernels` apply."""
+    return x.is_cuda and x.dtype != torch.float64 and importlib.util.find_spec("triton") is not None
+
+
+def _unit_once(x: Tensor) -> Tensor:
+    """:func:`unit`, on a GPU in one pass there and one back."""
+    if _kernels(x):
+        from stepformer.core import loss_kernels
+
+        return loss_kernels.unit(x)
+    return unit(x)
+
+
+class Compared:
+    """What the losses share, each made once: unit vectors and cosines of slots (B, K, D) and phrases (B, L, D)."""
+
+    def __init__(self, slots: Tensor, phrases: Tensor) -> None:
+        self._slots, self._phrases = slots, phrases
+        self._sums: tuple[Tensor, Tensor] | None = None
+        self.beside = Beside(slots.device)  # where losses are computed at the same time as the global one
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """(B, K, D)"""
+        return _unit_once(self._slots)
+
+    @cached_property
+    def phrases(self) -> Tensor:
+        """(B, L, D)"""
+        return _unit_once(self._phrases)
+
+    @cached_property
+    def cosines(self) -> Tensor:
+        """(B, K, L)"""
+        return products(self.slots, self.phrases)
+
+    def local(self, mask: Tensor, matched: Tensor, gamma: float, average: Literal["all", "matched"]) -> Tensor:
+        """The local loss; see :func:`seq_loss`."""
+        if not self._fits:
+            return _seq_loss(self.cosines, mask, matched, gamma, average)
+        return self._own(mask, matched, gamma, average).mean()
+
+    def own_sums(self, mask: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+        """log sum of exp(cos / gamma) over the video's own phrases, (B, K), and over its own slots, (B, L)."""
+        self.beside.join()
+        if self._sums is None and self._fits:
+            self._own(mask, None, gamma, "all")
+        if self._sums is None:
+            logits = self.cosines / gamma
+            own = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min)
+            return own.logsumexp(2), logits.logsumexp(1)
+        return self._sums
+
+    @property
+    def _fits(self) -> bool:
+        """Whether one program can hold a video's cosines."""
+        return _kernels(self.cosines) and self.cosines.shape[1] * self.cosines.shape[2] <= 1 << 13
+
+    def _own(self, mask: Tensor, matched: Tensor | None, gamma: float, average: str) -> Tensor:
+        from stepformer.core import loss_kernels
+
+        local, over_phrases, over_slots = loss_kernels.own(self.cosines, mask, matched, gamma, average == "all")
+        self._sums = over_phrases, over_slots
+        return local
 
 
 def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: int | None = None) -> Tensor:
@@ -52,6 +133,11 @@ def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: in
     matched only when it reaches the threshold and the order allows it.
     """
     lengths = mask.sum(1)
+    if similarity.dtype == torch.float32 and _kernels(similarity):
+        from stepformer.core import match_kernel
+
+        if match_kernel.fits(similarity):
+            return match_kernel.match(similarity, lengths, keep, best_per_slot)
     drop = percentile_drop(similarity, keep, top_per_row=best_per_slot, lengths=lengths)
     return drop_dtw_batch(-similarity, drop, 0.0, lengths=lengths, matching="one_to_one", check=False)
 
@@ -73,7 +159,13 @@ def seq_loss(
     slots (B, K, D); phrases (B, L, D); mask (B, L); matched (B, K, L) one-to-one correspondence, from :func:`match`.
     All other phrases (slots) of the same video are negatives. Mean over the batch.
     """
-    logits = cosines(slots, phrases) / gamma  # (B, K, L)
+    return _seq_loss(cosines(slots, phrases), mask, matched, gamma, average)
+
+
+def _seq_loss(
+    similarity: Tensor, mask: Tensor, matched: Tensor, gamma: float, average: Literal["all", "matched"]
+) -> Tensor:
+    logits = similarity / gamma  # (B, K, L)
     low = torch.finfo(logits.dtype).min
     visible = logits.masked_fill(~mask[:, None, :], low)
     positive = torch.where(matched, logits, torch.zeros_like(logits))
@@ -140,17 +232,19 @@ def glob_loss(
     without phrases has no positives and is left out of M. ``both_ways`` adds the same loss with phrases asking
     for slots (released code).
     """
-    B, K, _ = slots.shape
-    flat = cosines(slots.flatten(0, 1), phrases.flatten(0, 1)) / gamma  # (B K, B L)
-    low = torch.finfo(flat.dtype).min
-    flat = flat.masked_fill(~mask.flatten()[None], low)
-    blocks = flat.view(B, K, B, -1)  # slot's video, slot, phrase's video, phrase
-    own = torch.diagonal(blocks, dim1=0, dim2=2).movedim(-1, 0)  # (B, K, L)
+    return _glob_loss(Compared(slots, phrases), mask, gamma, form, both_ways)
+
+
+def _glob_loss(pair: Compared, mask: Tensor, gamma: float, form: Form, both_ways: bool) -> Tensor:
+    B, K, _ = pair.slots.shape
+    all_slots, all_phrases = pair.slots.flatten(0, 1), pair.phrases.flatten(0, 1)
+    over_phrases, over_slots = log_sums(all_slots, all_phrases, mask.flatten(), gamma, both_ways)
+    own_over_phrases, own_over_slots = pair.own_sums(mask, gamma)
     has_phrases = mask.any(1)
-    log_ratio = own.logsumexp(2) - flat.logsumexp(1).view(B, K)
+    log_ratio = own_over_phrases - over_phrases.view(B, K)
     loss = nce(log_ratio, has_phrases[:, None].expand(B, K), form)
     if both_ways:
-        back = own.logsumexp(1) - flat.logsumexp(0).view(B, -1)  # (B, L)
+        back = own_over_slots - over_slots.view(B, -1)  # (B, L)
         loss = loss + nce(torch.where(mask, back, 0.0), mask, form)
     return loss
 
@@ -160,12 +254,15 @@ def div_loss(slots: Tensor) -> Tensor:
 
     .. math:: L_{div} = \frac{1}{K (K - 1)} \sum_i \sum_{j \ne i} \cos(s_i, s_j)
     """
-    K = slots.shape[1]
+    return _div_loss(unit(slots))
+
+
+def _div_loss(x: Tensor) -> Tensor:
+    """The sum over pairs of unit vectors is the squared length of their sum, less that of each with itself."""
+    B, K, _ = x.shape
     if K < 2:
-        return slots.sum() * 0.0
-    similarity = cosines(slots, slots)
-    off_diagonal = similarity.sum((1, 2)) - similarity.diagonal(dim1=1, dim2=2).sum(1)
-    return (off_diagonal / (K * (K - 1))).mean()
+        return x.sum() * 0.0
+    return (x.sum(1).square().sum() - x.square().sum()) / (B * K * (K - 1))
 
 
 def attention_div_loss(attention: Tensor) -> Tensor:
@@ -177,7 +274,7 @@ def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = 
     """``count`` frames of each video, drawn without replacement: (index (B, count) ascending, valid (B, count))."""
     noise = torch.rand(mask.shape, device=mask.device, generator=generator).masked_fill(~mask, 2.0)
     count = min(count, mask.shape[1])
-    chosen = noise.argsort(1)[:, :count]
+    chosen = noise.topk(count, 1, largest=False, sorted=False).indices
     valid = mask.gather(1, chosen)
     order = torch.where(valid, chosen, mask.shape[1]).argsort(1)
     return chosen.gather(1, order), valid.gather(1, order)
@@ -205,7 +302,20 @@ def smooth_loss(
     printed it holds i itself; ``with_self=False`` leaves i out of both sums (a frame without neighbour has no term).
     """
     picked = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1]))
-    attention = (cosines(picked, slots) / gamma).softmax(-1)  # (B, I, K)
+    return _smooth_loss(unit(picked), unit(slots), index, valid, window, gamma, form, with_self)
+
+
+def _smooth_loss(
+    picked: Tensor, slots: Tensor, index: Tensor, valid: Tensor, window: Tensor | float, gamma: float, form: Form,
+    with_self: bool,
+) -> Tensor:  # fmt: skip
+    similarity = products(picked, slots)  # (B, I, K)
+    if _kernels(similarity) and isinstance(window, Tensor) and index.shape[1] <= 128 and slots.shape[1] <= 128:
+        from stepformer.core import loss_kernels
+
+        span = window.float()
+        return loss_kernels.smooth(similarity, index, valid, span, gamma, form == "log_mean", with_self).mean()
+    attention = (similarity / gamma).softmax(-1)
     logits = cosines(attention, attention) / gamma  # (B, I, I)
     span = torch.as_tensor(window, device=index.device, dtype=logits.dtype).reshape(-1, 1, 1)
     near = (index[:, :, None] - index[:, None, :]).abs() <= span
@@ -242,10 +352,11 @@ def released_smooth_loss(
     offset = (torch.rand(shape, device=mask.device, generator=generator) * 2 - 1) * span[:, None, None]
     near = (index[..., None] + offset.round().long()).clamp(min=0)
     near = torch.minimum(near, (lengths - 1).clamp(min=0)[:, None, None])
-    attention = (cosines(frames, slots) / 0.03).softmax(-1)  # (B, N, K)
-    K = attention.shape[-1]
-    anchor = attention.gather(1, index[..., None].expand(-1, -1, K))  # (B, I, K)
-    positive = attention.gather(1, near.flatten(1)[..., None].expand(-1, -1, K)).view(*shape, K)
+    drawn = torch.cat((index, near.flatten(1)), 1)  # (B, 4 I): attention of all other frames is not needed
+    picked = frames.gather(1, drawn[..., None].expand(-1, -1, frames.shape[-1]))
+    attention = (cosines(picked, slots) / 0.03).softmax(-1)
+    anchor, positive = attention[:, : index.shape[1]], attention[:, index.shape[1] :]  # (B, I, K), (B, 3 I, K)
+    positive = positive.reshape(*shape, -1)
     low = torch.finfo(attention.dtype).min
     to_positive = -(anchor[:, :, None] - positive).square().sum(-1) / gamma  # (B, I, 3)
     to_anchor = -torch.cdist(anchor, anchor).square() / gamma
@@ -344,6 +455,7 @@ class LossInput:
     config: LossConfig
     options: Mapping[str, Any]  # of this loss: [loss.options.NAME]
     log: dict[str, Tensor]
+    pair: Compared  # unit vectors and cosines of slots and phrases, which all losses share
     generator: torch.Generator | None = None
     phrase_times: Tensor | None = None  # (B, L) when each is said, in frames
 
@@ -353,20 +465,19 @@ Loss = Callable[[LossInput], Tensor]
 
 def _seq(x: LossInput) -> Tensor:
     c = x.config
-    with torch.no_grad():
-        matched = match(cosines(x.output.slots, x.phrases), x.phrase_mask, c.keep, c.best_per_slot)
+    matched = match(x.pair.cosines.detach(), x.phrase_mask, c.keep, c.best_per_slot)
     x.log["matched"] = matched.sum((1, 2)).float().mean()
-    return seq_loss(x.output.slots, x.phrases, x.phrase_mask, matched, c.gamma, c.seq_average)
+    return x.pair.local(x.phrase_mask, matched, c.gamma, c.seq_average)
 
 
 def _glob(x: LossInput) -> Tensor:
     c = x.config
-    return glob_loss(x.output.slots, x.phrases, x.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
+    return _glob_loss(x.pair, x.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
 
 
 def _div(x: LossInput) -> Tensor:
     if x.config.div_on == "slots":
-        return div_loss(x.output.slots)
+        return _div_loss(x.pair.slots)
     if x.output.attention is None:
         raise UsageError("diversity on attention needs the decoder's attention; call it with attention=True")
     return attention_div_loss(x.output.attention)
@@ -378,9 +489,9 @@ def _smooth(x: LossInput) -> Tensor:
         return released_smooth_loss(x.output.frames, x.output.slots, x.video_mask, x.generator)
     index, valid = sample_frames(x.video_mask, c.smooth_frames, x.generator)
     window = (x.video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
-    return smooth_loss(
-        x.output.frames, x.output.slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self
-    )
+    frames = x.output.frames
+    picked = _unit_once(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])))
+    return _smooth_loss(picked, x.pair.slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
 
 
 def _soft_dtw(x: LossInput) -> Tensor:
@@ -397,9 +508,13 @@ def _moment(x: LossInput) -> Tensor:
 
 PAPER_LOSSES = ("seq", "glob", "div", "smooth")
 LOSSES: Registry[Loss] = Registry(
-    "loss", "losses",
+    "loss",
+    "losses",
     {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw, "moment": _moment},
 )
+
+BUILT_IN = frozenset(PAPER_LOSSES) | {"soft_dtw", "moment"}
+"""Losses that never wait for the device, so that a step with them can be recorded (`core.graph`)."""
 
 LOSS_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -459,17 +574,33 @@ class Criterion:
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Total loss and its parts for one batch: phrases (B, L, D), phrase_mask (B, L), video_mask (B, N),
         phrase_times (B, L) in frames."""
-        c, slots = self.config, output.slots
+        c, slots, pair = self.config, output.slots, Compared(output.slots, phrases)
         parts: dict[str, Tensor] = {}
+        made: dict[str, Tensor] = {}
+
+        def compute(name: str) -> None:
+            options = c.options.get(name, {})
+            made[name] = LOSSES[name](
+                LossInput(output, phrases, phrase_mask, video_mask, c, options, parts, pair, generator, phrase_times)
+            )
+
+        names = [name for name, weight in c.weights.items() if weight]
+        if "glob" in names and BESIDE:
+            # its one large product fills the GPU while the others, small and many, wait for each other
+            _ = pair.cosines
+            with pair.beside:
+                for name in names:
+                    if name != "glob":
+                        compute(name)
+            compute("glob")
+            pair.beside.join()
+        else:
+            for name in names:
+                compute(name)
         total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
-        for name, weight in c.weights.items():
-            if weight:
-                given = LossInput(
-                    output, phrases, phrase_mask, video_mask, c, c.options.get(name, {}), parts, generator, phrase_times
-                )
-                parts[name] = LOSSES[name](given)
-                total = total + float(weight) * parts[name]
-        return total, parts
+        for name in names:
+            total = total + float(c.weights[name]) * made[name]
+        return total, {**parts, **{name: made[name] for name in names}}
 
 
 def loss_preset(name: str, **changes: Any) -> LossConfig:

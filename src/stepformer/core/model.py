@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -133,11 +134,34 @@ def released_codes(times: Tensor, dim: int) -> Tensor:
     return torch.where(channel % 2 == 0, angles.sin(), angles.cos()).float()
 
 
+_CODES = {"textbook": time_codes, "released": released_codes}
+
+
+@lru_cache(maxsize=16)
+def _frame_codes(code: str, frames: int, dim: int, device: torch.device) -> Tensor:
+    """(1, N, dim) codes of the frames 0, 1, ...: kept, as every batch asks for the same."""
+    with torch.inference_mode(False), torch.no_grad():
+        return _CODES[code](torch.arange(frames, device=device), dim)[None]
+
+
 def relative_times(mask: Tensor) -> Tensor:
     """Position of each frame ``(B, N)``: the share of its own video's length, times the span."""
     index = torch.arange(mask.shape[1], device=mask.device, dtype=torch.float32).expand(mask.shape)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)
     return (index + 0.5) / lengths * _RELATIVE_SPAN
+
+
+def _add_half(memory: Tensor, codes: Tensor) -> Tensor:
+    """memory + codes in bf16."""
+    if memory.is_cuda and len(codes) == 1 and codes.shape[1:] == memory.shape[1:]:
+        from stepformer.core.stack_kernels import add_codes
+
+        return add_codes(memory, codes)
+    return (memory + codes).bfloat16()
+
+
+Decode = Callable[[Tensor, Tensor, Tensor | None, bool], tuple[Tensor, Tensor | None]]
+"""The decoder layers as a function: see :meth:`StepDecoder.decode`."""
 
 
 class Attention(nn.Module):
@@ -326,11 +350,14 @@ class StepDecoder(nn.Module):
             if isinstance(self.project_in, nn.Linear):
                 self.project_in.bias.copy_(-self.project_in.weight @ mean)
 
-    def forward(self, video: Tensor, mask: Tensor | None = None, attention: bool = False) -> Slots:
+    def forward(
+        self, video: Tensor, mask: Tensor | None = None, attention: bool = False, decode: Decode | None = None
+    ) -> Slots:
         """Slots of a batch of videos.
 
         video: (B, N, D) frame vectors; mask: (B, N) True where there is a frame (None: everywhere);
-        attention: also return where the slots look (always computed when the model reads its slots out).
+        attention: also return where the slots look (always computed when the model reads its slots out);
+        decode: runs the decoder layers in place of :meth:`decode` (`core.stack`).
         """
         if video.ndim != 3 or video.shape[-1] != self.config.feature_dim:
             raise UsageError(f"video must be (B, N, {self.config.feature_dim}), got {tuple(video.shape)}")
@@ -348,22 +375,29 @@ class StepDecoder(nn.Module):
                 memory = layer(memory, codes, mask)
             frames = F.normalize(video, dim=-1) + self.frames_out(memory)
 
+        add: Callable[[Tensor, Tensor], Tensor] = torch.add
+        if decode is not None and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
+            add = _add_half  # the type the layers read frames in: a wider sum would be written and read for nothing
         if config.positions_on == "video":
-            memory = memory + codes
-        key = memory if config.positions_on == "video" else memory + codes
-        query = self.queries.to(memory.dtype).expand(len(video), -1, -1)
-        x, added = (query, 0.0) if config.queries == "content" else (torch.zeros_like(query), query)
-        weights = None
-        for number, layer in enumerate(self.decoder):
-            if attention and self.read_out is None and number == len(self.decoder) - 1:
-                weights = self._last_attention(layer, x, added, key, mask)
-            x = layer(x, added, key, memory, mask)
-        x = self.norm(x)
+            memory = add(memory, codes)
+        key = memory if config.positions_on == "video" else add(memory, codes)
+        x, weights = (decode or self.decode)(key, memory, mask, attention and self.read_out is None)
         slots: Tensor = self.project_out(x)
         if self.read_out is not None:
             weights = self.read_out(x, memory, full)
             slots = slots + (weights.to(frames.dtype) @ frames)
         return Slots(slots, frames, weights)
+
+    def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
+        """key, value (B, N, dim) -> normed state of the slots (B, K, dim), the last layer's attention (B, K, N)."""
+        query = self.queries.to(value.dtype).expand(len(value), -1, -1)
+        x, added = (query, 0.0) if self.config.queries == "content" else (torch.zeros_like(query), query)
+        weights = None
+        for number, layer in enumerate(self.decoder):
+            if attention and number == len(self.decoder) - 1:
+                weights = self._last_attention(layer, x, added, key, mask)
+            x = layer(x, added, key, value, mask)
+        return self.norm(x), weights
 
     def _codes(self, mask: Tensor) -> Tensor:
         """Position codes of the frames: (B or 1, N, dim), zeros where the model has no positions."""
@@ -378,10 +412,9 @@ class StepDecoder(nn.Module):
                 )
             table: Tensor = self.get_buffer("position_table")[None, :N]
             return table
-        code = time_codes if config.position_code == "textbook" else released_codes
         if config.positions == "relative":
-            return code(relative_times(mask), config.dim)
-        return code(torch.arange(N, device=mask.device), config.dim)[None]
+            return _CODES[config.position_code](relative_times(mask), config.dim)
+        return _frame_codes(config.position_code, N, config.dim, mask.device)
 
     @staticmethod
     def _last_attention(layer: nn.Module, x: Tensor, added: Tensor | float, key: Tensor, mask: Tensor | None) -> Tensor:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -38,6 +38,7 @@ from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.distributed import Ranks, SharedCriterion, SharedSource, added
+from stepformer.core.graph import GraphStep, NotFinite, why_not
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
 from stepformer.errors import InputError, StepFormerError, UsageError
@@ -185,6 +186,9 @@ class Trainer:
         if self.precision == "auto":
             self.precision = "bf16" if self.device.type == "cuda" else "fp32"
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
+        self.eager_because = why_not(config, self.model, self.device, self.precision, ranks.size)
+        """Why steps are not recorded as CUDA graphs; None where they are."""
+        self._graph: GraphStep | None = None
         self.step = 0
         self.best = -math.inf
 
@@ -200,6 +204,7 @@ class Trainer:
         """Begins with the weights of a trained model of the same shape instead of random ones."""
         for mine in {id(m): m for m in (self.model, self.mean)}.values():
             mine.load_state_dict(model.state_dict())
+        self._graph = None
 
     def _losses(self, model: StepDecoder, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         video, video_mask, phrases, phrase_mask, times = self._on_device(batch)
@@ -215,6 +220,8 @@ class Trainer:
 
     def train_step(self, step: int) -> dict[str, Tensor | float]:
         """One optimiser step: forward, losses, backward, clip, update."""
+        if self.eager_because is None:
+            return self._recorded_step(step)
         config = self.config
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, step)
@@ -240,13 +247,44 @@ class Trainer:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.mean is not self.model:
-            # short memory at first, so that the mean does not remember the untrained weights
-            keep = min(config.optim.ema, (1 + step) / (10 + step))
             with torch.no_grad():
-                torch._foreach_lerp_(list(self.mean.parameters()), list(self.model.parameters()), 1 - keep)
+                torch._foreach_lerp_(list(self.mean.parameters()), list(self.model.parameters()), self._follow(step))
         return logged
 
-    def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> None:
+    def _follow(self, step: int) -> float:
+        """How far the mean of the weights moves: far at first, so that it does not remember the untrained weights."""
+        return 1 - min(self.config.optim.ema, (1 + step) / (10 + step))
+
+    def _recorded_step(self, step: int) -> dict[str, Tensor | float]:
+        """The same as a CUDA graph (`core.graph`): started and not waited for."""
+        config = self.config
+        if self._graph is None:
+            self._graph = GraphStep(config, self.model, self.mean, self.optimizer, self.criterion, self.precision)
+        self.model.train()
+        batch = self.source.batch(step, config.batch)
+        try:
+            seed = config.seed * 1_000_003 + step
+            return {**self._graph(batch, step, seed, learning_rate(config, step), self._follow(step))}
+        except NotFinite as error:
+            self._explain(error)
+
+    def settle(self) -> None:
+        """Waits for steps that were started, and raises where one was not finite."""
+        if self._graph is not None:
+            try:
+                self._graph.finish()
+            except NotFinite as error:
+                self._explain(error)
+
+    def _explain(self, error: NotFinite) -> NoReturn:
+        """Saves what a step that failed on the device saw: its batch is read again, the weights have not changed."""
+        batch = self.source.batch(error.step, self.config.batch)
+        torch.manual_seed(self.config.seed * 1_000_003 + error.step)
+        with torch.no_grad():
+            loss, parts = self._losses(self.model, batch)
+        self._save_evidence(error.step, {"loss": loss, **parts}, batch)
+
+    def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> NoReturn:
         of = "" if self.ranks.first else f"-rank{self.ranks.rank}"
         path = self.out / f"nonfinite-{step}{of}.safetensors"
         tensors = {f"batch.{name}": getattr(batch, name) for name in _READ}
@@ -292,6 +330,8 @@ class Trainer:
             (self.out / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before it saved anything
         if said := self.source.describe():
             log(said)
+        if self.eager_because is not None and self.device.type == "cuda":
+            log(f"steps are launched kernel by kernel, which takes several times as long: {self.eager_because}")
         self.ranks.copy_first_(self.model.state_dict().values())
         if first:
             write_json(self.out / "config.json", config.to_dict())
@@ -340,6 +380,7 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """What the validator says of the weights, and the loss on held-out videos."""
+        self.settle()
         scores = dict(self.validator(self.mean)) if self.validator is not None else {}
         held_out = self._held_out_loss()
         if held_out is not None:
@@ -403,6 +444,7 @@ class Trainer:
         """Last weights, and what an exact resume needs; the first process does it."""
         if not self.ranks.first:
             return
+        self.settle()
         self._save_model("last.safetensors")
         tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         if self.mean is not self.model:
@@ -443,6 +485,7 @@ class Trainer:
                 _, key, name = saved_as.split(".", 2)
                 moments.setdefault(index[name], {})[key] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+        self._graph = None
         if info["scaler"]:
             self.scaler.load_state_dict(info["scaler"])
         self.step, self.best = int(info["step"]), float(info["best"])

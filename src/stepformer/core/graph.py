@@ -1,0 +1,253 @@
+"""A training step that nobody waits for: forward, losses, backward, clipping, update and mean as one CUDA graph.
+
+A step of the modules is some 2,700 kernels, which take longer to launch than to run. Here they are recorded once per
+shape and replayed with one call; a batch is copied into buffers that stay where they are.
+
+- *Shapes.* Frames and phrases are padded to the next of a few sizes, and a graph is kept for each of the last
+  :data:`_GRAPHS` shapes.
+- *Chance* is a function of (seed, step), as in the loop without graphs: before a replay torch's generator gets the
+  step's seed, which the replay reads, and dropout hashes that seed out of a buffer. A run resumed at any step goes on
+  with the same numbers.
+- *Rates* of this step (learning rate, how far the mean of the weights follows, the optimiser's bias corrections)
+  are read from a buffer that is filled before the replay.
+- *A loss or gradient that is not finite* stops every update from then on, on the device; the host reads that flag one
+  step late, so that it never waits for the step under way.
+
+The decoder layers run as :mod:`stepformer.core.stack` where that applies, parameters lie as in
+:mod:`stepformer.core.flat`. What cannot be recorded gets a sentence from :func:`why_not` and runs as before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections import OrderedDict
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from stepformer.core.flat import Flat, update
+from stepformer.core.losses import BUILT_IN, Criterion
+from stepformer.core.model import StepDecoder
+from stepformer.core.stack import Stack, weight_kinds
+
+if TYPE_CHECKING:
+    from stepformer.core.config import TrainConfig
+
+_GRAPHS = 6
+_LATE = 2  # a flag is looked at when so many further steps were started
+
+
+def why_not(
+    config: TrainConfig, model: nn.Module, device: torch.device, precision: str, processes: int = 1
+) -> str | None:
+    """Why the steps of this run cannot be recorded; None where they can."""
+    o = config.optim
+    plugins = [name for name, weight in config.loss.weights.items() if weight and name not in BUILT_IN]
+    reasons = {
+        "they run on the CPU": device.type != "cuda",
+        f"{processes} processes exchange numbers in the middle of a step": processes > 1,
+        "Triton is not installed": importlib.util.find_spec("triton") is None,
+        f"{o.accumulate} batches make one step": o.accumulate > 1,
+        "the optimiser is not plain Adam or AdamW": o.optimizer not in ("adam", "adamw")
+        or not {"eps"} >= set(o.options),
+        "fp16 scales its loss by what came before": precision == "fp16",
+        f"the loss {' and '.join(plugins)} may wait for the device": bool(plugins),
+        "the decoder is not this package's own": type(model) is not StepDecoder,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def padded_size(n: int, most: int, parts: int = 8) -> int:
+    """n rounded up to one of ``parts`` sizes that end at ``most``; beyond it they go on in the same steps."""
+    step = max(8, -(-most // parts // 8) * 8)
+    size = -(-n // step) * step
+    return most if n <= most < size else size
+
+
+@dataclass
+class _Recorded:
+    """One shape: its input buffers, its graph, and where the graph leaves the numbers to log."""
+
+    inputs: dict[str, Tensor]
+    graph: Any = None
+    names: list[str] = field(default_factory=list)
+    stats: Tensor | None = None
+
+
+class GraphStep:
+    """The recorded steps of one run. Made when the first step is; weights or moments loaded later need a new one.
+
+    On the CPU it computes the same without recording, for tests: kernels there are no trouble to launch.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        model: StepDecoder,
+        mean: StepDecoder,
+        optimizer: torch.optim.Optimizer,
+        criterion: Criterion,
+        precision: str,
+    ) -> None:
+        self.config, self.model, self.criterion, self.precision = config, model, criterion, precision
+        device = model.queries.device
+        fused = model.config.slots <= 128 and model.config.dim // model.config.heads <= 256  # what one program holds
+        averaged = mean if mean is not model else None
+        half = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.flat = Flat(model, averaged, optimizer, weight_kinds(model) if fused else {}, half)
+        self.count = int(self.flat.count)  # read once, before anything runs
+        self.control = torch.zeros(6, dtype=torch.float64, device=device)
+        self.seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self.bad = torch.zeros((), dtype=torch.int32, device=device)
+        self.stack: Stack | None = None
+        if fused:
+            flat = self.flat
+            self.stack = Stack(
+                model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads), self.seed
+            )
+        self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
+        self._flags: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
+        self._cuda = device.type == "cuda"
+        self._free = [torch.zeros((), dtype=torch.int32, pin_memory=self._cuda) for _ in range(_LATE + 2)]
+        self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(_LATE + 2)]
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    def __call__(self, batch: Any, step: int, seed: int, lr: float, follow: float) -> dict[str, Tensor]:
+        """Starts a step and returns its numbers on the device, without waiting for them."""
+        self.finish(_LATE)  # the buffers of older steps are free
+        recorded = self._ready(batch)
+        self.count += 1
+        beta1, beta2 = self.config.optim.betas
+        rates = self._rates[step % len(self._rates)]
+        corrections = (1 - beta1**self.count, math.sqrt(1 - beta2**self.count))
+        rates.copy_(torch.tensor([lr, follow, *corrections, seed, self.count], dtype=torch.float64))
+        self.control.copy_(rates, non_blocking=True)
+        torch.manual_seed(seed)
+        if recorded.graph is not None:
+            recorded.graph.replay()
+        else:
+            self._step(recorded)
+        assert recorded.stats is not None
+        stats = recorded.stats.clone()  # the next replay overwrites it
+        flag = self._free.pop()
+        flag.copy_(self.bad, non_blocking=True)
+        event = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
+        if event is not None:
+            event.record()
+        self._flags.append((step, flag, event))
+        return dict(zip(recorded.names, stats.unbind(), strict=True))
+
+    def finish(self, running: int = 0) -> None:
+        """Waits until at most so many steps are under way; raises :class:`NotFinite` where one of the others failed."""
+        while len(self._flags) > running:
+            step, flag, event = self._flags.pop(0)
+            if event is not None:
+                event.synchronize()
+            failed = bool(flag)
+            self._free.append(flag)
+            if failed:
+                self._flags.clear()
+                raise NotFinite(step)
+
+    # -- recording ----------------------------------------------------------------------------------------------------
+
+    def _ready(self, batch: Any) -> _Recorded:
+        """The recording for a batch's shape, with the batch in its buffers."""
+        data = self.config.data
+        most = data.max_frames if data.store else data.simulator.max_frames
+        frames, phrases = padded_size(batch.video.shape[1], most), padded_size(batch.phrases.shape[1], 96, 3)
+        kinds = batch.video.dtype, batch.phrases.dtype
+        key = (len(batch.video), frames, phrases, *kinds)
+        recorded = self._recorded.get(key)
+        if recorded is None:
+            recorded = _Recorded(self._buffers(*key, batch.video.shape[2]))
+            _fill(recorded.inputs, batch)
+            if self._cuda:
+                self._record(recorded)
+            self._recorded[key] = recorded
+            if len(self._recorded) > _GRAPHS:
+                self.finish()
+                self._recorded.popitem(last=False)
+        else:
+            self._recorded.move_to_end(key)
+            _fill(recorded.inputs, batch)
+        return recorded
+
+    def _buffers(self, B: int, N: int, L: int, video: torch.dtype, phrases: torch.dtype, D: int) -> dict[str, Tensor]:
+        device = self.control.device
+        return {
+            "video": torch.zeros(B, N, D, dtype=video, device=device),
+            "video_mask": torch.zeros(B, N, dtype=torch.bool, device=device),
+            "phrases": torch.zeros(B, L, D, dtype=phrases, device=device),
+            "phrase_mask": torch.zeros(B, L, dtype=torch.bool, device=device),
+            "phrase_times": torch.zeros(B, L, device=device),
+        }
+
+    def _record(self, recorded: _Recorded) -> None:
+        """Runs the step twice to warm up, without an update, and records it."""
+        self.finish()
+        self.bad.fill_(1)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._step(recorded)
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        recorded.graph = torch.cuda.CUDAGraph()
+        # numbers are copied out before the next replay, so that all shapes can share their memory
+        others = [other.graph for other in self._recorded.values()]
+        with torch.cuda.graph(recorded.graph, pool=others[0].pool() if others else None):
+            self._step(recorded)
+        self.bad.zero_()
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.control.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+
+    def _step(self, recorded: _Recorded) -> None:
+        """What is recorded."""
+        x, flat, o = recorded.inputs, self.flat, self.config.optim
+        video = x["video"]
+        if self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
+            video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
+        self.seed.copy_(self.control[4:5])
+        flat.count.copy_(self.control[5])
+        with self._autocast():
+            decode = self.stack.decode if self.stack is not None else None
+            output = self.model(video, x["video_mask"], self.criterion.needs_attention, decode=decode)
+        loss, parts = self.criterion(
+            output, x["phrases"], x["phrase_mask"], x["video_mask"], phrase_times=x["phrase_times"]
+        )
+        flat.take(torch.autograd.grad(loss, flat.rest, allow_unused=True))
+        norm = torch.linalg.vector_norm(flat.grads)
+        update(
+            flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, self.control, norm, self.bad,
+            o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
+        )  # fmt: skip
+        self.bad.copy_(torch.where(norm.isfinite(), self.bad, 1))
+        logged = {"loss": loss, **parts, "grad_norm": norm}
+        recorded.names = list(logged)
+        recorded.stats = torch.stack([value.detach().float() for value in logged.values()])
+
+
+class NotFinite(Exception):  # noqa: N818  # the trainer turns it into its own error
+    """The gradient of a step was not finite; no update was made in it or after it."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+def _fill(inputs: dict[str, Tensor], batch: Any) -> None:
+    """Copies a batch to the front of its buffers; what stands behind is masked out."""
+    for name, buffer in inputs.items():
+        value = getattr(batch, name)
+        n = value.shape[1]
+        buffer[:, :n].copy_(value, non_blocking=True)
+        if name.endswith("mask") and n < buffer.shape[1]:
+            buffer[:, n:].zero_()

@@ -1,0 +1,89 @@
+"""Log-sums over all pairs of a batch: what the global loss needs of a matrix that is too large to keep several times.
+
+The matrix of B K slots with B L phrases is 64 MB at the paper's batch of 72 and 13 GB at 1,024. It is made in pieces of
+rows; a matrix of one piece is kept for the backward pass and written over there, a larger one is made again piece by
+piece, so that memory does not grow with the square of the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PIECE = 1 << 28
+"""Elements of the matrix that are made at once: 1 GiB in float32."""
+
+
+def log_sums(x: Tensor, z: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
+    """log sum over z of exp(x·z / gamma), (I,), and over x, (J,), from unit vectors x (I, D), z (J, D).
+
+    The first sum leaves out what mask (J,) leaves out; the second is made only ``both_ways`` (else it is empty).
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        made: tuple[Tensor, Tensor] = _LogSums.apply(x, z, mask, gamma, both_ways)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _LogSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, z: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
+        step = max(1, PIECE // max(1, len(z)))
+        rows, columns, kept = [], x.new_zeros(0), None
+        for first in range(0, len(x), step):
+            products = x[first : first + step] @ z.mT  # (i, J)
+            by_row, by_column = _sums(products, mask, gamma, both_ways)
+            rows.append(by_row)
+            columns = torch.logaddexp(columns, by_column) if len(columns) else by_column
+            kept = products if len(x) <= step else None
+        over_z = torch.cat(rows) if len(rows) != 1 else rows[0]
+        if not both_ways:
+            ctx.mark_non_differentiable(columns)
+        ctx.save_for_backward(x, z, mask, over_z, columns)
+        ctx.gamma, ctx.both_ways, ctx.step, ctx.products = gamma, both_ways, step, kept
+        return over_z, columns
+
+    @staticmethod
+    def backward(ctx: Any, d_rows: Tensor, d_columns: Tensor) -> tuple[Tensor | None, ...]:
+        x, z, mask, over_z, columns = ctx.saved_tensors
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        dz = torch.zeros_like(z) if ctx.needs_input_grad[1] else None
+        down = (columns, d_columns) if ctx.both_ways else None
+        for first in range(0, len(x), ctx.step):
+            here = slice(first, first + ctx.step)
+            products = x[here] @ z.mT if ctx.products is None else ctx.products
+            shares = _shares(products, mask, ctx.gamma, over_z[here], d_rows[here].contiguous(), down)
+            if dx is not None:
+                torch.mm(shares, z, out=dx[here])
+            if dz is not None:
+                dz.addmm_(shares.mT, x[here])
+        ctx.products = None  # it was written over
+        return dx, dz, None, None, None
+
+
+def _sums(products: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
+    """Log-sums of exp(products / gamma) over the columns that the mask has, and over the rows."""
+    if products.is_cuda and products.dtype == torch.float32:
+        from stepformer.core import loss_kernels
+
+        return loss_kernels.log_sums(products, mask, gamma, both_ways)
+    logits = products / gamma
+    low = torch.finfo(logits.dtype).min
+    by_row = logits.masked_fill(~mask, low).logsumexp(1)
+    return by_row, logits.logsumexp(0) if both_ways else logits.new_zeros(0)
+
+
+def _shares(
+    products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None
+) -> Tensor:
+    """The gradient of the log-sums with respect to the products, which may be written over."""
+    if products.is_cuda and products.dtype == torch.float32:
+        from stepformer.core import loss_kernels
+
+        return loss_kernels.shares(products, mask, gamma, over_z, d_rows, down)
+    logits = products / gamma
+    shares = torch.where(mask, (logits - over_z[:, None]).exp() * d_rows[:, None], 0.0)
+    if down is not None:
+        shares = shares + (logits - down[0]).exp() * down[1]
+    return shares / gamma

@@ -1,0 +1,337 @@
+"""The Triton kernels of the losses: what one program can hold of a video is read once. Import only where Triton is.
+
+`core.losses` and `core.log_sums` say what is computed and take these on a GPU. Losses whose gradient is known as soon
+as their value is compute both together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _row_sums(products, mask, out, J, scale, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, BLOCK)
+    most = tl.full([BLOCK], -1e30, tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, J, BLOCK):
+        ok = (first + c < J) & (tl.load(mask + first + c, mask=first + c < J, other=0) != 0)
+        x = tl.where(ok, tl.load(products + row * J + first + c, mask=ok, other=0.0) * scale, -1e30)
+        higher = tl.maximum(most, x)
+        total = total * tl.exp(most - higher) + tl.where(ok, tl.exp(x - higher), 0.0)
+        most = higher
+    top = tl.max(most, axis=0)
+    tl.store(out + row, top + tl.log(tl.maximum(tl.sum(total * tl.exp(most - top), axis=0), 1e-30)))
+
+
+@triton.jit
+def _column_sums(  # type: ignore[no-untyped-def]
+    products, out, rows, J, scale, PART: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Log-sums over PART rows of BLOCK columns: (parts, J)."""
+    part = tl.program_id(1)
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    most = tl.full([BLOCK], -1e30, tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, PART, ROWS):
+        r = (part * PART + first + tl.arange(0, ROWS)).to(tl.int64)
+        ok = (r < rows)[:, None] & (c < J)[None, :]
+        x = tl.load(products + r[:, None] * J + c[None, :], mask=ok, other=0.0) * scale
+        x = tl.where(ok, x, -1e30)
+        higher = tl.maximum(most, tl.max(x, axis=0))
+        total = total * tl.exp(most - higher) + tl.sum(tl.where(ok, tl.exp(x - higher[None, :]), 0.0), axis=0)
+        most = higher
+    tl.store(out + part * J + c, most + tl.log(tl.maximum(total, 1e-30)), mask=c < J)
+
+
+@triton.jit
+def _shares(  # type: ignore[no-untyped-def]
+    products, mask, over_z, d_rows, columns, d_columns, J, scale, DOWN: tl.constexpr, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = c < J
+    seen = tl.load(mask + c, mask=inside, other=0) != 0
+    at = row * J + c
+    x = tl.load(products + at, mask=inside, other=0.0) * scale
+    share = tl.where(seen, tl.exp(x - tl.load(over_z + row)) * tl.load(d_rows + row), 0.0)
+    if DOWN:
+        level = tl.load(columns + c, mask=inside, other=0.0)
+        share += tl.exp(x - level) * tl.load(d_columns + c, mask=inside, other=0.0)
+    tl.store(products + at, share * scale, mask=inside)
+
+
+@triton.jit
+def _unit(x, y, inverse, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, WIDTH)
+    value = tl.load(x + row * D + c, mask=c < D, other=0.0).to(tl.float32)
+    scale = 1.0 / tl.maximum(tl.sqrt(tl.sum(value * value, axis=0)), 1e-12)
+    tl.store(y + row * D + c, value * scale, mask=c < D)
+    tl.store(inverse + row, scale)
+
+
+@triton.jit
+def _unit_back(grad, y, inverse, dx, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, WIDTH)
+    g = tl.load(grad + row * D + c, mask=c < D, other=0.0)
+    value = tl.load(y + row * D + c, mask=c < D, other=0.0)
+    out = (g - value * tl.sum(g * value, axis=0)) * tl.load(inverse + row)
+    tl.store(dx + row * D + c, out, mask=c < D)
+
+
+@triton.jit
+def _own(  # type: ignore[no-untyped-def]
+    cosines, mask, matched, seq, over_phrases, over_slots, d_seq, d_phrases, d_slots, grad, scale, K, L,
+    MATCHED: tl.constexpr, AVERAGE_ALL: tl.constexpr, BACK: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """One video: the local loss and the log-sums of its own pairs, or their gradient with respect to the cosines."""
+    item = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, SLOTS)
+    j = tl.arange(0, WIDTH)
+    at = item * K * L + i[:, None] * L + j[None, :]
+    inside = (i < K)[:, None] & (j < L)[None, :]
+    said = tl.load(mask + item * L + j, mask=j < L, other=0) != 0
+    logits = tl.load(cosines + at, mask=inside, other=0.0) * scale
+    seen = inside & said[None, :]
+    by_row = tl.where(seen, logits, -1e30)
+    top = tl.max(by_row, axis=1)
+    row_sum = top + tl.log(tl.maximum(tl.sum(tl.where(seen, tl.exp(by_row - top[:, None]), 0.0), axis=1), 1e-30))
+    by_column = tl.where(inside, logits, -1e30)
+    top = tl.max(by_column, axis=0)
+    parts = tl.where(inside, tl.exp(by_column - top[None, :]), 0.0)
+    column_sum = top + tl.log(tl.maximum(tl.sum(parts, axis=0), 1e-30))
+    if MATCHED:
+        hit = (tl.load(matched + at, mask=inside, other=0) != 0).to(tl.float32)
+        hit_slot = tl.max(hit, axis=1)
+        hit_phrase = tl.max(hit, axis=0)
+        if AVERAGE_ALL:
+            slots = K * 1.0
+            phrases = tl.maximum(tl.sum(said.to(tl.float32), axis=0), 1.0)
+        else:
+            slots = tl.maximum(tl.sum(hit_slot, axis=0), 1.0)
+            phrases = tl.maximum(tl.sum(hit_phrase, axis=0), 1.0)
+        weight_slot = hit_slot / slots
+        weight_phrase = hit_phrase / phrases
+    if not BACK:
+        tl.store(over_phrases + item * K + i, row_sum, mask=i < K)
+        tl.store(over_slots + item * L + j, column_sum, mask=j < L)
+        if MATCHED:
+            positive = tl.where(hit > 0, logits, 0.0)
+            value = tl.sum(weight_slot * (row_sum - tl.sum(positive, axis=1)), axis=0)
+            value += tl.sum(
+                tl.where(hit_phrase > 0, weight_phrase * (column_sum - tl.sum(positive, axis=0)), 0.0), axis=0
+            )
+            tl.store(seq + item, value)
+    else:
+        row_share = tl.where(seen, tl.exp(logits - row_sum[:, None]), 0.0)
+        column_share = tl.where(inside, tl.exp(logits - column_sum[None, :]), 0.0)
+        up_row = tl.load(d_phrases + item * K + i, mask=i < K, other=0.0)
+        up_column = tl.load(d_slots + item * L + j, mask=j < L, other=0.0)
+        out = tl.zeros([SLOTS, WIDTH], tl.float32)
+        if MATCHED:
+            up = tl.load(d_seq + item)
+            up_row += up * weight_slot
+            up_column += up * weight_phrase
+            out -= up * hit * (weight_slot[:, None] + weight_phrase[None, :])
+        out += up_row[:, None] * row_share + up_column[None, :] * column_share
+        tl.store(grad + at, out * scale, mask=inside)
+
+
+@triton.jit
+def _smooth(  # type: ignore[no-untyped-def]
+    cosines, index, valid, span, loss, grad, scale, frames, K, LOG_MEAN: tl.constexpr, WITH_SELF: tl.constexpr,
+    FRAMES: tl.constexpr, SLOTS: tl.constexpr,
+):  # fmt: skip
+    """One video: the smoothness of its drawn frames' attention, and its gradient with respect to the cosines."""
+    item = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, FRAMES)
+    k = tl.arange(0, SLOTS)
+    at = item * frames * K + i[:, None] * K + k[None, :]
+    inside = (i < frames)[:, None] & (k < K)[None, :]
+    a = tl.where(inside, tl.load(cosines + at, mask=inside, other=0.0) * scale, -1e30)
+    a = tl.where(inside, tl.exp(a - tl.max(a, axis=1)[:, None]), 0.0)
+    a = a / tl.maximum(tl.sum(a, axis=1), 1e-30)[:, None]
+    inverse = 1.0 / tl.maximum(tl.sqrt(tl.sum(a * a, axis=1)), 1e-12)
+    unit = a * inverse[:, None]
+    logits = tl.dot(unit, tl.trans(unit), input_precision="ieee") * scale
+
+    there = tl.load(valid + item * frames + i, mask=i < frames, other=0) != 0
+    place = tl.load(index + item * frames + i, mask=i < frames, other=0)
+    pair = there[:, None] & there[None, :]
+    if not WITH_SELF:
+        pair = pair & (i[:, None] != i[None, :])
+    apart = tl.abs((place[:, None] - place[None, :]).to(tl.float32))
+    near = pair & (apart <= tl.load(span + item))
+    top = tl.where(near, logits, -1e30)
+    top_most = tl.max(top, axis=1)
+    top = tl.where(near, tl.exp(top - top_most[:, None]), 0.0)
+    top_sum = tl.sum(top, axis=1)
+    bottom = tl.where(pair, logits, -1e30)
+    bottom_most = tl.max(bottom, axis=1)
+    bottom = tl.where(pair, tl.exp(bottom - bottom_most[:, None]), 0.0)
+    bottom_sum = tl.sum(bottom, axis=1)
+    some = there & (top_sum > 0)
+    ratio = top_most + tl.log(tl.maximum(top_sum, 1e-30)) - bottom_most - tl.log(tl.maximum(bottom_sum, 1e-30))
+    number = tl.sum(some.to(tl.float32), axis=0)
+    if LOG_MEAN:
+        most = tl.max(tl.where(some, ratio, -1e30), axis=0)
+        parts = tl.where(some, tl.exp(ratio - most), 0.0)
+        total = tl.sum(parts, axis=0)
+        value = tl.where(number > 0, tl.log(tl.maximum(number, 1.0)) - most - tl.log(tl.maximum(total, 1e-30)), 0.0)
+        weight = -parts / tl.maximum(total, 1e-30)
+    else:
+        value = -tl.sum(tl.where(some, ratio, 0.0), axis=0) / tl.maximum(number, 1.0)
+        weight = tl.where(some, -1.0 / tl.maximum(number, 1.0), 0.0)
+    tl.store(loss + item, value)
+
+    d_logits = top / tl.maximum(top_sum, 1e-30)[:, None] - bottom / tl.maximum(bottom_sum, 1e-30)[:, None]
+    d_logits = tl.where(some[:, None], weight[:, None] * d_logits, 0.0) * scale
+    d_unit = tl.dot(d_logits + tl.trans(d_logits), unit, input_precision="ieee")
+    d_a = (d_unit - unit * tl.sum(unit * d_unit, axis=1)[:, None]) * inverse[:, None]
+    d = a * (d_a - tl.sum(a * d_a, axis=1)[:, None]) * scale
+    tl.store(grad + at, d, mask=inside)
+
+
+def _power(n: int) -> int:
+    return max(16, int(triton.next_power_of_2(n)))
+
+
+class _UnitFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        D = x.shape[-1]
+        y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+        inverse = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
+        _unit[(x.numel() // D,)](x, y, inverse, D, WIDTH=_power(D))
+        ctx.save_for_backward(y, inverse)
+        ctx.kind = x.dtype
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        y, inverse = ctx.saved_tensors
+        D = y.shape[-1]
+        dx = torch.empty(y.shape, dtype=ctx.kind, device=y.device)
+        _unit_back[(y.numel() // D,)](grad.contiguous(), y, inverse, dx, D, WIDTH=_power(D))
+        return dx
+
+
+class _OwnFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, cosines: Tensor, mask: Tensor, matched: Tensor | None, gamma: float, average_all: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        B, K, L = cosines.shape
+        seq, over_phrases, over_slots = cosines.new_zeros(B), cosines.new_empty(B, K), cosines.new_empty(B, L)
+        cosines, mask = cosines.contiguous(), mask.contiguous().view(torch.uint8)
+        hit = None if matched is None else matched.contiguous().view(torch.uint8)
+        ctx.settings = {
+            "MATCHED": hit is not None, "AVERAGE_ALL": average_all, "SLOTS": _power(K), "WIDTH": _power(L),
+        }  # fmt: skip
+        _own[(B,)](
+            cosines, mask, hit, seq, over_phrases, over_slots, None, None, None, None, 1 / gamma, K, L,
+            BACK=False, **ctx.settings,
+        )  # fmt: skip
+        ctx.save_for_backward(cosines, mask, hit)
+        ctx.gamma = gamma
+        return seq, over_phrases, over_slots
+
+    @staticmethod
+    def backward(ctx: Any, d_seq: Tensor, d_phrases: Tensor, d_slots: Tensor) -> tuple[Tensor | None, ...]:
+        cosines, mask, hit = ctx.saved_tensors
+        B, K, L = cosines.shape
+        grad = torch.empty_like(cosines)
+        _own[(B,)](
+            cosines, mask, hit, None, None, None, d_seq.contiguous(), d_phrases.contiguous(), d_slots.contiguous(),
+            grad, 1 / ctx.gamma, K, L, BACK=True, **ctx.settings,
+        )  # fmt: skip
+        return grad, None, None, None, None
+
+
+class _SmoothFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, cosines: Tensor, index: Tensor, valid: Tensor, span: Tensor, gamma: float, log_mean: bool,
+        with_self: bool,
+    ) -> Tensor:  # fmt: skip
+        B, frames, K = cosines.shape
+        loss, grad = cosines.new_empty(B), torch.empty_like(cosines, memory_format=torch.contiguous_format)
+        _smooth[(B,)](
+            cosines.contiguous(), index.contiguous(), valid.contiguous().view(torch.uint8), span.contiguous(), loss,
+            grad, 1 / gamma, frames, K, LOG_MEAN=log_mean, WITH_SELF=with_self, FRAMES=_power(frames), SLOTS=_power(K),
+            num_warps=8,
+        )  # fmt: skip
+        ctx.save_for_backward(grad)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = ctx.saved_tensors
+        return grad * up[:, None, None], None, None, None, None, None, None
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors (..., D) at length 1, in float32."""
+    made: Tensor = _UnitFunction.apply(x)  # type: ignore[no-untyped-call]
+    return made
+
+
+def own(
+    cosines: Tensor, mask: Tensor, matched: Tensor | None, gamma: float, average_all: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each video's own pairs: the local loss (B,), and log-sums over phrases (B, K) and over slots (B, L).
+
+    cosines (B, K, L) float32, mask (B, L), matched (B, K, L) or None: then the local loss is 0.
+    """
+    made: tuple[Tensor, Tensor, Tensor] = _OwnFunction.apply(  # type: ignore[no-untyped-call]
+        cosines, mask, matched, gamma, average_all
+    )
+    return made
+
+
+def smooth(
+    cosines: Tensor, index: Tensor, valid: Tensor, span: Tensor, gamma: float, log_mean: bool, with_self: bool
+) -> Tensor:
+    """The smoothness loss of each video, (B,).
+
+    cosines (B, I, K) of drawn frames with slots, index and valid (B, I), span (B,) in frames.
+    """
+    made: Tensor = _SmoothFunction.apply(  # type: ignore[no-untyped-call]
+        cosines, index, valid, span, gamma, log_mean, with_self
+    )
+    return made
+
+
+def log_sums(products: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
+    """See :func:`stepformer.core.log_sums._sums`."""
+    rows, J = products.shape
+    by_row = products.new_empty(rows)
+    _row_sums[(rows,)](products, mask.view(torch.uint8), by_row, J, 1 / gamma, BLOCK=2048, num_warps=8)
+    if not both_ways:
+        return by_row, products.new_zeros(0)
+    part = 256
+    parts = products.new_empty(triton.cdiv(rows, part), J)
+    _column_sums[(triton.cdiv(J, 64), len(parts))](products, parts, rows, J, 1 / gamma, PART=part, ROWS=32, BLOCK=64)
+    return by_row, parts.logsumexp(0)
+
+
+def shares(
+    products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None
+) -> Tensor:
+    """See :func:`stepformer.core.log_sums._shares`; written over the products."""
+    rows, J = products.shape
+    columns, d_columns = (None, None) if down is None else (down[0], down[1].contiguous())
+    _shares[(rows, triton.cdiv(J, 2048))](
+        products, mask.view(torch.uint8), over_z, d_rows, columns, d_columns, J, 1 / gamma,
+        DOWN=down is not None, BLOCK=2048, num_warps=8,
+    )  # fmt: skip
+    return products

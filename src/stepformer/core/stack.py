@@ -1,0 +1,456 @@
+"""All decoder layers as one function with its own backward pass: what a training step on a GPU spends its time in.
+
+The modules of :mod:`stepformer.core.model` say what a layer computes. This file computes the same with a quarter of the
+kernels and none of the float32 attention:
+
+- cross-attention with folded projections (``Attention._folded``): ``heads * K`` rows per video against the frames as
+  they are, two batched products with one pass of softmax between; what is stored is the attention in bf16
+- everything between two matrix products is one kernel: residual, dropout and norm; bias, activation and dropout; the
+  attention of slots among each other. Triton on CUDA (`core.stack_kernels`), plain torch elsewhere
+- gradients of weights are made for all layers at once when the backward pass is through, in one batched product per
+  kind of weight: one layer's alone would keep a quarter of the GPU busy
+- weights come in stacks, all layers of one kind behind each other, and their gradients are written in place to stacks
+  of the same form (:mod:`stepformer.core.flat`); autograd sees the queries and the frames only
+
+Dropout is a hash of (seed, place, element), so that nothing has to be stored and a step can be replayed.
+
+R = B K rows; D the width; H heads; a row of the folded attention is (video, slot, head).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from stepformer.core.devices import Beside
+from stepformer.core.model import DecoderLayer, StepDecoder
+
+OVERLAP = True
+_CHANCES = 1 << 24  # dropout draws one of so many numbers
+
+
+# -- what stands between the matrix products, in plain torch ----------------------------------------------------------
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A 32-bit integer hash, in int64."""
+    low = 0xFFFFFFFF
+    x = x ^ (x >> 16)
+    x = (x * 0x7FEB352D) & low
+    x = x ^ (x >> 15)
+    x = (x * 0x046CA68B) & low
+    return x ^ (x >> 16)
+
+
+def _kept(seed: Tensor, site: int, shape: tuple[int, ...], threshold: int) -> Tensor:
+    """Which elements dropout keeps; seed (1,) int64, site: the place in the network."""
+    low = 0xFFFFFFFF
+    key = (_mix(_mix(seed & low) + site & low)) & low
+    index = torch.arange(math.prod(shape), device=seed.device)
+    return ((_mix((index * 0x1E3779B1 + key) & low) >> 8) >= threshold).view(shape)
+
+
+def _drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
+    if not threshold:
+        return x
+    return torch.where(_kept(seed, site, tuple(x.shape), threshold), x * (_CHANCES / (_CHANCES - threshold)), 0.0)
+
+
+def add_norm(
+    x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, query: Tensor | None,
+    x_out: Tensor, y: Tensor | None, y_query: Tensor | None, mean: Tensor, rstd: Tensor, seed: Tensor, site: int,
+    threshold: int, eps: float,
+) -> None:  # fmt: skip
+    """x_out = x + dropout(branch + bias), y = norm(x_out), y_query = y + query of its slot, all (R, D); query (K, D).
+
+    Also writes the mean and one over the standard deviation of each row, (R,).
+    """
+    if branch is not None:
+        assert bias is not None
+        x = x + _drop(branch.to(x.dtype) + bias, seed, site, threshold)
+    x_out.copy_(x)
+    mean.copy_(x.mean(1))
+    centred = x - mean[:, None]
+    rstd.copy_((centred.square().mean(1) + eps).rsqrt())
+    normed = centred * rstd[:, None] * weight + shift
+    if y is not None:
+        y.copy_(normed)
+    if y_query is not None:
+        assert query is not None
+        y_query.copy_((normed.view(-1, *query.shape) + query).flatten(0, 1))
+
+
+def add_norm_back(
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
+    seed: Tensor, site: int, threshold: int,
+) -> None:  # fmt: skip
+    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch."""
+    unit = (x - mean[:, None]) * rstd[:, None]
+    g = dy.to(x.dtype) * weight
+    new = rstd[:, None] * (g - unit * (unit * g).mean(1, keepdim=True) - g.mean(1, keepdim=True))
+    dx.copy_(dx + new if more else new)
+    if d_branch is not None:
+        d_branch.copy_(_drop(dx, seed, site, threshold))
+
+
+def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
+    """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
+    g, unit = dy.to(x.dtype), (x - mean[..., None]) * rstd[..., None]
+    return torch.stack(((g * unit).sum(1), g.sum(1), d_branch.to(x.dtype).sum(1)), 1)
+
+
+def row_sums(x: Tensor, out: Tensor) -> None:
+    """Gradients of biases: (S, R, W) -> (S, W)."""
+    torch.sum(x, 1, dtype=out.dtype, out=out)
+
+
+def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
+    """out = dropout(activation(before + bias)): (R, F)."""
+    x = before.to(bias.dtype) + bias
+    out.copy_(_drop(F.gelu(x) if gelu else x.relu(), seed, site, threshold))
+
+
+def activate_back(
+    grad: Tensor, before: Tensor, bias: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+) -> None:
+    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``."""
+    x = before.to(bias.dtype) + bias
+    g = _drop(grad.to(bias.dtype), seed, site, threshold)
+    if gelu:
+        slope = 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        grad.copy_(g * slope)
+    else:
+        grad.copy_(torch.where(x > 0, g, 0.0))
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def softmax(
+    scores: Tensor, mask: Tensor, dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int
+) -> None:
+    """scores (B, K H, N) become the attention, in place; ``dropped`` what dropout leaves of it. mask (B, N)."""
+    p = (_wide(scores) * scale).masked_fill(~mask[:, None], -torch.inf).softmax(-1).nan_to_num(0.0)
+    scores.copy_(p)
+    if dropped is not None:
+        dropped.copy_(_drop(p, seed, site, threshold))
+
+
+def softmax_back(
+    grad: Tensor, weights: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None, scale: float, seed: Tensor,
+    site: int, threshold: int,
+) -> None:  # fmt: skip
+    """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
+
+    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped`` is written again where it is wanted.
+    """
+    p, g = _wide(weights), _drop(_wide(grad), seed, site, threshold)
+    if extra is not None:
+        g = g + (extra / heads).repeat_interleave(heads, 1)
+    grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
+    if dropped is not None:
+        dropped.copy_(_drop(p, seed, site, threshold))
+
+
+def attend(
+    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, slots: int, heads: int, seed: Tensor,
+    site: int, threshold: int,
+) -> None:  # fmt: skip
+    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D)."""
+    size = qkv.shape[1] // 3 // heads
+    q, k, v = _wide(qkv).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
+    p = (q @ k.mT * size**-0.5).softmax(-1)
+    passed = _drop(p, seed, site, threshold)
+    if out is not None:
+        out.copy_((passed @ v).transpose(1, 2).flatten(2).flatten(0, 1))
+    if grad is not None and d_qkv is not None:
+        g = _wide(grad).view(-1, slots, heads, size).transpose(1, 2)
+        dp = _drop(g @ v.mT, seed, site, threshold)
+        ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * size**-0.5
+        made = torch.stack((ds @ k, ds.mT @ q, passed.mT @ g))  # (3, B, H, K, D / H)
+        d_qkv.copy_(made.permute(1, 3, 0, 2, 4).reshape(d_qkv.shape))
+
+
+# -- the weights ------------------------------------------------------------------------------------------------------
+
+
+def weight_kinds(model: StepDecoder) -> dict[str, list[list[Tensor]]]:
+    """The decoder's parameters by kind: for each layer those that stand behind each other in the kind's stack."""
+    kinds: dict[str, list[list[Tensor]]] = {}
+
+    def put(name: str, *parameters: Tensor) -> None:
+        kinds.setdefault(name, []).append(list(parameters))
+
+    for layer in model.decoder:
+        assert isinstance(layer, DecoderLayer)
+        own, cross, (first, _, _, second) = layer.self_attention, layer.cross_attention, layer.feedforward
+        put("qkv", own.q.weight, own.k.weight, own.v.weight)
+        put("qkv_bias", own.q.bias, own.k.bias, own.v.bias)
+        for name, linear in (("out", own.out), ("q", cross.q), ("v", cross.v), ("cross_out", cross.out)):
+            put(name, linear.weight)
+            put(f"{name}_bias", linear.bias)
+        put("k", cross.k.weight)  # its bias falls out of the softmax
+        for name, part in (("ff1", first), ("ff2", second)):
+            assert isinstance(part, nn.Linear)
+            put(name, part.weight)
+            put(f"{name}_bias", part.bias)
+        for number, norm in enumerate((layer.norm1, layer.norm2, layer.norm3), 1):
+            put(f"norm{number}", norm.weight)
+            put(f"norm{number}_bias", norm.bias)
+    put("norm", model.norm.weight)
+    put("norm_bias", model.norm.bias)
+    return kinds
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The decoder layers of a model, ready to run: :meth:`decode` stands in for the loop over its modules.
+
+    full, half, grad: by kind, stacks (layers, ...) of the weights, of their copies that products are made with (bf16
+    on a GPU), and of the gradients that the backward pass writes. seed (1,) int64: of this step's dropout.
+    """
+
+    model: StepDecoder
+    full: Mapping[str, Tensor]
+    half: Mapping[str, Tensor]
+    grad: Mapping[str, Tensor]
+    seed: Tensor
+
+    def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
+        """key, value (B, N, D), mask (B, N) -> normed state of the slots (B, K, D), the last layer's attention."""
+        kind = self.half["qkv"].dtype
+        seen = mask if mask is not None else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
+        value = value.to(kind).contiguous()
+        key = value if key is value else key.to(kind).contiguous()
+        made: tuple[Tensor, Tensor] = _Layers.apply(self.model.queries, key, value, seen, self, attention)  # type: ignore[no-untyped-call]
+        state, weights = made
+        return state, weights if attention else None
+
+    @property
+    def kernels(self) -> ModuleType | Any:
+        """Where the functions between the matrix products are."""
+        if self.seed.is_cuda:
+            from stepformer.core import stack_kernels
+
+            return stack_kernels
+        import sys
+
+        return sys.modules[__name__]
+
+    def sites(self, layer: int) -> range:
+        """Places of dropout: attention among slots, its branch, attention to frames, its branch, feed-forward, its."""
+        return range(6 * layer, 6 * layer + 6)
+
+
+def weight_gradient(dy: Tensor, x: Tensor, out: Tensor) -> None:
+    """out = dy' x for each of a stack: (S, R, I), (S, R, J) -> (S, I, J), summed and written in the type of ``out``."""
+    if dy.dtype == out.dtype:
+        torch.bmm(dy.mT, x, out=out)
+    elif dy.is_cuda:
+        torch.bmm(dy.mT, x, out_dtype=out.dtype, out=out)
+    else:
+        out.copy_(torch.bmm(dy.mT.to(out.dtype), x.to(out.dtype)))
+
+
+class _Layers(torch.autograd.Function):
+    """Forward and backward pass of the stack, with its final norm."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, queries: Tensor, key: Tensor, value: Tensor, mask: Tensor, stack: Stack, attention: bool
+    ) -> tuple[Tensor, Tensor]:
+        config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
+        B, N, D = key.shape
+        K, H, L = config.slots, config.heads, config.layers
+        R, size, kind, wide = B * K, D // H, half["qkv"].dtype, queries.dtype
+        dropout = round(config.dropout * _CHANCES) if stack.model.training else 0
+        content = config.queries == "content"
+        gelu, eps = config.activation == "gelu", stack.model.norm.eps
+        grads_to_frames = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
+
+        def new(*shape: int, dtype: torch.dtype = kind) -> Tensor:
+            return key.new_empty(shape, dtype=dtype)
+
+        x = new(3 * L + 1, R, D, dtype=wide)  # what each norm sees
+        mean, rstd = new(3 * L + 1, R, dtype=wide), new(3 * L + 1, R, dtype=wide)
+        y1, y2, y3 = new(L, R, D), new(L, R, D), new(L, R, D)
+        yq = y1 if content else new(L, R, D)  # what queries and keys of self-attention are made of
+        qkv, own, q, mixed = new(L, R, 3 * D), new(L, R, D), new(L, R, D), new(L, R, D)
+        read, weights = new(L, B, K * H, D), new(L, B, K * H, N)
+        before, after = new(L, R, config.feedforward), new(L, R, config.feedforward)
+        folded = new(L if grads_to_frames else 1, B, K * H, D)
+        dropped = new(B, K * H, N) if dropout else None
+        query = None if content else queries.detach()
+
+        start = queries.detach().expand(B, K, D).reshape(R, D) if content else queries.new_zeros(R, D)
+        branch: Tensor | None = None
+
+        def norm(
+            number: int, given: str, layer: int, bias: str, of: int, site: int, y: Tensor | None, add: Any
+        ) -> None:
+            ops.add_norm(
+                x[number - 1] if number else start, branch, full[bias][of] if bias else None, full[given][layer],
+                full[f"{given}_bias"][layer], query if add is not None else None, x[number], y, add, mean[number],
+                rstd[number], seed, site, dropout, eps,
+            )  # fmt: skip
+
+        for i in range(L):
+            s = stack.sites(i)
+            norm(3 * i, "norm1", i, "ff2_bias" if i else "", i - 1, s[0] - 1, y1[i], None if content else yq[i])
+            if content:
+                torch.addmm(half["qkv_bias"][i], y1[i], half["qkv"][i].t(), out=qkv[i])
+            else:
+                for rows, given in ((slice(0, 2 * D), yq[i]), (slice(2 * D, 3 * D), y1[i])):
+                    torch.addmm(half["qkv_bias"][i, rows], given, half["qkv"][i, rows].t(), out=qkv[i, :, rows])
+            ops.attend(qkv[i], own[i], None, None, K, H, seed, s[0], dropout)
+            branch = own[i] @ half["out"][i].t()
+            norm(3 * i + 1, "norm2", i, "out_bias", i, s[1], y2[i] if content else None, None if content else y2[i])
+            torch.addmm(half["q_bias"][i], y2[i], half["q"][i].t(), out=q[i])
+            asked = folded[i if grads_to_frames else 0]
+            torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
+            torch.bmm(asked, key.mT, out=weights[i])
+            ops.softmax(weights[i], mask, dropped, size**-0.5, seed, s[2], dropout)
+            torch.bmm(weights[i] if dropped is None else dropped, value, out=read[i])
+            torch.bmm(_heads(read[i].view(R, H * D), H), half["v"][i].view(H, size, D).mT, out=_heads(mixed[i], H))
+            mixed[i] += half["v_bias"][i]
+            branch = mixed[i] @ half["cross_out"][i].t()
+            norm(3 * i + 2, "norm3", i, "cross_out_bias", i, s[3], y3[i], None)
+            torch.mm(y3[i], half["ff1"][i].t(), out=before[i])
+            ops.activate(before[i], full["ff1_bias"][i], after[i], gelu, seed, s[4], dropout)
+            branch = after[i] @ half["ff2"][i].t()
+        state = new(R, D, dtype=wide)
+        norm(3 * L, "norm", 0, "ff2_bias", L - 1, 6 * L - 1, state, None)
+
+        seen = weights[L - 1].view(B, K, H, N).to(wide).mean(2) if attention else new(0, dtype=wide)
+        if not attention:
+            ctx.mark_non_differentiable(seen)
+        ctx.save_for_backward(key, value)
+        ctx.kept = (x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, weights, before, after, folded)
+        ctx.stack, ctx.dropout, ctx.attention = stack, dropout, attention
+        return state.view(B, K, D), seen
+
+    @staticmethod
+    def backward(ctx: Any, d_state: Tensor, d_seen: Tensor) -> tuple[Tensor | None, ...]:
+        stack, dropout = ctx.stack, ctx.dropout
+        x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, weights, before, after, folded = ctx.kept
+        key, value = ctx.saved_tensors
+        config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
+        B, N, D = key.shape
+        K, H, L = config.slots, config.heads, config.layers
+        R, size, kind, wide = B * K, D // H, half["qkv"].dtype, x.dtype
+        content, gelu = config.queries == "content", config.activation == "gelu"
+
+        def new(*shape: int, dtype: torch.dtype = kind) -> Tensor:
+            return torch.empty(shape, dtype=dtype, device=key.device)
+
+        dx = new(R, D, dtype=wide)
+        d_qkv, d_q, d_mixed, d_before = new(L, R, 3 * D), new(L, R, D), new(L, R, D), new(L, R, config.feedforward)
+        # of what the norms gave, and of the branches before them: norm 0 has none, which its bias's sum skips
+        dy, d_branch = new(3 * L + 1, R, D), new(3 * L + 1, R, D)
+        d_own, d_cross, d_ff = d_branch[1::3], d_branch[2::3], d_branch[3::3]  # (L, R, D)
+        d_folded, d_read, d_scores = new(L, B, K * H, D), new(B, K * H, D), new(B, K * H, N)
+        added = new(0 if content else L, R, D)  # of what the queries were added to in self-attention
+        # one gradient where keys and values are the same frames
+        shared = key is value or key.data_ptr() == value.data_ptr()
+        d_key = key.new_zeros(key.shape) if ctx.needs_input_grad[1] else None
+        d_value = None
+        if ctx.needs_input_grad[2]:
+            d_value = d_key if shared and d_key is not None else value.new_zeros(value.shape)
+        dropped = new(B, K * H, N) if dropout and d_value is not None else None
+
+        def norm(number: int, given: str, layer: int, site: int, up: Tensor | None = None) -> None:
+            ops.add_norm_back(
+                dy[number] if up is None else up, x[number], full[given][layer], mean[number], rstd[number], dx,
+                up is None, d_branch[number] if number else None, seed, site, dropout,
+            )  # fmt: skip
+
+        def weights_of(layers: slice) -> None:
+            """Gradients of the weights of some layers, one product per kind."""
+            grad = {name: stack.grad[name][layers] for name in stack.grad if not name.startswith("norm")}
+            if content:
+                weight_gradient(d_qkv[layers], y1[layers], grad["qkv"])
+            else:
+                weight_gradient(d_qkv[layers, :, : 2 * D], yq[layers], grad["qkv"][:, : 2 * D])
+                weight_gradient(d_qkv[layers, :, 2 * D :], y1[layers], grad["qkv"][:, 2 * D :])
+            for name, down, given in (
+                ("out", d_own, own), ("q", d_q, y2), ("cross_out", d_cross, mixed), ("ff1", d_before, y3),
+                ("ff2", d_ff, after),
+            ):  # fmt: skip
+                weight_gradient(down[layers], given[layers], grad[name])
+            for name, small, large in (("k", q, d_folded), ("v", d_mixed, read)):
+                for one, other, out in zip(small[layers], large[layers], grad[name], strict=True):
+                    weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
+            for name, down in (("qkv_bias", d_qkv), ("q_bias", d_q), ("v_bias", d_mixed), ("ff1_bias", d_before)):
+                ops.row_sums(down[layers], grad[name])
+
+        beside, upper = Beside(dx.device), L // 2 if OVERLAP else L
+        d_state = d_state.reshape(R, D).contiguous()
+        dy[3 * L].copy_(d_state)
+        norm(3 * L, "norm", 0, 6 * L - 1, d_state)
+        for i in reversed(range(L)):
+            s = stack.sites(i)
+            torch.mm(d_ff[i], half["ff2"][i], out=d_before[i])
+            ops.activate_back(d_before[i], before[i], full["ff1_bias"][i], gelu, seed, s[4], dropout)
+            torch.mm(d_before[i], half["ff1"][i], out=dy[3 * i + 2])
+            norm(3 * i + 2, "norm3", i, s[3])
+            torch.mm(d_cross[i], half["cross_out"][i], out=d_mixed[i])
+            torch.bmm(_heads(d_mixed[i], H), half["v"][i].view(H, size, D), out=_heads(d_read.view(R, H * D), H))
+            torch.bmm(d_read, value.mT, out=d_scores)
+            extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
+            ops.softmax_back(d_scores, weights[i], extra, H, dropped, size**-0.5, seed, s[2], dropout)
+            torch.bmm(d_scores, key, out=d_folded[i])
+            if d_key is not None:
+                d_key.baddbmm_(d_scores.mT, folded[i])
+            if d_value is not None:
+                d_value.baddbmm_((weights[i] if dropped is None else dropped).mT, d_read)
+            torch.bmm(_heads(d_folded[i].view(R, H * D), H), half["k"][i].view(H, size, D).mT, out=_heads(d_q[i], H))
+            torch.mm(d_q[i], half["q"][i], out=dy[3 * i + 1])
+            norm(3 * i + 1, "norm2", i, s[1])
+            ops.attend(qkv[i], None, d_own[i] @ half["out"][i], d_qkv[i], K, H, seed, s[0], dropout)
+            if content:
+                torch.mm(d_qkv[i], half["qkv"][i], out=dy[3 * i])
+            else:
+                torch.mm(d_qkv[i, :, : 2 * D], half["qkv"][i, : 2 * D], out=added[i])
+                torch.addmm(added[i], d_qkv[i, :, 2 * D :], half["qkv"][i, 2 * D :], out=dy[3 * i])
+            norm(3 * i, "norm1", i, s[0] - 1)
+            if i == upper:
+                with beside:
+                    weights_of(slice(upper, L))
+
+        weights_of(slice(0, upper))
+        beside.join()
+        grad = stack.grad
+        sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D)
+        layers = sums[:-1].view(L, 3, 3, D)
+        to, made = (
+            [grad["norm"], grad["norm_bias"], grad["ff2_bias"][L - 1 :]],
+            [sums[-1:, 0], sums[-1:, 1], sums[-1:, 2]],
+        )
+        for place in range(3):
+            to += [grad[f"norm{place + 1}"], grad[f"norm{place + 1}_bias"]]
+            made += [layers[:, place, 0], layers[:, place, 1]]
+        # the bias of a branch stands in the norm behind it; that of the last layer's feed-forward in the final norm
+        to += [grad["out_bias"], grad["cross_out_bias"], grad["ff2_bias"][: L - 1]]
+        made += [layers[:, 1, 2], layers[:, 2, 2], layers[1:, 0, 2]]
+        torch._foreach_copy_(to, made)
+
+        if content:
+            d_queries = dx.view(B, K, D).sum(0)
+        else:
+            d_queries = added.view(L * B, K, D).sum(0, dtype=wide) + dy[1::3].reshape(L * B, K, D).sum(0, dtype=wide)
+        if d_value is d_key and d_key is not None:
+            d_value = None  # both are in the one
+        return d_queries, d_key, d_value, None, None, None
+
+
+def _heads(x: Tensor, heads: int) -> Tensor:
+    """(R, H W) as (H, R, W), without a copy: products of single heads read and write in place."""
+    return x.view(len(x), heads, -1).transpose(0, 1)

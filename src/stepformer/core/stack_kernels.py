@@ -1,0 +1,421 @@
+"""The Triton kernels of :mod:`stepformer.core.stack`: what stands between the matrix products of a decoder layer.
+
+Each does in one pass over its operands what takes five to ten passes as separate operations. The functions have the
+signatures of their plain counterparts in `core.stack` and give the same values, dropout included. Import only where
+Triton is.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _mix(x):  # type: ignore[no-untyped-def]  # compiled: Triton types it
+    """A 32-bit integer hash."""
+    x = x ^ (x >> 16)
+    x = x * 0x7FEB352D
+    x = x ^ (x >> 15)
+    x = x * 0x046CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def _kept(seed, site, index, THRESHOLD: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which elements dropout keeps: a function of the seed in memory, the place in the network and the element."""
+    key = _mix(_mix(tl.load(seed).to(tl.uint32)) + site.to(tl.uint32))
+    return (_mix(index.to(tl.uint32) * 0x1E3779B1 + key) >> 8).to(tl.int32) >= THRESHOLD
+
+
+@triton.jit(do_not_specialize=["site"])
+def _add_norm(  # type: ignore[no-untyped-def]
+    x, branch, bias, weight, shift, query, x_out, y, y_query, mean, rstd, seed, site, K, eps,
+    DIM: tl.constexpr, WIDTH: tl.constexpr, ADD: tl.constexpr, PLAIN: tl.constexpr, QUERY: tl.constexpr,
+    THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    c = tl.arange(0, WIDTH)
+    ok = c < DIM
+    at = row * DIM + c
+    value = tl.load(x + at, mask=ok, other=0.0)
+    if ADD:
+        added = tl.load(branch + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + c, mask=ok, other=0.0)
+        if THRESHOLD > 0:
+            added = tl.where(_kept(seed, site, at, THRESHOLD), added * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        value += added
+    tl.store(x_out + at, value, mask=ok)
+    middle = tl.sum(value, axis=0) / DIM
+    value = tl.where(ok, value - middle, 0.0)
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, axis=0) / DIM + eps)
+    tl.store(mean + row, middle)
+    tl.store(rstd + row, scale)
+    out = value * scale * tl.load(weight + c, mask=ok, other=0.0) + tl.load(shift + c, mask=ok, other=0.0)
+    if PLAIN:
+        tl.store(y + at, out, mask=ok)
+    if QUERY:
+        tl.store(y_query + at, out + tl.load(query + (row % K) * DIM + c, mask=ok, other=0.0), mask=ok)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _add_norm_back(  # type: ignore[no-untyped-def]
+    dy, x, weight, mean, rstd, dx, d_branch, seed, site,
+    DIM: tl.constexpr, WIDTH: tl.constexpr, MORE: tl.constexpr, ADD: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    c = tl.arange(0, WIDTH)
+    ok = c < DIM
+    at = row * DIM + c
+    g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32) * tl.load(weight + c, mask=ok, other=0.0)
+    scale = tl.load(rstd + row)
+    unit = tl.where(ok, (tl.load(x + at, mask=ok, other=0.0) - tl.load(mean + row)) * scale, 0.0)
+    along = tl.sum(unit * g, axis=0) / DIM
+    level = tl.sum(g, axis=0) / DIM
+    total = scale * (g - unit * along - level)
+    if MORE:
+        total += tl.load(dx + at, mask=ok, other=0.0)
+    tl.store(dx + at, total, mask=ok)
+    if ADD:
+        if THRESHOLD > 0:
+            total = tl.where(_kept(seed, site, at, THRESHOLD), total * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        tl.store(d_branch + at, total, mask=ok)
+
+
+@triton.jit
+def _norm_sums(  # type: ignore[no-untyped-def]
+    dy, x, mean, rstd, d_branch, parts, rows,
+    DIM: tl.constexpr, PART: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Sums over PART rows of one norm: gradients of its weight and shift, and of the bias of the branch before it."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.program_id(1)
+    norm = tl.program_id(2).to(tl.int64)
+    dy += norm * rows * DIM
+    x += norm * rows * DIM
+    d_branch += norm * rows * DIM
+    weight = tl.zeros([ROWS, BLOCK], tl.float32)
+    shift = tl.zeros([ROWS, BLOCK], tl.float32)
+    bias = tl.zeros([ROWS, BLOCK], tl.float32)
+    for first in range(0, PART, ROWS):
+        r = part * PART + first + tl.arange(0, ROWS)
+        ok = (r < rows)[:, None] & (c < DIM)[None, :]
+        at = r[:, None] * DIM + c[None, :]
+        g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
+        middle = tl.load(mean + norm * rows + r, mask=r < rows, other=0.0)
+        scale = tl.load(rstd + norm * rows + r, mask=r < rows, other=0.0)
+        weight += g * (tl.load(x + at, mask=ok, other=0.0) - middle[:, None]) * scale[:, None]
+        shift += g
+        bias += tl.load(d_branch + at, mask=ok, other=0.0).to(tl.float32)
+    parts += ((norm * tl.num_programs(1) + part) * 3) * DIM + c
+    tl.store(parts, tl.sum(weight, axis=0), mask=c < DIM)
+    tl.store(parts + DIM, tl.sum(shift, axis=0), mask=c < DIM)
+    tl.store(parts + 2 * DIM, tl.sum(bias, axis=0), mask=c < DIM)
+
+
+@triton.jit
+def _row_sums(  # type: ignore[no-untyped-def]
+    x, parts, rows, width, PART: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.program_id(1)
+    layer = tl.program_id(2).to(tl.int64)
+    total = tl.zeros([ROWS, BLOCK], tl.float32)
+    for first in range(0, PART, ROWS):
+        r = part * PART + first + tl.arange(0, ROWS)
+        ok = (r < rows)[:, None] & (c < width)[None, :]
+        total += tl.load(x + (layer * rows + r[:, None]) * width + c[None, :], mask=ok, other=0.0).to(tl.float32)
+    tl.store(parts + (layer * tl.num_programs(1) + part) * width + c, tl.sum(total, axis=0), mask=c < width)
+
+
+@triton.jit
+def _add_codes(x, codes, out, size, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    item = tl.program_id(1).to(tl.int64) * size
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + item + at, mask=at < size, other=0.0).to(tl.float32)
+    value += tl.load(codes + at, mask=at < size, other=0.0).to(tl.float32)
+    tl.store(out + item + at, value, mask=at < size)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _activate(  # type: ignore[no-untyped-def]
+    before, bias, out, seed, site, total, F, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr
+):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = at < total
+    value = tl.load(before + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + at % F, mask=ok, other=0.0)
+    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) if GELU else tl.maximum(value, 0.0)
+    if THRESHOLD > 0:
+        value = tl.where(_kept(seed, site, at, THRESHOLD), value * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+    tl.store(out + at, value, mask=ok)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _activate_back(  # type: ignore[no-untyped-def]
+    grad, before, bias, seed, site, total, F, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr
+):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ok = at < total
+    g = tl.load(grad + at, mask=ok, other=0.0).to(tl.float32)
+    value = tl.load(before + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + at % F, mask=ok, other=0.0)
+    if THRESHOLD > 0:
+        g = tl.where(_kept(seed, site, at, THRESHOLD), g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+    if GELU:
+        share = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
+        g *= share + value * tl.exp(-0.5 * value * value) * 0.3989422804014327
+    else:
+        g = tl.where(value > 0, g, 0.0)
+    tl.store(grad + at, g, mask=ok)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _softmax(  # type: ignore[no-untyped-def]
+    scores, mask, dropped, seed, site, scale, PER_ITEM, N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0)
+    c = tl.arange(0, WIDTH)
+    inside = c < N
+    at = row.to(tl.int64) * N + c
+    seen = tl.load(mask + (row // PER_ITEM) * N + c, mask=inside, other=0) != 0
+    value = tl.load(scores + at, mask=inside, other=0.0).to(tl.float32) * scale
+    value = tl.where(seen, value, -1e30)
+    value = tl.where(seen, tl.exp(value - tl.max(value, axis=0)), 0.0)
+    total = tl.sum(value, axis=0)
+    value = value * (1.0 / tl.where(total > 0, total, 1.0))
+    tl.store(scores + at, value, mask=inside)
+    if THRESHOLD > 0:
+        value = tl.where(_kept(seed, site, at, THRESHOLD), value * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        tl.store(dropped + at, value, mask=inside)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _softmax_back(  # type: ignore[no-untyped-def]
+    grad, weights, extra, dropped, seed, site, scale, HEADS, N: tl.constexpr,
+    WIDTH: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    c = tl.arange(0, WIDTH)
+    inside = c < N
+    at = row.to(tl.int64) * N + c
+    g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32)
+    p = tl.load(weights + at, mask=inside, other=0.0).to(tl.float32)
+    if THRESHOLD > 0:
+        kept = _kept(seed, site, at, THRESHOLD)
+        g = tl.where(kept, g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        if DROPPED:
+            tl.store(dropped + at, tl.where(kept, p * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0), mask=inside)
+    if EXTRA:
+        g += tl.load(extra + (row // HEADS).to(tl.int64) * N + c, mask=inside, other=0.0) / HEADS
+    g = p * (g - tl.sum(p * g, axis=0)) * scale
+    tl.store(grad + at, g, mask=inside)
+
+
+@triton.jit(do_not_specialize=["site"])
+def _attend(  # type: ignore[no-untyped-def]
+    qkv, out, grad, d_qkv, seed, site, scale, K, HEADS,
+    DIM: tl.constexpr, SIZE: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BACK: tl.constexpr,
+    THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    """One head of one video: its slots attend to each other. SIZE: width of a head."""
+    program = tl.program_id(0)
+    item, head = program // HEADS, program % HEADS
+    i = tl.arange(0, SLOTS)
+    c = tl.arange(0, WIDTH)
+    ok = (i < K)[:, None] & (c < SIZE)[None, :]
+    at = (item * K + i)[:, None] * (3 * DIM) + head * SIZE + c[None, :]
+    q = tl.load(qkv + at, mask=ok, other=0.0)
+    k = tl.load(qkv + at + DIM, mask=ok, other=0.0)
+    v = tl.load(qkv + at + 2 * DIM, mask=ok, other=0.0)
+    pair = (i < K)[:, None] & (i < K)[None, :]
+    p = tl.where(pair, tl.dot(q, tl.trans(k)) * scale, -1e30)
+    p = tl.where(pair, tl.exp(p - tl.max(p, axis=1)[:, None]), 0.0)
+    p = p / tl.maximum(tl.sum(p, axis=1), 1e-30)[:, None]
+    passed = p
+    if THRESHOLD > 0:
+        kept = _kept(seed, site, (program * K + i)[:, None] * K + i[None, :], THRESHOLD)
+        passed = tl.where(kept, p * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+    here = (item * K + i)[:, None] * DIM + head * SIZE + c[None, :]
+    if not BACK:
+        tl.store(out + here, tl.dot(passed.to(v.dtype), v), mask=ok)
+    else:
+        g = tl.load(grad + here, mask=ok, other=0.0)
+        dp = tl.dot(g, tl.trans(v))
+        if THRESHOLD > 0:
+            dp = tl.where(kept, dp * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        ds = p * (dp - tl.sum(p * dp, axis=1)[:, None]) * scale
+        ds = ds.to(q.dtype)
+        tl.store(d_qkv + at, tl.dot(ds, k), mask=ok)
+        tl.store(d_qkv + at + DIM, tl.dot(tl.trans(ds), q), mask=ok)
+        tl.store(d_qkv + at + 2 * DIM, tl.dot(tl.trans(passed.to(v.dtype)), g), mask=ok)
+
+
+@triton.jit
+def _update(  # type: ignore[no-untyped-def]
+    values, grads, first, second, mean, half, control, norm, bad, total, clip, beta1, beta2, decay, eps,
+    DECOUPLED: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    length = tl.load(norm)
+    fine = (tl.load(bad) == 0) & (length < float("inf"))  # False for NaN
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    ok = (at < total) & fine
+    lr = tl.load(control).to(tl.float32)
+    follow = tl.load(control + 1).to(tl.float32)
+    bias1 = tl.load(control + 2).to(tl.float32)
+    bias2 = tl.load(control + 3).to(tl.float32)
+    g = tl.load(grads + at, mask=ok, other=0.0) * tl.minimum(clip / (length + 1e-6), 1.0)
+    p = tl.load(values + at, mask=ok, other=0.0)
+    if DECOUPLED:
+        p = p * (1.0 - lr * decay)
+    else:
+        g += decay * p
+    m = tl.load(first + at, mask=ok, other=0.0)
+    m += (g - m) * (1.0 - beta1)
+    v = beta2 * tl.load(second + at, mask=ok, other=0.0) + (1.0 - beta2) * g * g
+    p -= lr / bias1 * m / (tl.sqrt(v) / bias2 + eps)
+    tl.store(first + at, m, mask=ok)
+    tl.store(second + at, v, mask=ok)
+    tl.store(values + at, p, mask=ok)
+    tl.store(half + at, p, mask=ok)
+    if MEAN:
+        old = tl.load(mean + at, mask=ok, other=0.0)
+        tl.store(mean + at, old + (p - old) * follow, mask=ok)
+
+
+def _width(n: int) -> int:
+    return max(16, int(triton.next_power_of_2(n)))
+
+
+WARPS = {"norm": 4, "softmax": 4}
+
+
+def _warps(width: int, kind: str = "norm") -> int:
+    return WARPS[kind] if width <= 2048 else 8
+
+
+def add_norm(
+    x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, query: Tensor | None,
+    x_out: Tensor, y: Tensor | None, y_query: Tensor | None, mean: Tensor, rstd: Tensor, seed: Tensor, site: int,
+    threshold: int, eps: float,
+) -> None:  # fmt: skip
+    """See :func:`stepformer.core.stack.add_norm`."""
+    rows, dim = x.shape
+    width = _width(dim)
+    _add_norm[(rows,)](
+        x, branch, bias, weight, shift, query, x_out, y, y_query, mean, rstd, seed, site,
+        1 if query is None else len(query), eps,
+        DIM=dim, WIDTH=width, ADD=branch is not None, PLAIN=y is not None, QUERY=y_query is not None,
+        THRESHOLD=threshold, num_warps=_warps(width),
+    )  # fmt: skip
+
+
+_PART = 288  # rows that one program sums over
+
+
+def add_norm_back(
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
+    seed: Tensor, site: int, threshold: int,
+) -> None:  # fmt: skip
+    """See :func:`stepformer.core.stack.add_norm_back`."""
+    rows, dim = x.shape
+    width = _width(dim)
+    _add_norm_back[(rows,)](
+        dy, x, weight, mean, rstd, dx, d_branch, seed, site,
+        DIM=dim, WIDTH=width, MORE=more, ADD=d_branch is not None, THRESHOLD=threshold, num_warps=_warps(width),
+    )  # fmt: skip
+
+
+def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
+    """See :func:`stepformer.core.stack.norm_sums`."""
+    norms, rows, dim = x.shape
+    parts = torch.empty((norms, triton.cdiv(rows, _PART), 3, dim), dtype=torch.float32, device=x.device)
+    _norm_sums[(triton.cdiv(dim, 128), parts.shape[1], norms)](
+        dy, x, mean, rstd, d_branch, parts, rows, DIM=dim, PART=_PART, ROWS=16, BLOCK=128
+    )
+    return parts.sum(1)
+
+
+def row_sums(x: Tensor, out: Tensor) -> None:
+    """See :func:`stepformer.core.stack.row_sums`."""
+    layers, rows, width = x.shape
+    parts = torch.empty((layers, triton.cdiv(rows, _PART), width), dtype=torch.float32, device=x.device)
+    _row_sums[(triton.cdiv(width, 128), parts.shape[1], layers)](x, parts, rows, width, PART=_PART, ROWS=16, BLOCK=128)
+    torch.sum(parts, 1, out=out)
+
+
+def add_codes(x: Tensor, codes: Tensor) -> Tensor:
+    """(B, N, D) + (B or 1, N, D) in bf16, in one pass: torch takes four times as long where types differ."""
+    x = x.contiguous()
+    out = torch.empty(x.shape, dtype=torch.bfloat16, device=x.device)
+    size = x[0].numel()
+    _add_codes[(triton.cdiv(size, 2048), len(x))](x, codes.expand(1, *x.shape[1:]).contiguous(), out, size, BLOCK=2048)
+    return out
+
+
+def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
+    """See :func:`stepformer.core.stack.activate`."""
+    total = before.numel()
+    _activate[(triton.cdiv(total, 1024),)](
+        before, bias, out, seed, site, total, before.shape[1], GELU=gelu, THRESHOLD=threshold, BLOCK=1024
+    )
+
+
+def activate_back(
+    grad: Tensor, before: Tensor, bias: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+) -> None:
+    """See :func:`stepformer.core.stack.activate_back`."""
+    total = before.numel()
+    _activate_back[(triton.cdiv(total, 1024),)](
+        grad, before, bias, seed, site, total, before.shape[1], GELU=gelu, THRESHOLD=threshold, BLOCK=1024
+    )
+
+
+def softmax(
+    scores: Tensor, mask: Tensor, dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int
+) -> None:
+    """See :func:`stepformer.core.stack.softmax`."""
+    B, rows, N = scores.shape
+    width = _width(N)
+    _softmax[(B * rows,)](
+        scores, mask.view(torch.uint8), dropped, seed, site, scale, rows, N=N, WIDTH=width, THRESHOLD=threshold,
+        num_warps=_warps(width, "softmax"),
+    )  # fmt: skip
+
+
+def softmax_back(
+    grad: Tensor, weights: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None, scale: float, seed: Tensor,
+    site: int, threshold: int,
+) -> None:  # fmt: skip
+    """See :func:`stepformer.core.stack.softmax_back`."""
+    B, rows, N = grad.shape
+    width = _width(N)
+    _softmax_back[(B * rows,)](
+        grad, weights, extra, dropped, seed, site, scale, heads, N=N, WIDTH=width, EXTRA=extra is not None,
+        DROPPED=dropped is not None, THRESHOLD=threshold, num_warps=_warps(width, "softmax"),
+    )  # fmt: skip
+
+
+def attend(
+    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, slots: int, heads: int, seed: Tensor,
+    site: int, threshold: int,
+) -> None:  # fmt: skip
+    """See :func:`stepformer.core.stack.attend`."""
+    rows, dim = len(qkv), qkv.shape[1] // 3
+    size = dim // heads
+    _attend[(rows // slots * heads,)](
+        qkv, out, grad, d_qkv, seed, site, size**-0.5, slots, heads,
+        DIM=dim, SIZE=size, SLOTS=_width(slots), WIDTH=_width(size), BACK=grad is not None, THRESHOLD=threshold,
+        num_warps=4,
+    )  # fmt: skip
+
+
+def update(
+    values: Tensor, grads: Tensor, first: Tensor, second: Tensor, mean: Tensor | None, half: Tensor, control: Tensor,
+    norm: Tensor, bad: Tensor, clip: float, betas: tuple[float, float], decay: float, eps: float, decoupled: bool,
+) -> None:  # fmt: skip
+    """See :func:`stepformer.core.flat.update`."""
+    total = values.numel()
+    _update[(triton.cdiv(total, 2048),)](
+        values, grads, first, second, mean, half, control, norm, bad, total, clip, *betas, decay, eps,
+        DECOUPLED=decoupled, MEAN=mean is not None, BLOCK=2048, num_warps=8,
+    )  # fmt: skip

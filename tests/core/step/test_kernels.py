@@ -1,0 +1,251 @@
+"""The Triton kernels of the training step against their plain counterparts, dropout included.
+
+They run on a GPU where there is one, else in Triton's interpreter where Triton is installed (TRITON_INTERPRET=1).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+import torch
+
+from stepformer.core import flat, losses, stack
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+    pytest.mark.skipif(
+        DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="no GPU, and TRITON_INTERPRET is not 1"
+    ),
+]
+DROPOUT = round(0.25 * 2**24)
+SEED = torch.tensor([1_234_567_890_123], device=DEVICE)
+
+
+def draw(*shape, dtype=torch.float32):
+    return torch.randn(*shape).to(DEVICE, dtype)
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    from stepformer.core import stack_kernels
+
+    return stack_kernels
+
+
+def both(kernels, name, make):
+    """The tensors that a function wrote, by the plain version and by the kernel, from the same arguments."""
+    found = []
+    for module in (stack, kernels):
+        torch.manual_seed(0)
+        arguments, written = make()
+        getattr(module, name)(*arguments)
+        found.append(written)
+    for plain, fast in zip(*found, strict=True):
+        size = plain.float().abs().max()
+        assert torch.isfinite(fast.float()).all()
+        assert (plain.float() - fast.float()).abs().max() <= 2e-3 * size + 1e-5, name
+    return found[1]
+
+
+@pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize("query", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_add_norm(kernels, dropout, query, first):
+    R, D, K = 12, 24, 4
+
+    def make():
+        written = [torch.full((R, D), torch.nan, device=DEVICE) for _ in range(3)]
+        written += [torch.full((R,), torch.nan, device=DEVICE) for _ in range(2)]
+        x, branch, bias, weight, shift = draw(R, D), draw(R, D), draw(D), draw(D), draw(D)
+        added = draw(K, D)
+        given = (x, None if first else branch, None if first else bias, weight, shift, added if query else None)
+        y_query = written.pop(2) if query else (written.pop(2), None)[1]
+        out = [*written, y_query] if query else written
+        return (*given, written[0], written[1], y_query, written[2], written[3], SEED, 7, dropout, 1e-5), out
+
+    both(kernels, "add_norm", make)
+
+
+@pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize("more", [False, True])
+def test_add_norm_back(kernels, dropout, more):
+    R, D = 13, 24
+
+    def make():
+        x = draw(R, D)
+        mean, rstd = x.mean(1), 1 / x.std(1)
+        dx, d_branch = draw(R, D), draw(R, D)
+        arguments = (draw(R, D), x, draw(D), mean, rstd, dx, more, d_branch, SEED, 5, dropout)
+        return arguments, [dx, d_branch]
+
+    both(kernels, "add_norm_back", make)
+
+
+def test_sums_over_rows(kernels):
+    S, R, D = 3, 300, 20
+    dy, x, d_branch = draw(S, R, D), draw(S, R, D), draw(S, R, D)
+    mean, rstd = x.mean(2), 1 / x.std(2)
+    plain, fast = (ops.norm_sums(dy, x, mean, rstd, d_branch) for ops in (stack, kernels))
+    assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-4)
+    out = torch.empty(S, D, device=DEVICE)
+    kernels.row_sums(dy, out)
+    assert torch.allclose(out, dy.sum(1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_codes_are_added_in_one_pass(kernels, dtype):
+    x, codes = draw(3, 50, 20).to(dtype), draw(1, 50, 20)
+    assert torch.allclose(kernels.add_codes(x, codes).float(), x.float() + codes, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize("gelu", [False, True])
+def test_activate(kernels, dropout, gelu):
+    R, width = 7, 20
+
+    def forward():
+        out = torch.full((R, width), torch.nan, device=DEVICE)
+        return (draw(R, width), draw(width), out, gelu, SEED, 3, dropout), [out]
+
+    def backward():
+        grad = draw(R, width)
+        return (grad, draw(R, width), draw(width), gelu, SEED, 3, dropout), [grad]
+
+    both(kernels, "activate", forward)
+    both(kernels, "activate_back", backward)
+
+
+@pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize("extra", [False, True])
+def test_softmax(kernels, dropout, extra):
+    B, K, H, N = 3, 2, 2, 37
+    mask = (torch.arange(N) < torch.tensor([N, 20, 1])[:, None]).to(DEVICE)
+
+    def forward():
+        scores = draw(B, K * H, N) * 3
+        dropped = torch.full_like(scores, torch.nan) if dropout else None
+        return (scores, mask, dropped, 0.5, SEED, 2, dropout), [scores, *([dropped] if dropout else [])]
+
+    weights, *_ = both(kernels, "softmax", forward)
+    assert torch.allclose(weights.sum(-1), torch.ones(B, K * H, device=DEVICE))
+
+    def backward():
+        grad = draw(B, K * H, N)
+        again = torch.full_like(grad, torch.nan) if dropout else None
+        other = draw(B, K, N) if extra else None
+        return (grad, weights, other, H, again, 0.5, SEED, 2, dropout), [grad, *([again] if dropout else [])]
+
+    both(kernels, "softmax_back", backward)
+
+
+@pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize(("slots", "size"), [(5, 24), (16, 16)])
+def test_attend(kernels, dropout, slots, size):
+    B, H = 2, 3
+    R, D = B * slots, H * size
+
+    def forward():
+        out = torch.full((R, D), torch.nan, device=DEVICE)
+        return (draw(R, 3 * D), out, None, None, slots, H, SEED, 11, dropout), [out]
+
+    def backward():
+        d_qkv = torch.full((R, 3 * D), torch.nan, device=DEVICE)
+        return (draw(R, 3 * D), None, draw(R, D), d_qkv, slots, H, SEED, 11, dropout), [d_qkv]
+
+    both(kernels, "attend", forward)
+    both(kernels, "attend", backward)
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize("broken", ["", "norm", "before"])
+def test_update(kernels, decoupled, averaged, broken, monkeypatch):
+    P = 3001
+    found = []
+    for module in (flat, kernels):
+        torch.manual_seed(1)
+        values, grads, first, mean = (draw(P) for _ in range(4))
+        second, half = draw(P).abs(), values.bfloat16()
+        control = torch.tensor([0.1, 0.3, 0.5, 0.7], dtype=torch.float64, device=DEVICE)
+        norm = grads.norm() * (torch.nan if broken == "norm" else 1)
+        bad = torch.tensor(int(broken == "before"), dtype=torch.int32, device=DEVICE)
+        tensors = [values, grads, first, second, mean if averaged else None, half]
+        before = values.clone()
+        arguments = (*tensors, control, norm, bad, 1.0, (0.9, 0.99), 0.2, 1e-8, decoupled)
+        if module is flat and DEVICE == "cuda":
+            arguments = tuple(a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments)
+        module.update(*arguments)
+        found.append([t.float().cpu() for t in arguments[:6] if t is not None])
+        assert broken == "" or torch.equal(arguments[0].cpu(), before.cpu())
+    for a, b in zip(*found, strict=True):
+        assert torch.allclose(a, b, rtol=1e-2 if a is found[0][-1] else 1e-5, atol=1e-6)
+
+
+# -- losses -------------------------------------------------------------------------------------------------------
+
+
+def pairs(seed, B=4, K=5, L=9, D=12):
+    g = torch.Generator().manual_seed(seed)
+    slots, phrases = (torch.randn(B, n, D, generator=g).to(DEVICE) for n in (K, L))
+    mask = (torch.arange(L) < torch.tensor([L, 4, 1, 0])[:, None]).to(DEVICE)
+    return slots.requires_grad_(), phrases, mask
+
+
+@pytest.fixture
+def with_kernels(monkeypatch):
+    """Switches the losses between plain torch and the kernels, also on the CPU."""
+    return lambda on: monkeypatch.setattr(losses, "_kernels", lambda x: on)
+
+
+@pytest.mark.parametrize("average", ["all", "matched"])
+@pytest.mark.parametrize("form", ["log_mean", "mean_log"])
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_losses_of_pairs(with_kernels, average, form, both_ways):
+    found = []
+    for on in (False, True):
+        with_kernels(on)
+        slots, phrases, mask = pairs(0)
+        matched = losses.match(losses.cosines(slots, phrases).detach(), mask, 0.7)
+        pair = losses.Compared(slots, phrases)
+        seq = pair.local(mask, matched, 0.2, average)
+        glob = losses._glob_loss(pair, mask, 0.2, form, both_ways)
+        grad = torch.autograd.grad(seq + 2 * glob + losses._div_loss(pair.slots), slots)[0]
+        found.append((seq, glob, grad))
+    for plain, fast in zip(*found, strict=True):
+        assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["log_mean", "mean_log"])
+@pytest.mark.parametrize("with_self", [False, True])
+def test_smoothness(with_kernels, form, with_self):
+    frames, (slots, _, _) = draw(4, 30, 12), pairs(1)
+    mask = (torch.arange(30) < torch.tensor([30, 9, 1, 20])[:, None]).to(DEVICE)
+    torch.manual_seed(0)
+    index, valid = losses.sample_frames(mask, 10)
+    window = (mask.sum(1) / 8).clamp(min=1.0)
+    found = []
+    for on in (False, True):
+        with_kernels(on)
+        loss = losses.smooth_loss(frames, slots, index, valid, window, 0.3, form, with_self)
+        found.append((loss, torch.autograd.grad(loss, slots)[0]))
+    for plain, fast in zip(*found, strict=True):
+        assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("keep", "top"), [(0.8, None), (0.5, 3), (0.7, None), (1.0, 1)])
+def test_matching_is_that_of_the_aligner(with_kernels, seed, keep, top):
+    g = torch.Generator().manual_seed(seed)
+    K, L = [5, 7, 1, 8][seed % 4], [6, 12, 9][seed % 3]
+    similarity = torch.randn(4, K, L, generator=g).to(DEVICE)
+    if seed % 2:
+        similarity = (similarity * 2).round() / 2  # many ties
+    mask = (torch.arange(L) < torch.tensor([L, L // 2, 1, 0])[:, None]).to(DEVICE)
+    found = []
+    for on in (False, True):
+        with_kernels(on)
+        found.append(losses.match(similarity, mask, keep, top))
+    assert torch.equal(*found)
