@@ -256,7 +256,9 @@ def kernels():
     rows = []
     for on in (False, True):
         losses._kernels = (lambda x: True) if on else (lambda x: False)
-        loss = losses._smooth_loss(losses.unit(picked), losses.unit(slots), index, valid, window, 0.03, "log_mean", True)
+        from stepformer.core import loss_kernels
+        cosines_ = losses.cosines(picked, slots)
+        loss = loss_kernels.smooth(cosines_, index, valid, window, 0.03, True, True).mean() if on else losses._smooth_loss(cosines_, index, valid, window, 0.03, "log_mean", True)
         rows.append((loss, torch.autograd.grad(loss, slots)[0]))
         losses._kernels = plain
     say("smooth", {"values": [float(r[0].detach()) for r in rows], "gradient error": error(rows[1][1], rows[0][1])})

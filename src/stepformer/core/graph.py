@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from stepformer.core.flat import Flat, update
 from stepformer.core.losses import BUILT_IN, Criterion
-from stepformer.core.model import StepDecoder
+from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.stack import Stack, weight_kinds
 
 if TYPE_CHECKING:
@@ -209,21 +209,34 @@ class GraphStep:
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.control.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
-    def _step(self, recorded: _Recorded) -> None:
-        """What is recorded."""
-        x, flat, o = recorded.inputs, self.flat, self.config.optim
-        video = x["video"]
+    def forward(self, recorded: _Recorded) -> Slots:
+        """The model's output for what is in the buffers."""
+        video = recorded.inputs["video"]
         if self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
             video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
-        self.seed.copy_(self.control[4:5])
-        flat.count.copy_(self.control[5])
         with self._autocast():
             decode = self.stack.decode if self.stack is not None else None
-            output = self.model(video, x["video_mask"], self.criterion.needs_attention, decode=decode)
-        loss, parts = self.criterion(
-            output, x["phrases"], x["phrase_mask"], x["video_mask"], phrase_times=x["phrase_times"]
-        )
-        flat.take(torch.autograd.grad(loss, flat.rest, allow_unused=True))
+            made: Slots = self.model(
+                video, recorded.inputs["video_mask"], self.criterion.needs_attention, decode=decode
+            )
+        return made
+
+    def losses(self, recorded: _Recorded, output: Slots) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and its parts."""
+        x = recorded.inputs
+        return self.criterion(output, x["phrases"], x["phrase_mask"], x["video_mask"], phrase_times=x["phrase_times"])
+
+    def gradients(self, loss: Tensor) -> None:
+        """Writes the gradients of all parameters."""
+        self.flat.take(torch.autograd.grad(loss, self.flat.rest, allow_unused=True))
+
+    def _step(self, recorded: _Recorded) -> None:
+        """What is recorded."""
+        flat, o = self.flat, self.config.optim
+        self.seed.copy_(self.control[4:5])
+        flat.count.copy_(self.control[5])
+        loss, parts = self.losses(recorded, self.forward(recorded))
+        self.gradients(loss)
         norm = torch.linalg.vector_norm(flat.grads)
         update(
             flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, self.control, norm, self.bad,

@@ -302,19 +302,13 @@ def smooth_loss(
     printed it holds i itself; ``with_self=False`` leaves i out of both sums (a frame without neighbour has no term).
     """
     picked = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1]))
-    return _smooth_loss(unit(picked), unit(slots), index, valid, window, gamma, form, with_self)
+    return _smooth_loss(cosines(picked, slots), index, valid, window, gamma, form, with_self)
 
 
 def _smooth_loss(
-    picked: Tensor, slots: Tensor, index: Tensor, valid: Tensor, window: Tensor | float, gamma: float, form: Form,
-    with_self: bool,
-) -> Tensor:  # fmt: skip
-    similarity = products(picked, slots)  # (B, I, K)
-    if _kernels(similarity) and isinstance(window, Tensor) and index.shape[1] <= 128 and slots.shape[1] <= 128:
-        from stepformer.core import loss_kernels
-
-        span = window.float()
-        return loss_kernels.smooth(similarity, index, valid, span, gamma, form == "log_mean", with_self).mean()
+    similarity: Tensor, index: Tensor, valid: Tensor, window: Tensor | float, gamma: float, form: Form, with_self: bool
+) -> Tensor:
+    """similarity (B, I, K) of the drawn frames with the slots."""
     attention = (similarity / gamma).softmax(-1)
     logits = cosines(attention, attention) / gamma  # (B, I, I)
     span = torch.as_tensor(window, device=index.device, dtype=logits.dtype).reshape(-1, 1, 1)
@@ -491,7 +485,15 @@ def _smooth(x: LossInput) -> Tensor:
     window = (x.video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
     frames = x.output.frames
     picked = _unit_once(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])))
-    return _smooth_loss(picked, x.pair.slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
+    similarity = products(picked, x.pair.slots)  # (B, I, K)
+    if _kernels(similarity) and max(similarity.shape[1:]) <= 128:
+        from stepformer.core import loss_kernels
+
+        log_mean = c.smooth_form == "log_mean"
+        return loss_kernels.smooth(
+            similarity, index, valid, window, c.smooth_gamma, log_mean, c.smooth_with_self
+        ).mean()
+    return _smooth_loss(similarity, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
 
 
 def _soft_dtw(x: LossInput) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from stepformer.core.flat import Flat, update
+from stepformer.core.flat import Flat
 from stepformer.core.model import ModelConfig, StepDecoder, preset
 from stepformer.core.stack import Stack, weight_kinds
 
@@ -34,9 +34,7 @@ def make(config: ModelConfig, seed: int = 0) -> StepDecoder:
 def stacked(model: StepDecoder, seed: int = 1) -> tuple[Stack, Flat]:
     optimizer = torch.optim.AdamW(model.parameters())
     flat = Flat(model, None, optimizer, weight_kinds(model), torch.float64)
-    made = Stack(
-        model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads), torch.tensor([seed])
-    )
+    made = Stack(model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads), torch.tensor([seed]))
     return made, flat
 
 
