@@ -39,7 +39,6 @@ from stepformer.core.model import Slots
 from stepformer.errors import UsageError
 
 Form = Literal["log_mean", "mean_log"]
-BESIDE = True
 
 
 def unit(x: Tensor) -> Tensor:
@@ -587,7 +586,7 @@ class Criterion:
             )
 
         names = [name for name, weight in c.weights.items() if weight]
-        if "glob" in names and BESIDE:
+        if "glob" in names:
             # its one large product fills the GPU while the others, small and many, wait for each other
             _ = pair.cosines
             with pair.beside:

@@ -184,7 +184,8 @@ class Attention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """(B, Q, dim), (B, N, dim), (B, N, dim), mask (B, N) True where there is a frame -> (B, Q, dim)."""
         less = self.heads * query.shape[1] < query.shape[2] < key.shape[1]
-        attend = self._folded if less and self.folds else self._projected
+        # on a GPU torch has no fast attention of folded width: there core.stack folds, and this does not
+        attend = self._folded if less and self.folds and not query.is_cuda else self._projected
         mixed = attend(query, key, value, None if mask is None else mask[:, None, None, :])
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return out

@@ -29,10 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stepformer.core.devices import Beside
 from stepformer.core.model import DecoderLayer, StepDecoder
 
-OVERLAP = True
 _CHANCES = 1 << 24  # dropout draws one of so many numbers
 
 
@@ -104,11 +102,6 @@ def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tenso
     """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
     g, unit = dy.to(x.dtype), (x - mean[..., None]) * rstd[..., None]
     return torch.stack(((g * unit).sum(1), g.sum(1), d_branch.to(x.dtype).sum(1)), 1)
-
-
-def row_sums(x: Tensor, out: Tensor) -> None:
-    """Gradients of biases: (S, R, W) -> (S, W)."""
-    torch.sum(x, 1, dtype=out.dtype, out=out)
 
 
 def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
@@ -372,26 +365,6 @@ class _Layers(torch.autograd.Function):
                 up is None, d_branch[number] if number else None, seed, site, dropout,
             )  # fmt: skip
 
-        def weights_of(layers: slice) -> None:
-            """Gradients of the weights of some layers, one product per kind."""
-            grad = {name: stack.grad[name][layers] for name in stack.grad if not name.startswith("norm")}
-            if content:
-                weight_gradient(d_qkv[layers], y1[layers], grad["qkv"])
-            else:
-                weight_gradient(d_qkv[layers, :, : 2 * D], yq[layers], grad["qkv"][:, : 2 * D])
-                weight_gradient(d_qkv[layers, :, 2 * D :], y1[layers], grad["qkv"][:, 2 * D :])
-            for name, down, given in (
-                ("out", d_own, own), ("q", d_q, y2), ("cross_out", d_cross, mixed), ("ff1", d_before, y3),
-                ("ff2", d_ff, after),
-            ):  # fmt: skip
-                weight_gradient(down[layers], given[layers], grad[name])
-            for name, small, large in (("k", q, d_folded), ("v", d_mixed, read)):
-                for one, other, out in zip(small[layers], large[layers], grad[name], strict=True):
-                    weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
-            for name, down in (("qkv_bias", d_qkv), ("q_bias", d_q), ("v_bias", d_mixed), ("ff1_bias", d_before)):
-                ops.row_sums(down[layers], grad[name])
-
-        beside, upper = Beside(dx.device), L // 2 if OVERLAP else L
         d_state = d_state.reshape(R, D).contiguous()
         dy[3 * L].copy_(d_state)
         norm(3 * L, "norm", 0, 6 * L - 1, d_state)
@@ -421,13 +394,23 @@ class _Layers(torch.autograd.Function):
                 torch.mm(d_qkv[i, :, : 2 * D], half["qkv"][i, : 2 * D], out=added[i])
                 torch.addmm(added[i], d_qkv[i, :, 2 * D :], half["qkv"][i, 2 * D :], out=dy[3 * i])
             norm(3 * i, "norm1", i, s[0] - 1)
-            if i == upper:
-                with beside:
-                    weights_of(slice(upper, L))
 
-        weights_of(slice(0, upper))
-        beside.join()
         grad = stack.grad
+        if content:
+            weight_gradient(d_qkv, y1, grad["qkv"])
+        else:
+            weight_gradient(d_qkv[:, :, : 2 * D], yq, grad["qkv"][:, : 2 * D])
+            weight_gradient(d_qkv[:, :, 2 * D :], y1, grad["qkv"][:, 2 * D :])
+        for name, down, given in (
+            ("out", d_own, own), ("q", d_q, y2), ("cross_out", d_cross, mixed), ("ff1", d_before, y3),
+            ("ff2", d_ff, after),
+        ):  # fmt: skip
+            weight_gradient(down, given, grad[name])
+        for name, small, large in (("k", q, d_folded), ("v", d_mixed, read)):
+            for one, other, out in zip(small, large, grad[name], strict=True):
+                weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
+        for name, down in (("qkv_bias", d_qkv), ("q_bias", d_q), ("v_bias", d_mixed), ("ff1_bias", d_before)):
+            torch.sum(down, 1, dtype=wide, out=grad[name])
         sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D)
         layers = sums[:-1].view(L, 3, 3, D)
         to, made = (

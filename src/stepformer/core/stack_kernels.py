@@ -115,21 +115,6 @@ def _norm_sums(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _row_sums(  # type: ignore[no-untyped-def]
-    x, parts, rows, width, PART: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
-    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    part = tl.program_id(1)
-    layer = tl.program_id(2).to(tl.int64)
-    total = tl.zeros([ROWS, BLOCK], tl.float32)
-    for first in range(0, PART, ROWS):
-        r = part * PART + first + tl.arange(0, ROWS)
-        ok = (r < rows)[:, None] & (c < width)[None, :]
-        total += tl.load(x + (layer * rows + r[:, None]) * width + c[None, :], mask=ok, other=0.0).to(tl.float32)
-    tl.store(parts + (layer * tl.num_programs(1) + part) * width + c, tl.sum(total, axis=0), mask=c < width)
-
-
-@triton.jit
 def _add_codes(x, codes, out, size, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     item = tl.program_id(1).to(tl.int64) * size
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -286,11 +271,9 @@ def _width(n: int) -> int:
     return max(16, int(triton.next_power_of_2(n)))
 
 
-WARPS = {"norm": 4, "softmax": 4}
-
-
-def _warps(width: int, kind: str = "norm") -> int:
-    return WARPS[kind] if width <= 2048 else 8
+def _warps(width: int, few: int = 1) -> int:
+    """How many warps share a row: one needs no barrier, and holds up to 2,048 elements."""
+    return few if width <= 2048 else 8
 
 
 def add_norm(
@@ -335,14 +318,6 @@ def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tenso
     return parts.sum(1)
 
 
-def row_sums(x: Tensor, out: Tensor) -> None:
-    """See :func:`stepformer.core.stack.row_sums`."""
-    layers, rows, width = x.shape
-    parts = torch.empty((layers, triton.cdiv(rows, _PART), width), dtype=torch.float32, device=x.device)
-    _row_sums[(triton.cdiv(width, 128), parts.shape[1], layers)](x, parts, rows, width, PART=_PART, ROWS=16, BLOCK=128)
-    torch.sum(parts, 1, out=out)
-
-
 def add_codes(x: Tensor, codes: Tensor) -> Tensor:
     """(B, N, D) + (B or 1, N, D) in bf16, in one pass: torch takes four times as long where types differ."""
     x = x.contiguous()
@@ -378,7 +353,7 @@ def softmax(
     width = _width(N)
     _softmax[(B * rows,)](
         scores, mask.view(torch.uint8), dropped, seed, site, scale, rows, N=N, WIDTH=width, THRESHOLD=threshold,
-        num_warps=_warps(width, "softmax"),
+        num_warps=_warps(width),
     )  # fmt: skip
 
 
@@ -391,7 +366,7 @@ def softmax_back(
     width = _width(N)
     _softmax_back[(B * rows,)](
         grad, weights, extra, dropped, seed, site, scale, heads, N=N, WIDTH=width, EXTRA=extra is not None,
-        DROPPED=dropped is not None, THRESHOLD=threshold, num_warps=_warps(width, "softmax"),
+        DROPPED=dropped is not None, THRESHOLD=threshold, num_warps=_warps(width, 4),
     )  # fmt: skip
 
 

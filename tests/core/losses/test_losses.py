@@ -301,3 +301,18 @@ def test_moment_without_times_says_so():
     slots, phrases, mask, video, video_mask = make(5)
     with pytest.raises(UsageError, match="when phrases are said"):
         Criterion(LossConfig(weights={"moment": 1.0}))(Slots(slots, video, None), phrases, mask, video_mask)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_the_global_loss_in_pieces_is_the_loss(both_ways, monkeypatch):
+    """A batch too large for one matrix is done some rows at a time, and again in the backward pass."""
+    torch.manual_seed(0)
+    phrases, mask = torch.randn(5, 7, 6, dtype=torch.float64), torch.rand(5, 7) < 0.7
+    found = []
+    for piece in (1 << 20, 100, 1):
+        monkeypatch.setattr("stepformer.core.log_sums.PIECE", piece)
+        slots = torch.randn(5, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        loss = glob_loss(slots, phrases, mask, 0.3, "mean_log", both_ways)
+        found.append((loss, torch.autograd.grad(loss, slots)[0]))
+    for loss, grad in found[1:]:
+        assert torch.allclose(loss, found[0][0], rtol=1e-12) and torch.allclose(grad, found[0][1], rtol=1e-9)

@@ -47,13 +47,13 @@ class Source:
         return ""
 
 
-def make(out, preset="paper", recorded=True, **changes):
+def make(out, preset="paper", recorded=True, device="cpu", **changes):
     config = make_config(
         {"preset": preset, "batch": 4, "steps": 50, "loggers": [], "validation": {"every": 0},
          "optim": {"ema": 0.9, "warmup": 0.1, "lr": 3e-3}, "model": {**SIZE, "dropout": 0.0},
          "loss": {"smooth_frames": 64}, "data": {"simulator": {"max_frames": 40}}, **changes}
     )  # fmt: skip
-    trainer = Trainer(config, out, Source(), "cpu", quiet=True)
+    trainer = Trainer(config, out, Source(), device, quiet=True)
     if recorded:
         trainer.eager_because = None
     return trainer
@@ -130,6 +130,31 @@ def test_a_gradient_that_is_not_finite_stops_all_updates_and_is_reported_late(tm
     with pytest.raises(NonFiniteLossError, match="step"):
         trainer.train_step(4)
         trainer.save()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("preset", ["paper", "released", "default"])
+def test_recorded_on_a_gpu(preset, tmp_path):
+    """Two runs are equal, one of them stopped, saved and resumed; the losses are near those of the modules."""
+    changes = {"model": {**SIZE, "dim": 48, "dropout": 0.1}}
+    whole, first, plain = (make(tmp_path / name, preset, name != "c", "cuda", **changes) for name in "abc")
+    plain.eager_because = "asked"
+    (tmp_path / "b").mkdir()
+    assert whole.eager_because is None
+    losses = [[float(trainer.train_step(step)["loss"]) for step in range(8)] for trainer in (whole, plain)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.1)
+    for step in range(4):
+        first.train_step(step)
+    first.step = 4
+    first.save()
+    second = make(tmp_path / "b", preset, True, "cuda", **changes)
+    second._load_state()
+    for step in range(4, 8):
+        second.train_step(step)
+    for trainer in (whole, second):
+        trainer.settle()
+    assert torch.equal(weights(second.model), weights(whole.model))
+    assert torch.equal(weights(second.mean), weights(whole.mean))
 
 
 def test_sizes_come_in_few_steps():

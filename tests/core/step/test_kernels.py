@@ -90,9 +90,6 @@ def test_sums_over_rows(kernels):
     mean, rstd = x.mean(2), 1 / x.std(2)
     plain, fast = (ops.norm_sums(dy, x, mean, rstd, d_branch) for ops in (stack, kernels))
     assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-4)
-    out = torch.empty(S, D, device=DEVICE)
-    kernels.row_sums(dy, out)
-    assert torch.allclose(out, dy.sum(1), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
