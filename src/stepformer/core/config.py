@@ -60,8 +60,9 @@ class SimConfig:
     spoken: float = 0.6  # share of steps that are said
     irrelevant_every_s: float = 24.0
     shift_s: float = 8.0  # spread of how much early or late a step is said
-    reworded: float = 0.7  # share of a neighbouring sentence in how a step is said
-    jitter: float = 0.25  # how much the sight differs from video to video in training
+    reworded: float = 0.3  # share of a neighbouring sentence in how a step is said
+    jitter: float = 0.8  # how much the sight differs from video to video in training
+    noise: float = 0.5  # length of the white noise that is added to each unit frame vector in training
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class TrainConfig:
 _OPTIM_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
-    "default": {"lr": 3e-4, "betas": (0.9, 0.98), "ema": 0.998},
+    "default": {"lr": 3e-4, "betas": (0.9, 0.98), "ema": 0.99, "weight_decay": 0.3},
 }
 _INFERENCE_PRESETS = {"paper": PAPER_INFERENCE, "released": PAPER_INFERENCE, "default": DEFAULT_INFERENCE}
 

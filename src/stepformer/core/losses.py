@@ -1,6 +1,6 @@
 """The four losses of the paper and one of ours, each a pure function of tensors, and the criterion that sums them.
 
-:data:`LOSSES` names them, and ``soft_dtw``; that and ``moment``, ours, are in no preset. A loss of your own is a
+:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; ``moment``, ours, is in ``default``. A loss of your own is a
 function of :class:`LossInput` registered there, with its weight under ``[loss] weights``.
 
 Every function takes a padded batch with masks, loops over nothing, and computes in float32 (float64 for float64
@@ -530,7 +530,7 @@ LOSS_PRESETS: dict[str, dict[str, Any]] = {
         "smooth": "released",
     },
     "default": {
-        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02},
+        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02, "moment": 1.0},
         "keep": 0.5,
         "best_per_slot": 12,
         "seq_average": "matched",

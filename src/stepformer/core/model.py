@@ -11,12 +11,11 @@
     sinusoidal positions (their rates fall twice as fast as the textbook's) are added to the keys of cross-attention
     only, and a linear layer follows the last norm.
 ``default``
-    Ours. It differs in four ways, taken up one by one on simulated development videos; the README's table shows what
-    they give together (the row of this preset against that of `paper`), not each alone:
+    Ours. It differs in these ways (`stepformer reproduce evidence` takes them away one by one):
     *relative time* (a slot learns "a third into the video", which carries over to videos of other lengths);
-    *context layers* (self-attention over the frames, so that a frame's noise is undone with its neighbours' help);
-    a *read-out* (a slot is what its attention reads in the video, plus a learned correction, with attention that
-    starts as K windows in a row: the untrained model is the control ``pooled32``, and training can only add); and
+    a *context layer* (self-attention over the frames, so that a frame's noise is undone with its neighbours' help),
+    which learns from the loss ``moment`` alone (``apart``); a *read-out* (a slot is what its attention reads in the
+    video, with attention that starts as K windows in a row: the untrained model is the control ``pooled32``); and
     the decoder's content starting from the queries.
 
 Only torch is needed here.
@@ -61,6 +60,8 @@ class ModelConfig:
     positions_on: Literal["video", "keys"] = "video"  # added to what is attended to, or to the keys only
     context_layers: int = 0  # self-attention layers over the frames before the decoder
     read_out: bool = False  # slots are read from the video by attention, plus a learned correction
+    correction: bool = True  # read_out: that correction; False: a slot is what it reads and nothing else
+    apart: bool = False  # what slots are trained on does not move the context layers
     output_layer: bool = False  # a linear layer after the last norm even when dim == feature_dim
     decoder: str = "step"  # a name of DECODERS
     options: Mapping[str, Any] = field(default_factory=dict)  # of a decoder that takes more than these fields
@@ -89,13 +90,15 @@ PRESETS: dict[str, ModelConfig] = {
         feature_dim=768, dim=768, queries="position", position_code="released", positions_on="keys", output_layer=True
     ),
     "default": ModelConfig(
-        dropout=0.0,
+        dropout=0.3,
         activation="gelu",
         query_init="time",
         positions="relative",
-        context_layers=2,
-        layers=4,
+        context_layers=1,
+        layers=2,
         read_out=True,
+        correction=False,
+        apart=True,
     ),
 }  # fmt: skip
 
@@ -318,8 +321,8 @@ class StepDecoder(nn.Module):
         self.context = nn.ModuleList(ContextLayer(config) for _ in range(config.context_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim)
-        needs_output = config.output_layer or config.read_out or not same
-        self.project_out = nn.Linear(config.dim, config.feature_dim) if needs_output else nn.Identity()
+        corrects = config.correction if config.read_out else config.output_layer or not same
+        self.project_out = nn.Linear(config.dim, config.feature_dim) if corrects else nn.Identity()
         self.frames_out = nn.Linear(config.dim, config.feature_dim) if config.context_layers else None
         self.read_out = ReadOut(config) if config.read_out else None
         self._start()
@@ -378,6 +381,9 @@ class StepDecoder(nn.Module):
             for layer in self.context:
                 memory = layer(memory, codes, mask)
             frames = F.normalize(video, dim=-1) + self.frames_out(memory)
+        read = frames
+        if config.apart:
+            memory, read = memory.detach(), frames.detach()
 
         add: Callable[[Tensor, Tensor], Tensor] = torch.add
         if decode is not None and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
@@ -386,11 +392,11 @@ class StepDecoder(nn.Module):
             memory = add(memory, codes)
         key = memory if config.positions_on == "video" else add(memory, codes)
         x, weights = (decode or self.decode)(key, memory, mask, attention and self.read_out is None)
-        slots: Tensor = self.project_out(x)
-        if self.read_out is not None:
-            weights = self.read_out(x, memory, full)
-            slots = slots + (weights.to(frames.dtype) @ frames)
-        return Slots(slots, frames, weights)
+        if self.read_out is None:
+            return Slots(self.project_out(x), frames, weights)
+        weights = self.read_out(x, memory, full)
+        slots = weights.to(read.dtype) @ read
+        return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights)
 
     def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, dim) -> normed state of the slots (B, K, dim), the last layer's attention (B, K, N)."""

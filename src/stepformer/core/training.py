@@ -307,7 +307,7 @@ class Trainer:
         batch = self.source.batch(0, min(self.config.batch, 2))
         parts = self._on_device(batch)
         output = self.model(parts[0], parts[1], attention=self.criterion.needs_attention)
-        loss, _ = self.criterion(output, parts[2], parts[3], parts[1])
+        loss, _ = self.criterion(output, parts[2], parts[3], parts[1], phrase_times=parts[4])
         size = sum(p.numel() for p in self.model.parameters())
         return (
             f"one batch fits: {len(batch.video)} videos of up to {batch.video.shape[1]} frames and "

@@ -251,7 +251,10 @@ class Simulator:
         """The training batch of one step."""
         g = _seeded(self.device, self.seed, step)
         videos = self._draw(size, g)
-        return self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter)
+        made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter)
+        # what a picture shows is not to be learned by heart: there are a few thousand of them
+        noise = torch.randn(made.video.shape, device=self.device, generator=g) * self.config.noise / self.dim**0.5
+        return made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
 
     def render_all(
         self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int = 32, max_frames: int = 4096

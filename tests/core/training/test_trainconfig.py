@@ -48,7 +48,7 @@ def test_merging_changes_neither_of_the_two():
         ({"preset": "huge"}, "no preset 'huge'; there are paper, released, default"),
         ({"stepz": 5}, r"\[run\] has no field stepz; it has .*steps"),
         ({"optim": {"rate": 1}}, r"\[optim\] has no field rate; it has .*lr"),
-        ({"data": {"simulator": {"noise": 1}}}, r"\[data.simulator\] has no field noise"),
+        ({"data": {"simulator": {"grain": 1}}}, r"\[data.simulator\] has no field grain"),
         ({"model": 5}, r"\[model\] is a section with fields, not 5"),
         ({"data": {"simulator": "big"}}, r"\[data.simulator\] is a section"),
         ({"steps": 0}, "steps >= 1"),

@@ -238,7 +238,7 @@ class Halves:
 @pytest.mark.parametrize("losses", [{"seq": 1.0}, {"div": 1.0}, {"seq": 1.0, "div": 0.5}])
 def test_accumulated_gradients_are_those_of_one_large_batch(losses, tiny_world, tmp_path):
     """For losses that are means over videos. ``glob`` contrasts the videos of a batch, so it depends on its size."""
-    weights = {"seq": 0.0, "glob": 0.0, "div": 0.0, "smooth": 0.0} | losses
+    weights = {"seq": 0.0, "glob": 0.0, "div": 0.0, "smooth": 0.0, "moment": 0.0} | losses
     grads, logged = [], []
     for parts in (1, 2, 4):
         config = small(
