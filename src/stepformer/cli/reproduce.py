@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "out")
     parser.add_argument("--smoke", action="store_true", help="a tiny world and tiny trainings: does every part work?")
     videos = parser.add_argument_group("videos")
-    add(videos, "world", "features", "dataset", "subset", "rate", "data")
+    add(videos, "world", "limit", "features", "dataset", "subset", "rate", "data")
     videos.add_argument("--dev", metavar="NAME", help="subset to choose options on (default: nothing is chosen)")
     videos.add_argument("--texts", metavar="FILE", help=".npz of step texts and their vectors (default: none)")
     videos.add_argument(
@@ -165,7 +165,7 @@ def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
         return SourceSpec(files=files, device=device)
     if not args.world:
         raise UsageError("give the videos: --world FILE (stepformer simulate makes one), or --dataset with features")
-    return SourceSpec(world=args.world, device=device)
+    return SourceSpec(world=args.world, device=device, limit=args.limit)
 
 
 def _setup(args: argparse.Namespace, spec: SourceSpec, tables: Sequence[str]) -> Setup:

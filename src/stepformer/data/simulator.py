@@ -257,10 +257,14 @@ class Simulator:
         return made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
 
     def render_all(
-        self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int = 32, max_frames: int = 4096
+        self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int | None = None, max_frames: int = 4096
     ) -> list[Batch]:
-        """Every video of a split, in order, in batches, at one frame per second: for validation and tests."""
+        """Every video of a split, in order, in batches, at one frame per second: for validation and tests.
+
+        size: of a batch; by default what suits the device, since alignment on a GPU takes as long for many as for few.
+        """
         out = []
+        size = size or (32 if self.device.type == "cpu" else 256)
         for first in range(0, len(videos), size):
             part = videos.pick(torch.arange(first, min(first + size, len(videos)))).to(self.device)
             g = _seeded(self.device, seed, first, salt=77)

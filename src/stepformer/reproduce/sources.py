@@ -78,9 +78,11 @@ class Simulated(Source):
     real = False
     has_dev = True
 
-    def __init__(self, path: str | Path, device: str = "cpu") -> None:
+    def __init__(self, path: str | Path, device: str = "cpu", limit: int | None = None) -> None:
         self.world: World = load_world(path)
         self.fingerprint = sha256_of(path)
+        if limit is not None:
+            self.world, self.fingerprint = _limited(self.world, limit), f"{self.fingerprint} {limit} videos per split"
         self.name, self.dim, self.device = "simulated", self.world.dim, device
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
@@ -133,6 +135,18 @@ class Simulated(Source):
             tuple(world.texts[i] for i in batch.steps[at].tolist() if i >= 0),
             tuple(world.texts[i] for i in batch.phrase_ids[at].tolist() if i >= 0),
         )
+
+
+def _limited(world: World, limit: int) -> World:
+    """A world with at most about so many videos in each held-out split, of all its tasks."""
+
+    def few(videos: Videos) -> Videos:
+        if len(videos) <= limit:
+            return videos
+        return videos.pick(torch.linspace(0, len(videos) - 1, limit).long())
+
+    extra = {name: few(videos) for name, videos in world.extra.items()}
+    return replace(world, dev=few(world.dev), test=few(world.test), extra=extra)
 
 
 def half_sparse(videos: Videos) -> Videos:
@@ -308,11 +322,12 @@ class SourceSpec:
     labelled: str | None = None
     only: tuple[str, ...] = ()
     device: str = "cpu"
+    limit: int | None = None  # of a world: videos per split
 
     def open(self) -> Source:
         """The source itself."""
         if self.world is not None:
-            return Simulated(self.world, self.device)
+            return Simulated(self.world, self.device, self.limit)
         if self.files is not None:
             return Features(self.files, self.device)
         if self.labelled is not None:
