@@ -394,7 +394,9 @@ def variety(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
         whole = max(1, frames // window)
         seconds = x[: whole * window].view(whole, -1, x.shape[1]).mean(1)
         seconds = seconds - seconds.mean(0)
-        share = torch.linalg.svdvals(seconds).square()
+        small = seconds.double()
+        small = small @ small.mT if whole < x.shape[1] else small.mT @ small
+        share = torch.linalg.eigvalsh(small.cpu()).clamp(min=0.0).to(x)  # a GPU is slow at small ones
         share = share / share.sum().clamp(min=1e-12)
         out.append(1 + (-torch.xlogy(share, share).sum()).exp() if whole > 1 else share.new_ones(()))
     return torch.stack(out) if out else structure.new_ones(0)

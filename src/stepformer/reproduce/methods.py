@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -306,15 +306,20 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
             out += per_video(found.assignment, mask)
         return out
 
+    @lru_cache(1)  # ways to cluster follow each other
+    def assigned(config: InferenceConfig) -> list[Tensor]:
+        return [
+            find_steps(output, batch.video_mask, config, structure=batch.video, rate_hz=trial.rate_hz).assignment
+            for batch, output in zip(trial.batches, outputs, strict=True)
+        ]
+
     @torch.inference_mode()
     def cut(options: Options) -> Segments:
         config = InferenceConfig(**{k: v for k, v in options.items() if k != "cluster_by"})
         segments: list[IntArray] = []
         vectors: list[npt.NDArray[np.float32]] = []
-        for batch, output in zip(trial.batches, outputs, strict=True):
-            mask = batch.video_mask
-            found = find_steps(output, mask, config, structure=batch.video, rate_hz=trial.rate_hz).assignment
-            segments += per_video(found, mask)
+        for batch, output, found in zip(trial.batches, outputs, assigned(config), strict=True):
+            segments += per_video(found, batch.video_mask)
             vectors += segment_vectors(output, found, options.get("cluster_by", "slots"))
         return segments, vectors
 
