@@ -168,6 +168,13 @@ and our two clips too, since simulated videos have no motion that their texts ca
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Structure of a batch as :func:`segments.spread_out` gives it, (B, N, W), for callers that ask many times."""
+
+    values: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Found:
     """What was found in a batch of videos.
 
@@ -432,7 +439,7 @@ def find_steps(
     mask: Tensor,
     config: InferenceConfig,
     *,
-    structure: Tensor | None = None,
+    structure: Tensor | Spread | None = None,
     rate_hz: float = 1.0,
     steps: int | None = None,
     evidence: Tensor | None = None,
@@ -452,7 +459,7 @@ def find_steps(
 def find_in_rows(
     similarity: Tensor,
     mask: Tensor,
-    structure: Tensor,
+    structure: Tensor | Spread,
     config: InferenceConfig,
     *,
     rate_hz: float = 1.0,
@@ -467,7 +474,7 @@ def find_in_rows(
         gains = gains + torch.where(mask, evidence, 0.0)[:, None]
     if config.is_drop_dtw:
         return _by_drop_dtw(gains, similarity, threshold, mask, config, steps)
-    spread = segments.spread_out(structure, mask)
+    spread = _spread_out(structure, mask)
     penalty = penalty_of(spread, mask, rate_hz, config)
     structure_spread, spread = spread, spread * math.sqrt(config.structure_weight)
     by_structure = config.step_weight == 0
@@ -542,7 +549,7 @@ def find_texts(
     text_lengths: Tensor,
     config: InferenceConfig,
     *,
-    structure: Tensor | None = None,
+    structure: Tensor | Spread | None = None,
     rate_hz: float = 1.0,
     present: Tensor | None = None,
     evidence: Tensor | None = None,
@@ -563,8 +570,10 @@ def find_texts(
     lengths = there.sum(1)
     there = torch.arange(M, device=mask.device) < lengths[:, None]
     rows, slot_rows, taken = _text_rows(output, mask, texts, lengths, config)
+    spread = mask[..., None]  # nothing asks for it
+    if config.text_weight or not config.is_drop_dtw:
+        spread = _spread_out(output.frames if structure is None else structure, mask)
     if config.text_weight:
-        spread = _spread_out(output, structure, mask)
         weight = separability(rows, lengths, spread, mask, config)
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
         direct = cosines(texts, output.frames)
@@ -594,7 +603,6 @@ def find_texts(
         matched = order_agnostic_batch(-gains, 0.0, frames, row_lengths=lengths, check=False)
         found = runs_of(columns_of(matched), mask)
     else:
-        spread = _spread_out(output, structure, mask)
         penalty = config.locate_penalty * penalty_of(spread, mask, rate_hz, config)
         task = segments.programme(gains, spread * math.sqrt(config.structure_weight), mask)
         found, _ = segments.solve(task, penalty, ordered=config.ordered, skip=skip)
@@ -605,8 +613,8 @@ def find_texts(
     return _found(found, rows, threshold, penalty, mask, taken)
 
 
-def _spread_out(output: Slots, structure: Tensor | None, mask: Tensor) -> Tensor:
-    return segments.spread_out(output.frames if structure is None else structure, mask)
+def _spread_out(structure: Tensor | Spread, mask: Tensor) -> Tensor:
+    return structure.values if isinstance(structure, Spread) else segments.spread_out(structure, mask)
 
 
 def separability(rows: Tensor, lengths: Tensor, structure: Tensor, mask: Tensor, config: InferenceConfig) -> Tensor:

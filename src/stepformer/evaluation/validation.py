@@ -10,15 +10,16 @@ labels are one per second.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.core.inference import InferenceConfig, find_steps, find_texts, no_slots
+from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_texts, no_slots
 from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.segments import spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
 from stepformer.evaluation.metrics import score_video
 from stepformer.evaluation.table1 import Table1Options, TaskInput, score_table1
@@ -47,6 +48,14 @@ class Trial:
     kinds: IntArray  # (P, S)
     rate_hz: float = 1.0
     spaces: tuple[str, ...] = ()
+    _spread: dict[int, Spread] = field(default_factory=dict, repr=False, compare=False)
+
+    def structure(self, number: int) -> Spread:
+        """What boundaries of a batch's videos are placed by, whoever asks: their raw frames."""
+        if number not in self._spread:
+            batch = self.batches[number]
+            self._spread[number] = Spread(spread_out(batch.video, batch.video_mask))
+        return self._spread[number]
 
     def find(self, video: int) -> tuple[Batch, int]:
         """The batch that a video stands in, and its row there."""
@@ -146,12 +155,12 @@ def score_slots(
     located: list[IntArray] = []
     segments: list[IntArray] = []
     vectors: list[npt.NDArray[np.float32]] = []
-    for batch, texts in zip(trial.batches, trial.texts, strict=True):
-        output = make(batch)
+    for number, (batch, texts) in enumerate(zip(trial.batches, trial.texts, strict=True)):
+        output, structure = make(batch), trial.structure(number)
         lengths = (batch.steps >= 0).sum(1)
-        placed = find_texts(output, batch.video_mask, texts, lengths, config, structure=batch.video)
+        placed = find_texts(output, batch.video_mask, texts, lengths, config, structure=structure)
         located += _rows(placed.assignment, batch.video_mask)
-        found = find_steps(output, batch.video_mask, config, structure=batch.video).assignment
+        found = find_steps(output, batch.video_mask, config, structure=structure).assignment
         segments += _rows(found, batch.video_mask)
         vectors += segment_vectors(output, found, cluster_by)
     scores = {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}

@@ -300,17 +300,17 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
     def find(options: Options) -> list[IntArray]:
         config = InferenceConfig(**options)
         out: list[IntArray] = []
-        for batch, texts, output in zip(trial.batches, trial.texts, outputs, strict=True):
-            mask, lengths = batch.video_mask, (batch.steps >= 0).sum(1)
-            found = find_texts(output, mask, texts, lengths, config, structure=batch.video, rate_hz=trial.rate_hz)
+        for i, (batch, texts, output) in enumerate(zip(trial.batches, trial.texts, outputs, strict=True)):
+            mask, lengths, structure = batch.video_mask, (batch.steps >= 0).sum(1), trial.structure(i)
+            found = find_texts(output, mask, texts, lengths, config, structure=structure, rate_hz=trial.rate_hz)
             out += per_video(found.assignment, mask)
         return out
 
     @lru_cache(1)  # ways to cluster follow each other
     def assigned(config: InferenceConfig) -> list[Tensor]:
         return [
-            find_steps(output, batch.video_mask, config, structure=batch.video, rate_hz=trial.rate_hz).assignment
-            for batch, output in zip(trial.batches, outputs, strict=True)
+            find_steps(output, batch.video_mask, config, structure=trial.structure(i), rate_hz=trial.rate_hz).assignment
+            for i, (batch, output) in enumerate(zip(trial.batches, outputs, strict=True))
         ]
 
     @torch.inference_mode()
@@ -353,10 +353,10 @@ def _text(method: Method, stage: Stage) -> Answer:
     def find(options: Options) -> list[IntArray]:
         config = InferenceConfig(**{k: v for k, v in options.items() if k != "window"})
         out: list[IntArray] = []
-        for batch, texts, frames in zip(trial.batches, trial.texts, seen, strict=True):
-            mask, lengths = batch.video_mask, (batch.steps >= 0).sum(1)
+        for i, (batch, texts, frames) in enumerate(zip(trial.batches, trial.texts, seen, strict=True)):
+            mask, lengths, structure = batch.video_mask, (batch.steps >= 0).sum(1), trial.structure(i)
             alone = no_slots(smoothed(frames, mask, options.get("window", 1)))
-            found = find_texts(alone, mask, texts, lengths, config, structure=batch.video, rate_hz=trial.rate_hz)
+            found = find_texts(alone, mask, texts, lengths, config, structure=structure, rate_hz=trial.rate_hz)
             out += per_video(found.assignment, mask)
         return out
 
