@@ -1,7 +1,7 @@
 """The four losses of the paper and one of ours, each a pure function of tensors, and the criterion that sums them.
 
-:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; ``moment``, ours, is in ``default``. A loss of your own is a
-function of :class:`LossInput` registered there, with its weight under ``[loss] weights``.
+:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; ``moment``, ours, is in ``default``. A loss of your
+own is a function of :class:`LossInput` registered there, with its weight under ``[loss] weights``.
 
 Every function takes a padded batch with masks, loops over nothing, and computes in float32 (float64 for float64
 input) whatever the autocast type, so that bf16 training sums exponentials safely.
