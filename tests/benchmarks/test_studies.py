@@ -36,3 +36,12 @@ def test_the_package_has_no_study(tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "studies run in a checkout of the repository" in done.stderr
     assert run("bench", "align", "--help").returncode == 0
+
+
+def test_the_names_judged_by_hand_are_of_all_three_kinds():
+    from benchmarks.said import MARKS, judged
+
+    pairs = judged()
+    marks = [pair.mark for pair in pairs]
+    assert len(pairs) >= 150 and set(marks) == set(MARKS) and min(map(marks.count, MARKS)) >= 40
+    assert len({(pair.name, pair.marked) for pair in pairs}) == len(pairs)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepformer.narration import Phrase
-from stepformer.narration.evidence import LATER_S, STEP, agreement, frame_evidence, text_evidence
+from stepformer.narration.evidence import OPTIONS, agreement, frame_evidence, text_evidence
 
 RATE = 1.0
 
@@ -18,9 +18,9 @@ def said(start_s: float, text: str = "chop the onion", **how) -> Phrase:
 def test_a_phrase_speaks_for_a_step_a_little_later() -> None:
     found = frame_evidence([said(30.0)], 60, RATE)
     assert found.shape == (60,) and found.min() >= 0.0
-    assert abs(int(found.argmax()) - round(31.0 + LATER_S)) <= 1
-    assert found[33] > found[40] > found[55] and found[0] < 1e-3 * STEP
-    assert frame_evidence([said(30.0, groundability=0.4)], 60, RATE)[33] < found[33]
+    assert abs(int(found.argmax()) - round(31.0 + OPTIONS.later_s)) <= 1
+    assert found[37] > found[42] > found[55] and found[0] < 1e-3 * OPTIONS.step
+    assert frame_evidence([said(30.0, groundability=0.4)], 60, RATE)[37] < found[37]
 
 
 def test_chatter_speaks_against_a_step_unless_one_is_spoken_of_too() -> None:
@@ -57,6 +57,6 @@ def test_a_text_gains_where_it_is_said() -> None:
     phrases = [said(10.0), said(50.0, "fry it"), said(90.0, chatter=True)]
     found = text_evidence(phrases, np.array([[0.9, 0.1, 0.9], [0.2, 0.8, 0.1]]), 120, RATE)
     assert found.shape == (2, 120)
-    assert abs(int(found[0].argmax()) - 13) <= 1 and abs(int(found[1].argmax()) - 53) <= 1
+    assert found.argmax(1) - OPTIONS.later_s == pytest.approx([11, 51], abs=1)
     assert found[0, 93] < 0.05 * found[0].max()  # chatter names no step
     assert not text_evidence(phrases[:1], np.ones((2, 1)), 20, RATE).any()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from stepformer.base.arrays import unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.errors import InputError, UsageError
+from stepformer.narration.lexicon import MEASURES, word_set, words
 
 if TYPE_CHECKING:
     from stepformer.encoders.pictures import PictureStatistics
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating[Any]]
 Source = Literal["typed", "spoken", "seen"]
 
-EARLY_S, LATE_S = 10.0, 5.0
+EARLY_S, LATE_S = 6.0, 1.0
 """A step may be spoken of this long before it begins and after it ends."""
 SHOWN = 0.6
 """A seen name is shown, as a guess, if its agreement is at least this: ``stepformer bench names`` sets it."""
@@ -34,8 +36,14 @@ TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
-_TELLING = 0.2  # what a phrase that says much is worth beside one that says little, in cosine
+_TELLING = 0.6  # what a phrase that says much is worth beside one that says little, in cosine
+_CENTRAL = 0.5  # what saying the same as all else that is said around the step is worth, in cosine
+_LEAST = 0.6  # what a phrase must be worth to name a step
 _NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 0 at EARLY_S and LATE_S
+_VAGUE = word_set(
+    "it them this that these those one ones thing things stuff everything something up down out off on in over away "
+    "back around together the a an some to of for and you me here there he she"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +191,17 @@ def spoken(
     from stepformer.narration.imperative import rank, spoken_names
 
     said = spoken_names(phrases)
-    useful = [i for i, name in enumerate(said) if name is not None]
+    useful = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name)]
     if not useful or not len(spans_s):
         return [None] * len(spans_s)
-    cosine = unit(steps) @ _centred(vectors)[useful].T  # (M, L)
+    centred = _centred(vectors)[useful]
+    cosine = unit(steps) @ centred.T  # (M, L)
     near = np.array([[_nearness(span, phrases[i]) for i in useful] for span in spans_s])
     telling = np.array([rank(phrases[i], said[i]) for i in useful])
-    worth = np.where(near > 0, cosine + _NEAR * near + _TELLING * telling, -np.inf)
+    worth = cosine + _NEAR * near + _TELLING * telling + _CENTRAL * _centrality(centred, near)
+    worth = np.where(near > 0, worth, -np.inf)
     # a phrase said in the middle of a step names it unless its meaning speaks against it
-    costs = np.where(np.isfinite(worth), -worth, np.inf)
+    costs = np.where(np.isfinite(worth), _LEAST - worth, np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
     names: list[Name | None] = [None] * len(spans_s)
     for column, row in enumerate(assignment):
@@ -228,6 +238,41 @@ def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
     if middle > span[1]:
         return max(0.0, 1.0 - (middle - span[1]) / LATE_S)
     return 1.0
+
+
+def _centrality(vectors: Floats, near: Floats) -> NDArray[np.float64]:
+    """(M, L) how much each phrase says what the others around the step say: its mean cosine with them, by nearness."""
+    alike = vectors @ vectors.T
+    np.fill_diagonal(alike, 0.0)
+    weight = near.sum(1, keepdims=True) - near
+    return np.asarray(near @ alike / np.maximum(weight, 1.0))
+
+
+@lru_cache(maxsize=1)
+def _known_words() -> frozenset[str]:
+    """Words of hand work: of the phrases that ship and of the narration's own lists."""
+    from stepformer.data.grammar import phrase_bank
+    from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS
+
+    bank = {word for text in phrase_bank() for word in text.lower().replace("'s", "").split()}
+    lists = ("common_english", "measures", "containers", "particles", "object_pronouns", "time_nouns", "empty_preps")
+    return frozenset(bank | CONCRETE_NOUNS | PHYSICAL_VERBS | VAGUE_VERBS).union(*(words(name) for name in lists))
+
+
+def says_enough(phrase: Phrase, name: str) -> bool:
+    """Whether what was heard can be a name at all: all its words are words of hand work (speech that was misheard has
+    others), and it says what is done ("whisk") or acted on ("make it" does neither)."""
+    from stepformer.narration.groundability import PHYSICAL_VERBS, VAGUE_VERBS
+
+    if not phrase.verb:  # of somebody else's making
+        return True
+    parts = name.lower().replace("'s", "").split()
+    known = _known_words()
+    if not all(part in known or part.rstrip("s") in known or part[:1].isdigit() for part in parts):
+        return False
+    if len(parts) == 1:
+        return name in PHYSICAL_VERBS and name not in VAGUE_VERBS
+    return any(part not in _VAGUE and part not in MEASURES and not part[:1].isdigit() for part in parts[1:])
 
 
 def _centred(vectors: Floats) -> NDArray[np.float64]:

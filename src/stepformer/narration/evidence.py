@@ -1,8 +1,7 @@
 """Phrases with times as evidence for steps: what is said near a frame speaks for a step there, chatter against one.
 
-Speakers are early more often than late: on real narration with human steps (YouCook2, dev half) the middle of a step
-lies about two seconds behind the phrase that is nearest to its text, and steps reach further behind the phrase than
-before it.
+Speakers are early more often than late: on real narration with human steps (YouCook2, dev half) what is said tells
+frames of steps best from others some seconds later.
 
 Narration that is not about the pictures must do little harm, so evidence weighs by agreement: how much nearer the
 phrases are to the frames around the time they are said than to those of the rest of the video.
@@ -11,6 +10,7 @@ phrases are to the frames around the time they are said than to those of the res
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,28 @@ from stepformer.narration.phrases import Phrase
 
 Floats = NDArray[np.floating[Any]]
 
-LATER_S = 2.0
-"""A step's middle comes this long after the middle of the phrase about it."""
-SPREAD_S = 8.0
-"""How widely steps scatter around it: the evidence of a phrase falls off like a Gaussian of this width."""
-STEP, CHATTER = 1.0, 0.5  # what a phrase and chatter are worth to a frame, in spreads of the frame's own evidence
 _WINDOW_S = 12.0  # frames so near to a phrase are those it may be about
+_SMOOTH_S = 5.0  # pictures are compared with a phrase over so long
+_MOST_FIT = 2.0
 _LEAST_PHRASES = 3  # fewer say nothing about agreement
 _SHIFTS = 48
-_FULL_AT = 2.0  # spreads above chance at which narration counts in full
-_DOUBT = 0.4  # weight of narration whose agreement is not known, or that agrees no better than chance
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceOptions:
+    """What narration is worth. ``stepformer bench narrated --fit`` makes the values."""
+
+    later_s: float = 6.0  # a step is shown this long after it is spoken of
+    spread_s: float = 3.0  # how widely steps scatter around it: a phrase's evidence falls off like such a Gaussian
+    step: float = 1.0  # what a phrase is worth to a frame, in spreads of the frame's own evidence
+    chatter: float = 0.5  # what chatter is worth against one
+    unsaid: float = 0.0  # what it is worth against one that nothing is said of it
+    fit: float = 0.5  # share of a phrase's worth that goes by how well it fits the pictures then
+    full_at: float = 2.0  # spreads above chance at which narration counts in full
+    doubt: float = 0.4  # weight of narration whose agreement is not known, or that agrees no better than chance
+
+
+OPTIONS = EvidenceOptions()
 
 
 def frame_evidence(
@@ -40,6 +52,7 @@ def frame_evidence(
     *,
     phrase_vectors: Floats | None = None,
     frame_vectors: Floats | None = None,
+    options: EvidenceOptions = OPTIONS,
 ) -> NDArray[np.float64]:
     """(N,) what is said as evidence that a frame shows a step, to be added to what the frame itself shows.
 
@@ -47,23 +60,31 @@ def frame_evidence(
     """
     times_s = (np.arange(frames) + 0.5) / rate_hz  # (N,)
     for_it, against = np.zeros(frames), np.zeros(frames)
-    for phrase in phrases:
+    fit = _fit(phrase_vectors, frame_vectors, rate_hz)
+    for i, phrase in enumerate(phrases):
         if phrase.negated:
             continue
-        bump = _bump(phrase, times_s)
+        bump = _bump(phrase, times_s, options)
         if phrase.chatter:
             against = np.maximum(against, bump)
         else:
-            for_it = np.maximum(for_it, bump * phrase.groundability)
+            worth = 1.0 if fit is None else 1.0 - options.fit + options.fit * fit[i]
+            for_it = np.maximum(for_it, bump * phrase.groundability * worth)
     if not for_it.any():
         return np.zeros(frames)
-    trust = agreement(phrases, phrase_vectors, frame_vectors, rate_hz)
+    trust = agreement(phrases, phrase_vectors, frame_vectors, rate_hz, options)
     # a frame that is spoken of in both ways is a step
-    return np.asarray(trust * (STEP * for_it - CHATTER * np.maximum(against - for_it, 0.0)))
+    against = options.chatter * np.maximum(against - for_it, 0.0) + options.unsaid * np.maximum(1.0 - for_it, 0.0)
+    return np.asarray(trust * (options.step * for_it - against))
 
 
 def text_evidence(
-    phrases: Sequence[Phrase], similarity: Floats, frames: int, rate_hz: float, trust: float = 1.0
+    phrases: Sequence[Phrase],
+    similarity: Floats,
+    frames: int,
+    rate_hz: float,
+    trust: float = 1.0,
+    options: EvidenceOptions = OPTIONS,
 ) -> NDArray[np.float64]:
     """(M, N) evidence that each of M texts is shown in a frame, from ``similarity`` (M, L) of texts with phrases.
 
@@ -78,24 +99,28 @@ def text_evidence(
     rows = similarity[:, useful]
     above = np.clip((rows - rows.mean(1, keepdims=True)) / np.maximum(rows.std(1, keepdims=True), 1e-9), 0.0, 3.0)
     for column, i in enumerate(useful):
-        out = np.maximum(out, above[:, [column]] * _bump(phrases[i], times_s)[None])
-    return np.asarray(trust * STEP / 2 * out)
+        out = np.maximum(out, above[:, [column]] * _bump(phrases[i], times_s, options)[None])
+    return np.asarray(trust * options.step / 2 * out)
 
 
 def agreement(
-    phrases: Sequence[Phrase], phrase_vectors: Floats | None, frame_vectors: Floats | None, rate_hz: float
+    phrases: Sequence[Phrase],
+    phrase_vectors: Floats | None,
+    frame_vectors: Floats | None,
+    rate_hz: float,
+    options: EvidenceOptions = OPTIONS,
 ) -> float:
     """How far narration is believed, from 0 to 1: by how much nearer phrases are to the frames they are said at."""
     useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
     if phrase_vectors is None or frame_vectors is None or len(useful) < _LEAST_PHRASES or len(frame_vectors) < 2:
-        return _DOUBT
+        return options.doubt
     said = unit(np.asarray(phrase_vectors, np.float64)[useful])
     seen = unit(np.asarray(frame_vectors, np.float64))
     cosine = unit(said - said.mean(0)) @ unit(seen - seen.mean(0)).T  # (L, N)
     half = max(1, round(_WINDOW_S / 2 * rate_hz))
     total = np.cumsum(np.pad(cosine, ((0, 0), (half + 1, half)), mode="wrap"), axis=1)
     around = (total[:, 2 * half + 1 :] - total[:, : -2 * half - 1]) / (2 * half + 1)  # (L, N) means of a window
-    middles = np.array([(phrases[i].start_s + phrases[i].end_s) / 2 + LATER_S for i in useful])
+    middles = np.array([(phrases[i].start_s + phrases[i].end_s) / 2 + options.later_s for i in useful])
     at = (middles * rate_hz).astype(np.int64)
     rows, frames = np.arange(len(useful)), cosine.shape[1]
     # the same phrases at all other times, in their order: what chance would give
@@ -103,13 +128,27 @@ def agreement(
     scores = np.array([around[rows, (at + shift) % frames].mean() for shift in shifts])
     spread = float(scores[1:].std()) if len(scores) > 2 else 0.0
     if spread < 1e-9:
-        return _DOUBT
+        return options.doubt
     above = float((scores[0] - scores[1:].mean()) / spread)
-    return float(np.clip(_DOUBT + (1 - _DOUBT) * above / _FULL_AT, 0.0, 1.0))
+    return float(np.clip(options.doubt + (1 - options.doubt) * above / options.full_at, 0.0, 1.0))
 
 
-def _bump(phrase: Phrase, times_s: Floats) -> NDArray[np.float64]:
-    """(N,) 1 while a phrase is said, shifted by ``LATER_S``, falling off on both sides as steps scatter."""
-    start_s, end_s = phrase.start_s + LATER_S, phrase.end_s + LATER_S
+def _fit(phrase_vectors: Floats | None, frame_vectors: Floats | None, rate_hz: float) -> NDArray[np.float64] | None:
+    """(L, N) how far above its own mean over the video each phrase is near to the pictures around a frame, in spreads,
+    from 0 to 2; None where there is nothing to compare."""
+    if phrase_vectors is None or frame_vectors is None or len(phrase_vectors) < 2 or len(frame_vectors) < 2:
+        return None
+    said, seen = unit(np.asarray(phrase_vectors, np.float64)), unit(np.asarray(frame_vectors, np.float64))
+    cosine = unit(said - said.mean(0)) @ unit(seen - seen.mean(0)).T
+    half = min(max(1, round(_SMOOTH_S / 2 * rate_hz)), len(seen) - 1)
+    total = np.cumsum(np.pad(cosine, ((0, 0), (half + 1, half)), mode="edge"), axis=1)
+    near = (total[:, 2 * half + 1 :] - total[:, : -2 * half - 1]) / (2 * half + 1)
+    spread = np.maximum(near.std(1, keepdims=True), 1e-9)
+    return np.asarray(np.clip((near - near.mean(1, keepdims=True)) / spread, 0.0, _MOST_FIT))
+
+
+def _bump(phrase: Phrase, times_s: Floats, options: EvidenceOptions) -> NDArray[np.float64]:
+    """(N,) 1 while a phrase is said, shifted by ``later_s``, falling off on both sides as steps scatter."""
+    start_s, end_s = phrase.start_s + options.later_s, phrase.end_s + options.later_s
     away = np.maximum(0.0, np.maximum(start_s - times_s, times_s - end_s))
-    return np.asarray(np.exp(-0.5 * (away / SPREAD_S) ** 2))
+    return np.asarray(np.exp(-0.5 * (away / options.spread_s) ** 2))

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepformer.app.discover.presence import present_texts
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, read_bank, spoken, tell_apart, topic_of
+from stepformer.app.naming import (
+    Name,
+    PhraseBank,
+    guess,
+    load_bank,
+    read_bank,
+    says_enough,
+    spoken,
+    tell_apart,
+    topic_of,
+)
 from stepformer.base.arrays import unit
 from stepformer.encoders.pictures import PictureStatistics, clip_pictures
 from stepformer.errors import InputError, UsageError
@@ -163,3 +173,20 @@ def test_the_bank_that_ships_is_large():
     from stepformer.data.grammar import phrase_bank
 
     assert len(phrase_bank()) > 1000
+
+
+def test_what_was_misheard_or_says_nothing_names_no_step():
+    def heard(text):
+        return says_enough(Phrase(text, 0.0, 1.0, verb=text.split()[0]), text)
+
+    assert all(map(heard, ["brush the top with butter", "whisk", "add two cups of flour", "cut the onions"]))
+    assert not any(
+        map(heard, ["make it", "pull those out", "football the stuff", "add a teaspoon", "turn carol forsan"])
+    )
+
+
+def test_of_what_is_said_in_a_step_the_phrase_that_the_others_agree_with_names_it():
+    said = [phrase("fry the onions", 2), phrase("open the window", 4), phrase("brown the onions", 6)]
+    vectors = np.array([[1.0, 0.1, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.1]])
+    names = spoken([(0.0, 10.0)], np.zeros((1, 3)), said, vectors)
+    assert names[0].text in ("fry the onions", "brown the onions")
