@@ -7,6 +7,7 @@ STUDIES = {
     "calibrate": "how ground-truth texts score on simulated videos, beside the paper's row",
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
+    "looks": "what it costs that encoder clip does not look at every picture",
     "names": "names by sight and absent steps, on held-out frames; makes the picture statistics",
     "narration": "words per second, against the bare parser; memory",
     "narrated": "discovery with narration that is right, absent or wrong; chooses the constants of the evidence",
