@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: soak demo test test-all docs lint types setup clean
+.PHONY: soak lock sbom demo test test-all docs lint types setup clean
 
 setup: $(STAMP)
 
@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/stepformer demo
 
 test: setup
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
@@ -35,9 +35,18 @@ CASES ?= 1000000
 soak: setup  # hours at the default; make soak CASES=50000 for minutes
 	$(BIN)/python tests/fuzz/soak.py --cases $(CASES)
 
+# what pip would install, with hashes; needs the registry
+lock: setup
+	$(BIN)/pip install --quiet --dry-run --ignore-installed --report - --constraint constraints.txt torch \
+		--editable '.[test,dev]' | $(BIN)/python tools/supply_chain.py lock > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+
+sbom: setup
+	$(BIN)/python tools/supply_chain.py sbom > sbom.json
+
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 
 types: setup
 	$(BIN)/mypy

@@ -215,9 +215,7 @@ def loop(kills: int, folder: Path, seed: int = 0) -> Tally:
     tally = Tally()
     scenes = [kind(kind.__name__.lower(), folder / "inputs") for kind in (Discover, Prepare, Train)]
     lengths = {}
-    with contextlib.redirect_stdout(
-        io.StringIO()
-    ):  # here too: what it imports, all forks have
+    with contextlib.redirect_stdout(io.StringIO()):  # here too: what it imports, all forks have
         os.environ["STEPFORMER_CACHE"], Noted.notes = str(folder / "cache"), str(folder / "notes")
         for scene in scenes[:2]:  # training leaves threads behind, so of that only what it imports
             stepformer([*scene.arguments(folder / "first"), "--quiet"])

@@ -6,16 +6,21 @@ or more than ``MEMORY_BYTES`` of new memory is a fault.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import pickle
+import sys
 import tarfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[2]))  # benchmarks/
 
 from stepformer import Step, Timeline
 from stepformer.errors import StepFormerError
@@ -63,6 +68,28 @@ def _npz(**arrays: np.ndarray) -> bytes:
     return out.getvalue()
 
 
+def _tensors(arrays: dict[str, np.ndarray]) -> bytes:
+    from safetensors.numpy import save
+
+    return save(arrays)
+
+
+def _torch(arrays: dict[str, np.ndarray]) -> bytes:
+    import torch
+
+    out = io.BytesIO()
+    torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, out)
+    return out.getvalue()
+
+
+def _zip(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
 def _tar(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
@@ -96,8 +123,173 @@ def _checkpoint(folder: Path) -> bytes:
     return (folder / "c.safetensors").read_bytes()
 
 
+def _made(folder: Path, name: str, write: Callable[[Path], object]) -> bytes:
+    """What a writer of ours makes of a file."""
+    write(folder / name)
+    return (folder / name).read_bytes()
+
+
+def _beside(files: dict[str, bytes], read: Callable[[Path], object]) -> Callable[[Path], object]:
+    """A reader of a file that needs others around it; names are relative to the folder of the case."""
+
+    def all_of_it(path: Path) -> object:
+        for name, data in files.items():
+            other = path.parent / name
+            if not other.exists():
+                other.parent.mkdir(parents=True, exist_ok=True)
+                other.write_bytes(data)
+        return read(path)
+
+    return all_of_it
+
+
+def _watch(path: Path) -> object:
+    """All that a command does with a video; what it holds must not seem longer than its bytes bear out."""
+    import warnings
+
+    from stepformer import media
+    from stepformer.media.container import bearable_s
+    from stepformer.narration.listening import Listening, narration_of
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reader = media.VideoReader(path)
+        clips = sum(len(batch) for batch in reader.clips(media.FrameSpec((32, 32)), 1.0))
+        narration_of(path, Listening(speech=False))
+        media.read_chapters(path)
+        sound = 0.0
+        with contextlib.suppress(StepFormerError):
+            sound = sum(len(block) for block in media.audio_blocks(path)) / media.SAMPLE_RATE_HZ
+        media.frames_at(path, [0.0, reader.info.duration_s / 2], size=(16, 16))
+    assert max(clips, sound) <= bearable_s(path) + 3600, (clips, sound)
+    return None
+
+
+def _videos(folder: Path) -> list[Reader]:
+    from benchmarks.timecode import write_clip
+
+    vp9 = {"codec": "libvpx-vp9", "sound_codec": "libopus", "options": {"deadline": "realtime", "cpu-used": "8"}}
+    kinds = {"mp4": {}, "mkv": {}, "ts": {}, "webm": vp9, "avi": {"codec": "mpeg4", "sound_codec": "mp3"}}
+    found = []
+    for kind, options in kinds.items():
+
+        def write(path: Path, kind: str = kind, options: dict[str, object] = options) -> None:
+            times = [i / 25 for i in range(50)]
+            write_clip(path, times, size=(32, 64), group=25, tone_s=2.0, constant_rate=kind == "avi", **options)
+
+        found.append(Reader(f"video .{kind}", f"a.{kind}", _made(folder, f"a.{kind}", write), _watch))
+    return found
+
+
+def _search(folder: Path) -> list[Reader]:
+    """The files of a search index, each read as a search reads it."""
+    from stepformer.app.search.index import (
+        ENTRY,
+        FOLDER,
+        FORMAT,
+        FORMAT_VERSION,
+        IndexInfo,
+        load_entries,
+        read_info,
+        read_videos,
+    )
+
+    fields = dict.fromkeys(IndexInfo.__dataclass_fields__, 1)
+    info = {"format": FORMAT, "version": FORMAT_VERSION, **fields}
+    return [
+        Reader("search index", f"{FOLDER}/index.json", json.dumps(info).encode(), lambda p: read_info(p.parents[1])),
+        Reader("search videos", "videos.jsonl", b'{"video": "a"}\nnull\n', lambda p: read_videos(p.parent)),
+        Reader("search entries", "steps.npy", _npy(np.zeros(3, ENTRY)), load_entries),
+    ]
+
+
+def _stores(folder: Path) -> list[Reader]:
+    """A feature store's index and shard, opened and read whole."""
+    from stepformer.data.store import INDEX_FILE, INFO_FILE, FeatureStore, StoredPhrase, StoredVideo, StoreInfo
+    from stepformer.data.store_writer import StoreWriter
+
+    store = folder / "a_store"
+    with StoreWriter(store, StoreInfo("toy", "toy-1", dim=4)) as writer:
+        for name in ("v1", "v2"):
+            said = (StoredPhrase("whisk", 0.0, 1.0),)
+            vectors = np.ones((3, 4), np.float32)
+            writer.append(StoredVideo(name, vectors, 1.0, 3.0, None, said, np.ones((1, 4), np.float32)))
+    shard = "shards/00000.safetensors"
+    parts = {name: (store / name).read_bytes() for name in (INFO_FILE, INDEX_FILE, shard)}
+
+    def read(path: Path) -> object:
+        root = path.parents[1] if path.parent.name == "shards" else path.parent
+        opened = FeatureStore(root)
+        return [opened.read(video) for video in opened.ids]
+
+    def others(name: str, up: str) -> dict[str, bytes]:
+        return {f"{up}{other}": data for other, data in parts.items() if other != name}
+
+    return [
+        Reader("store index", INDEX_FILE, parts[INDEX_FILE], _beside(others(INDEX_FILE, ""), read)),
+        Reader("store shard", shard, parts[shard], _beside(others(shard, "../"), read)),
+    ]
+
+
+def _datasets(folder: Path) -> list[Reader]:
+    from stepformer.data.breakfast import read_breakfast
+    from stepformer.data.gtea import read_gtea
+    from stepformer.data.plain import read_plain
+    from stepformer.data.procel import read_procel
+
+    arrays = {"S1_Tea|A": np.ones((3, 4), np.float32), "S1_Tea|Y": np.array([1, 2, 2])}
+    procel = {
+        "task": "tea",
+        "grammar": ["boil", "pour"],
+        "videos": [{"index": 1, "duration": 9.0, "key_steps": [[0, 1.0, 3.0]], "captions": [[0.0, 2.0, "boil it"]]}],
+    }
+    breakfast = {"../../mapping/mapping.txt": b"0 SIL\n1 pour\n", "../../groundTruth/v1": b"SIL\npour\n"}
+    return [
+        Reader("GTEA features", "gtea_features.npz", _npz(**arrays),
+               _beside({"label_names.json": b'["background", "pour", "stir"]'}, lambda path: read_gtea(path.parent))),
+        Reader("GTEA names", "label_names.json", b'["background", "pour", "stir"]',
+               _beside({"gtea_features.npz": _npz(**arrays)}, lambda path: read_gtea(path.parent))),
+        Reader("Breakfast", "features/tea/v1.txt", b"1 2 3\n4 5 6\n",
+               _beside(breakfast, lambda path: read_breakfast(path.parents[2]))),
+        Reader("ProceL JSON", "tea.json", json.dumps(procel).encode(), read_procel),
+        Reader("plain annotations", "annotations/v1.csv", b"step,start,end\npour,1,3\n",
+               lambda path: read_plain(path.parents[1])),
+        Reader("plain features", "features/v1.npy", _npy(np.ones((4, 3), np.float32)),
+               _beside({"../annotations/v1.csv": b"step,start,end\npour,1,3\n"},
+                       lambda path: read_plain(path.parents[1]))),
+    ]  # fmt: skip
+
+
+def _settings(path: Path) -> object:
+    from stepformer.cli import command_parser
+    from stepformer.cli.options import resolve
+
+    return resolve(command_parser("discover"), "discover", ["a.mp4", "--config", str(path)])
+
+
+def _unpack(path: Path) -> object:
+    from stepformer.base.weights.archive import unpack
+    from stepformer.base.weights.records import File, Piece
+
+    return unpack((File("data/", "", (Piece(0, "a/"),)),), [path], path.parent / "unpacked")
+
+
+def _world(folder: Path) -> bytes:
+    import hashlib
+
+    from stepformer.data.worldbuilder import build_world
+
+    def words(texts: list[str]) -> np.ndarray:
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]
+        return np.stack([np.random.default_rng(seed).standard_normal(8).astype(np.float32) for seed in seeds])
+
+    world = build_world(words, grammar_procedures=20, encoder="words")
+    return _made(folder, "world.safetensors", world.save)
+
+
 def readers(folder: Path) -> list[Reader]:
     """All of them; ``folder`` is for making seeds."""
+    from stepformer.app.naming import read_bank
     from stepformer.base.safe_pickle import load_restricted
     from stepformer.core.checkpoint import load_checkpoint
     from stepformer.core.config import read_config
@@ -106,8 +298,13 @@ def readers(folder: Path) -> list[Reader]:
     from stepformer.data.precomputed import read_features
     from stepformer.data.store import read_info
     from stepformer.data.store_import import released_samples
+    from stepformer.data.world import load_world
     from stepformer.encoders.captions import read_captions
+    from stepformer.encoders.checkpoints import read_checkpoint
+    from stepformer.encoders.milnce import read_dictionary
+    from stepformer.evaluation.annotated import read_texts
     from stepformer.evaluation.predictions import read_prediction
+    from stepformer.narration.readers.structured import iter_captions
 
     coin = {
         "database": {
@@ -194,5 +391,34 @@ def readers(folder: Path) -> list[Reader]:
             lambda path: list(released_samples(path)),
         ),
         Reader("pickle", "p.pkl", pickle.dumps(sample), load_restricted),
+        *_videos(folder),
+        *_stores(folder),
+        *_search(folder),
+        *_datasets(folder),
+        Reader(
+            "settings", "stepformer.toml", b'model = "default"\n[discover]\nsteps = 5\nno_labels = true\n', _settings
+        ),
+        Reader("phrase bank", "bank.txt", b"crack the eggs\nwhisk\n", read_bank),
+        Reader(
+            "captions gzipped",
+            "caption.json.gz",
+            gzip.compress(json.dumps(captions).encode()),
+            lambda path: list(iter_captions(path)),
+        ),
+        Reader(
+            "HowTo100M list",
+            "HowTo100M_v1.csv",
+            b"video_id,category_1,category_2,rank,task_id\nv1,a,b,1,7\n",
+            lambda path: read_howto100m(path.parent),
+        ),
+        Reader(
+            "features safetensors", "f.safetensors", _tensors({"features": np.ones((4, 3), np.float32)}), read_features
+        ),
+        Reader("text vectors", "t.npz", _npz(text=np.array(["a", "b"]), emb=np.ones((2, 3), np.float32)), read_texts),
+        Reader("dictionary", "s3d_dict.npy", _npy(np.array(["a", "b"])), read_dictionary),
+        Reader("torch checkpoint", "w.pth", _torch({"a": np.ones((2, 2), np.float32)}), read_checkpoint),
+        Reader("wheel", "w.whl", _zip({"a/b.txt": b"hello" * 9, "a/c.npy": _npy(np.ones(3))}), _unpack),
+        Reader("tar of weights", "w.tar", gzip.decompress(_tar({"a/b.txt": b"hello" * 9})), _unpack),
+        Reader("world", "w.safetensors", _world(folder), load_world),
         Reader("feature store", "store.json", json.dumps(store).encode(), lambda path: read_info(path.parent)),
     ]
