@@ -424,7 +424,7 @@ def test_pickled_features_are_refused(tmp_path):
     assert "never read" in data.problems[0].what  # and not NumPy's advice to unpickle it
     (tmp_path / "v.npy").write_bytes(b"no array")
     data = with_features(Dataset("d", {"t": Task("t", "T", ())}, (VideoRecord("v", "t"),)), tmp_path)
-    assert "never read" in data.problems[0].what
+    assert "no readable NumPy array" in data.problems[0].what
     assert "allow_pickle" not in data.problems[0].what
     assert data.videos[0].features is None
     assert kinds(data) == {"unparsable": 1}

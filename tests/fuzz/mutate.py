@@ -31,8 +31,8 @@ def variant(data: bytes, name: str, case: int) -> bytes:
         return data[:case]
     chance = random.Random(f"{name} {case}")
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        data = structured(data, chance) if chance.random() < 0.5 else mutated(data, chance)
-    return data[: 1 << 20]
+        data = (structured(data, chance) if chance.random() < 0.5 else mutated(data, chance))[: 1 << 20]
+    return data
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
@@ -147,7 +147,7 @@ def _safetensors(data: bytes, chance: random.Random) -> bytes:
 
 def _npy(data: bytes, chance: random.Random) -> bytes:
     start = 10 if data[6] == 1 else 12
-    length = int.from_bytes(data[8:start], "little")
+    length = min(int.from_bytes(data[8:start], "little"), len(data))
     header = data[start : start + length].decode("latin-1")
     shapes = ("(0,)", "()", "(-1,)", "(2, 2, 2)", "(999999999, 9)", "(2**70,)", "(None,)", "(1.5,)", "x", "(4, 3")
     kinds = ("|O", "<f8", "<U9", "|V0", "<M8[s]", "<c16", ">f2", "|S1", "zz", "<f4, <f4", "<U99999999")

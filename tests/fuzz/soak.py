@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+import warnings
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -43,6 +44,7 @@ def known() -> dict[str, Reader]:
 
 def work(item: tuple[str, int, int]) -> tuple[Counter[str], list[str], float, int]:
     """Cases of one reader: how they ended, what went wrong, the slowest in seconds, peak memory in MiB."""
+    warnings.simplefilter("ignore")  # libraries warn of much in damaged files
     name, first, cases = item
     ended: Counter[str] = Counter()
     faults: list[str] = []

@@ -7,7 +7,6 @@ becomes a :class:`Problem` that says what is wrong and where, and the rest is re
 from __future__ import annotations
 
 import math
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from stepformer.base.files import no_such, why_no_array
-from stepformer.base.guard import csv_rows
+from stepformer.base.files import no_such
+from stepformer.base.guard import csv_rows, load_array
 from stepformer.errors import InputError
 from stepformer.media.finding import SUFFIXES
 
@@ -179,13 +176,7 @@ class Dataset:
 
 def npy_shape(path: Path) -> tuple[int, ...]:
     """The shape of a ``.npy`` file, from its header alone; pickled arrays are refused."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable .npy array: {why_no_array(error)}") from None
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{path} is an .npz archive by another name, not one .npy array")
-    return tuple(array.shape)
+    return tuple(load_array(path, mapped=True).shape)
 
 
 def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> Iterator[tuple[int, list[str]]]:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base.guard import reader
+from stepformer.base.guard import reader, reading
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
 FORMAT = "stepformer-feature-store"
@@ -203,12 +203,13 @@ class FeatureStore(Sequence[StoredVideo]):
         self.path = Path(path)
         self.info = read_info(self.path)
         self._positions: dict[str, Entry] = {}
-        for offset, line in index_lines(self.path / INDEX_FILE):
-            head = parse_head(line, self.path)
-            phrases = int(head.get("n_phrases", len(head.get("phrases", ()))))
-            shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
-            said = phrases - line.count(_CHATTER_MARK)
-            self._positions[head["id"]] = Entry(offset, shard, rows, duration_s, said or phrases)
+        with reading(self.path / INDEX_FILE, "index of a feature store"):
+            for offset, line in index_lines(self.path / INDEX_FILE):
+                head = parse_head(line, self.path)
+                phrases = int(head.get("n_phrases", len(head.get("phrases", ()))))
+                shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
+                said = phrases - line.count(_CHATTER_MARK)
+                self._positions[str(head["id"])] = Entry(offset, shard, rows, duration_s, said or phrases)
         self._ids = tuple(self._positions)
         self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
@@ -257,6 +258,11 @@ class FeatureStore(Sequence[StoredVideo]):
 
     def read(self, video: str) -> StoredVideo:
         """One video by its name."""
+        with reading(self.path, "feature store"):
+            return self._read(video)
+        raise AssertionError
+
+    def _read(self, video: str) -> StoredVideo:
         line = self.line(video)
         shard, rows = self._shard(int(line["shard"])), int(line["n"])
         phrases = tuple(StoredPhrase.of(phrase) for phrase in line.get("phrases", ()))

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from stepformer.base import guard
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import no_such
 from stepformer.encoders import s3d
@@ -98,16 +99,14 @@ def encoder_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
     return cache_folder("weights") / name
 
 
+@guard.reader("array of words")
 def read_dictionary(path: Path) -> list[str]:
     """The words of ``s3d_dict.npy`` in the order of their ids, from 1 on."""
     if not path.is_file():
         raise MissingError(f"encoder 'milnce' needs {DICTIONARY} beside its checkpoint; get it from {SOURCE}")
-    try:
-        words = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not an array of words: {error}") from None
+    words = guard.load_array(path)
     if words.ndim != 1 or words.dtype.kind not in "US" or len(words) >= s3d.VOCABULARY:
         raise InputError(
             f"{path} must hold fewer than {s3d.VOCABULARY} words, got {words.dtype} of shape {words.shape}"
         )
-    return [word.decode() if isinstance(word, bytes) else str(word) for word in words.tolist()]
+    return [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words.tolist()]

@@ -80,6 +80,7 @@ def _text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) 
     return {_key(text): row for text, row in zip(said, unit(rows, np.float32), strict=True)}
 
 
+@guard.reader("table of text vectors")
 def read_texts(path: str | Path) -> Vectors:
     """Text vectors of an ``.npz`` file: texts under ``text`` or ``names``, rows under ``emb`` or ``embeddings``."""
     values = guard.load_arrays(path)

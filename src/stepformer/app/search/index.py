@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base import arrays
+from stepformer.base import arrays, guard
 from stepformer.base.files import write_json, write_text
 from stepformer.errors import InputError, NonFiniteError
 
@@ -132,7 +132,7 @@ def read_info(folder: Path) -> IndexInfo:
         raise InputError(
             f"{folder} has no search index yet; make it with: stepformer search {folder} --update"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read: {error}; make it again with --update --rebuild") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
         raise InputError(f"{file} is not a search index this version reads; make it again with --update --rebuild")
@@ -150,9 +150,9 @@ def generation_folder(folder: Path, generation: int) -> Path:
 def load_entries(path: Path) -> npt.NDArray[Any]:
     """Rows of ``steps.npy``, ``moments.npy`` or ``names.npy``."""
     try:
-        entries = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}; use --update --rebuild") from None
+        entries = guard.load_array(path)
+    except InputError as error:
+        raise InputError(f"{error}; use --update --rebuild") from None
     if entries.dtype != ENTRY:
         raise InputError(f"{path} has other columns than expected; use --update --rebuild")
     return np.asarray(entries)
@@ -304,7 +304,7 @@ def read_videos(place: Path) -> list[dict[str, Any] | None]:
     try:
         lines = (place / "videos.jsonl").read_text("utf-8").splitlines()
         found: list[dict[str, Any] | None] = [json.loads(line) for line in lines]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{place / 'videos.jsonl'} cannot be read: {error}; use --update --rebuild") from None
     return found
 
@@ -312,9 +312,9 @@ def read_videos(place: Path) -> list[dict[str, Any] | None]:
 def load_array(place: Path, name: str, shape: Mapping[int, int]) -> Vectors:
     """A float array of a generation; ``shape`` says which axes must have which length."""
     try:
-        array = np.load(place / name, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{place / name} cannot be read: {error}; use --update --rebuild") from None
+        array = guard.load_array(place / name)
+    except InputError as error:
+        raise InputError(f"{error}; use --update --rebuild") from None
     if array.ndim != 2 or any(array.shape[axis] != length for axis, length in shape.items()):
         raise InputError(f"{place / name} has the shape {array.shape}; use --update --rebuild")
     return np.asarray(array, np.float32)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from stepformer.base.guard import reading
 from stepformer.base.weights.records import File
 from stepformer.errors import StepFormerError
 
@@ -22,26 +22,27 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with reading(path.name, "zip or tar archive"):
             self._zip = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
             self._tar = None if self._zip else tarfile.open(path)  # noqa: SIM115 - closed by close()
-        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
-            raise StepFormerError(f"{path.name} is neither a zip nor a tar archive: {error}") from error
 
     def names(self) -> list[str]:
         """The names of the plain files in it."""
-        if self._zip is not None:
-            return [info.filename for info in self._zip.infolist() if not info.is_dir()]
-        return [info.name for info in self._tar_file().getmembers() if info.isfile()]
+        with reading(self._path.name, "zip or tar archive"):
+            if self._zip is not None:
+                return [info.filename for info in self._zip.infolist() if not info.is_dir()]
+            return [info.name for info in self._tar_file().getmembers() if info.isfile()]
+        raise AssertionError
 
     def open(self, name: str) -> IO[bytes]:
         """A stream of one member."""
-        try:
-            if self._zip is not None:
-                return self._zip.open(name)
-            stream = self._tar_file().extractfile(name)
-        except KeyError:
-            stream = None
+        with reading(self._path.name, "zip or tar archive"):
+            try:
+                if self._zip is not None:
+                    return self._zip.open(name)
+                stream = self._tar_file().extractfile(name)
+            except KeyError:
+                stream = None
         if stream is None:
             raise StepFormerError(f"{self._path.name} has no file {name}")
         return stream
@@ -69,6 +70,12 @@ def _opened(paths: list[Path]) -> Iterator[list[Archive]]:
             archive.close()
 
 
+def _read(stream: IO[bytes], name: str) -> bytes:
+    with reading(name, "file of an archive"):
+        return stream.read(_CHUNK_BYTES)
+    raise AssertionError
+
+
 def _copy(streams: list[tuple[Archive, str]], target: Path) -> str:
     """Joins members into ``target`` and gives its SHA-256."""
     digest = hashlib.sha256()
@@ -76,12 +83,9 @@ def _copy(streams: list[tuple[Archive, str]], target: Path) -> str:
     with target.open("wb") as out:
         for archive, name in streams:
             with archive.open(name) as stream:
-                try:
-                    while chunk := stream.read(_CHUNK_BYTES):
-                        digest.update(chunk)
-                        out.write(chunk)
-                except (zipfile.BadZipFile, zlib.error, EOFError, tarfile.TarError) as error:
-                    raise StepFormerError(f"{name} cannot be unpacked: {error}") from error
+                while chunk := _read(stream, name):
+                    digest.update(chunk)
+                    out.write(chunk)
     return digest.hexdigest()
 
 
