@@ -101,7 +101,7 @@ def test_missing_and_wrong_files(tmp_path, monkeypatch):
     with pytest.raises(MissingError, match=r"s3d_dict\.npy"):
         MilNceEncoder(tmp_path)
     np.save(tmp_path / "s3d_dict.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="not an array of words"):
+    with pytest.raises(InputError, match="pickled objects"):
         MilNceEncoder(tmp_path)
     np.save(tmp_path / "s3d_dict.npy", np.array(WORDS))
     with pytest.raises(InputError, match="not the published checkpoint"):
