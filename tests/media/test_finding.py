@@ -106,3 +106,20 @@ def test_every_command_takes_the_same_subtitles(folder, files):
     assert find_sources(".")[0].subtitles == expected
     heard = narration_of(Path("talk.mp4"), Listening(speech=False)) if expected else None
     assert (heard.cues[0].text if heard else None) == (f"said in {expected.name}" if expected else None)
+
+
+def test_a_folder_is_listed_once_for_all_its_videos(tmp_path, monkeypatch):
+    import os
+
+    from stepformer.media.subtitles import subtitles_beside
+
+    for i in range(50):
+        (tmp_path / f"v{i}.en.srt").touch()
+    os.utime(tmp_path, (1e9, 1e9))
+    listed = []
+    real = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda self: listed.append(self) or real(self))
+    assert all(subtitles_beside(tmp_path / f"v{i}.mp4") == tmp_path / f"v{i}.en.srt" for i in range(50))
+    assert len(listed) == 1
+    (tmp_path / "new.srt").touch()  # seen at once
+    assert subtitles_beside(tmp_path / "new.mp4") == tmp_path / "new.srt"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,22 +55,34 @@ def subtitles_beside(video: str | os.PathLike[str], language: str = "en") -> Pat
     """
     video = Path(video)
     try:
-        beside = [p for p in video.parent.iterdir() if p.suffix.lower() in SUBTITLE_SUFFIXES and p.is_file()]
+        changed_ns = video.parent.stat().st_mtime_ns
+        # clocks of file systems are coarse: a folder that has just changed may change again without a new time
+        known = _by_stem if time.time_ns() - changed_ns > 2_000_000_000 else _by_stem.__wrapped__
+        named = known(video.parent, changed_ns).get(video.stem, ())
     except OSError:
         return None
     found: list[tuple[int, int, str, Path]] = []
-    for path in beside:
-        if path.stem == video.stem:
-            order = 0
-        elif path.name.startswith(f"{video.stem}."):
-            tag = path.name[len(video.stem) + 1 : -len(path.suffix)]
+    for path in named:
+        order = 0
+        if path.stem != video.stem:
+            tag = path.stem[len(video.stem) + 1 :]
             if not _LANGUAGE.fullmatch(tag):  # talk.steps.vtt is what we wrote, talk.live_chat.json3 what others did
                 continue
             order = 1 if is_language(tag, language) else 2
-        else:
-            continue
-        found.append((order, SUBTITLE_SUFFIXES.index(path.suffix.lower()), path.name, path))
+        if path.is_file():
+            found.append((order, SUBTITLE_SUFFIXES.index(path.suffix.lower()), path.name, path))
     return min(found)[-1] if found else None
+
+
+@functools.lru_cache(maxsize=4)
+def _by_stem(folder: Path, changed_ns: int) -> dict[str, list[Path]]:
+    """The subtitle files of a folder by the names of the videos they may go with: listed once, not once per video."""
+    found: dict[str, list[Path]] = {}
+    for path in folder.iterdir():
+        if path.suffix.lower() in SUBTITLE_SUFFIXES:
+            for stem in {path.stem, path.stem.rpartition(".")[0]}:
+                found.setdefault(stem, []).append(path)
+    return found
 
 
 def subtitle_streams(video: str | os.PathLike[str]) -> tuple[SubtitleStream, ...]:
