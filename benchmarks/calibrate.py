@@ -28,11 +28,11 @@ from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import World, load_world
 
 HELP = """Prints how ground-truth texts score on simulated CrossTask videos, beside the paper's numbers for real UniVL
-features. --fit searches for videos that come nearer."""
+features. --search looks for videos that come nearer."""
 
 EXAMPLES = [
     "stepformer bench calibrate --world world.safetensors",
-    "stepformer bench calibrate --world world.safetensors --fit --tries 40",
+    "stepformer bench calibrate --world world.safetensors --search --tries 40",
 ]
 
 PAPER_TEXT_ROW = {"zs_iou": 0.186, "zs_precision": 0.322, "zs_recall": 0.292, "zs_mof": 0.679}
@@ -47,14 +47,14 @@ PULL = 0.002
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "world", "limit", "device", world={"required": True})
-    parser.add_argument("--fit", action="store_true", help="search how videos must look to meet the paper's row")
-    parser.add_argument("--tries", type=positive, default=40, metavar="N", help="looks that --fit tries")
+    parser.add_argument("--search", action="store_true", help="search how videos must look to meet the paper's row")
+    parser.add_argument("--tries", type=positive, default=40, metavar="N", help="looks that --search tries")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the rows, or what the search found."""
     world = load_world(args.world)
-    if args.fit:
+    if args.search:
         sight, keep, scores = fit(world, args.tries, args.device, limit=args.limit, say=log.info)
         found = {**{k: round(v, 4) for k, v in asdict(sight).items()}, "keep": keep}
         print(json.dumps({"sight": found, "scores": scores}))

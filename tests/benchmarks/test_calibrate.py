@@ -20,7 +20,7 @@ def test_fitting_comes_nearer_to_the_paper(tiny_world, tmp_path, capsys, monkeyp
     before = calibrate.fit(tiny_world, tries=0, device="cpu")[2]
     world = tmp_path / "w.safetensors"
     tiny_world.save(world)
-    assert main(["bench", "calibrate", "--world", str(world), "--fit", "--tries", "12", "--device", "cpu"]) == 0
+    assert main(["bench", "calibrate", "--world", str(world), "--search", "--tries", "12", "--device", "cpu"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert calibrate.distance(found["scores"]) < calibrate.distance(before)
     assert found["sight"]["keep"] in calibrate.TRIED_KEEPS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,8 +156,11 @@ def test_a_plugin_that_is_not_there_is_a_usage_error(capsys):
     assert "no_such_plugin cannot be imported" in capsys.readouterr().err
 
 
-def test_every_example_is_short_and_named_in_contributing():
+def test_every_registry_and_every_short_example_is_named_in_contributing():
     text = (EXAMPLES.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    code = "\n".join(path.read_text("utf-8") for path in (EXAMPLES.parents[1] / "src").rglob("*.py"))
+    groups = set(re.findall(r'= Registry\(\s*(?:#[^\n]*\n\s*)?"[^"]+",\s*"(\w+)"', code))
+    assert len(groups) >= 10 and all(f"`stepformer.{group}`" in text for group in groups), groups
     files = sorted(EXAMPLES.glob("*.py"))
     for path in files:
         assert len(path.read_text("utf-8").splitlines()) <= 50

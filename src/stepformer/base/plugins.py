@@ -1,4 +1,5 @@
-"""Tables that others can add to: encoders, datasets, losses, baselines, exporters, decoders, optimisers.
+"""Tables that others can add to: encoders, datasets, losses, baselines, exporters, decoders, optimisers, loggers, and
+the punctuation and co-reference stages of narration.
 
 Outside the package a thing is added in one of two ways. An installed package names it as an entry point::
 
