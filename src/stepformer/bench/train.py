@@ -18,7 +18,6 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from stepformer.cli.options import Several, add, numbers, positive
@@ -107,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phrases", type=positive, default=20, metavar="N", help="most phrases per video")
     parser.add_argument("--no-reference", action="store_true", help="leave out the straightforward step")
     parser.add_argument("--sweep", action="store_true", help="also step times against frames, batch, slots, phrases")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the numbers as JSON to this file")
+    add(parser, "out")
     add(parser, "repeats", "device", "threads", device="cpu", threads=1)
 
 
