@@ -249,7 +249,7 @@ def worth(videos: list[Narrated], start: EvidenceOptions) -> tuple[EvidenceOptio
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "world", "data", "limit", "split", world={"required": True}, limit=60)
-    parser.add_argument("--fit", action="store_true", help="print the constants of the evidence")
+    parser.add_argument("--fit", action="store_true", help="print the constants that it chooses")
 
 
 def run(args: argparse.Namespace) -> int:

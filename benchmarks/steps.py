@@ -127,7 +127,7 @@ def baselines(dev: dict[str, Floats], by_length: Prior) -> dict[str, Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "world", "data", "limit", world={"required": True}, limit=200)
-    parser.add_argument("--fit", action="store_true", help="print the constants of the prior")
+    parser.add_argument("--fit", action="store_true", help="print the constants that it chooses")
 
 
 def run(args: argparse.Namespace) -> int:

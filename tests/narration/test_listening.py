@@ -89,7 +89,7 @@ def test_the_order_in_which_narration_is_looked_for(tmp_path, monkeypatch) -> No
     monkeypatch.setattr(listening, "transcribe", lambda *_, **__: heard)
     assert narration_of(video, Listening(beside=False)).source == "speech"
     assert narration_of(video, listening.SILENT).source == "none"
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         narration_of(video, Listening(tmp_path / "gone.srt"))
 
 
