@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import time
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from stepformer.cli.log import log
 from stepformer.cli.options import add
 
 HELP = """Takes a real how-to video (washing hands, 21 seconds, CC BY 4.0, Carlos Máñez-Carvajal) and the default model,
-discovers its steps twice, from the pictures alone and with a narration written for this demo as subtitles (the clip
-itself is silent), locates three typed steps in it, and writes chapters, a picture and a page to click on. The first run
-downloads the video and the encoders' weights (about 250 MB, pinned by hash); later runs are offline."""
+discovers its steps twice, from the pictures alone and with a narration that a speech synthesiser speaks over it (the
+clip itself is silent), locates three typed steps in it, and writes chapters, a picture and a page to click on. The
+first run downloads the video and the weights (about 400 MB, pinned by hash); later runs are offline."""
 
 EXAMPLES = [
     "stepformer demo",
@@ -23,27 +23,15 @@ EXAMPLES = [
     "stepformer demo mine.mp4 --step 'cut the onion'",
 ]
 
-# what a narrator might say to the clip; nobody does: written for this demo, and said so
-SAID = """1
-00:00:01,000 --> 00:00:03,500
-First we're going to turn on the tap.
-
-2
-00:00:04,000 --> 00:00:06,500
-Then go ahead and wet your hands.
-
-3
-00:00:08,000 --> 00:00:10,000
-Now take some soap.
-
-4
-00:00:11,000 --> 00:00:13,500
-And rub your hands together really well.
-
-5
-00:00:16,000 --> 00:00:18,500
-Finally, rinse your hands under the water.
-"""
+# what a narrator might say to the silent clip, and when; spoken by a synthesiser into demo_voice.ogg
+# (examples/make_demo_voice.py)
+SAID = (
+    (0.8, "First we're going to turn on the tap."),
+    (4.2, "Then go ahead and wet your hands."),
+    (7.6, "Now take some soap."),
+    (10.6, "And rub your hands together really well."),
+    (15.6, "Finally, rinse your hands under the water."),
+)
 STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands under the tap")
 
 
@@ -57,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the demo and says where everything is."""
     import stepformer as sf
     from stepformer.base import weights
-    from stepformer.base.files import write_text
+    from stepformer.media import add_sound
     from stepformer.narration import narration_of
     from stepformer.show import export
     from stepformer.show import terminal as picture
@@ -69,15 +57,14 @@ def run(args: argparse.Namespace) -> int:
         video = Path(args.video)
     else:
         log.info("a real how-to video: washing hands (CC BY 4.0, Carlos Máñez-Carvajal)")
-        video = out / "washing-hands.mp4"
-        source = weights.pull("demo-video")
-        if not video.exists():
-            shutil.copyfile(source, video)  # beside the page, which plays it
-        write_text(video.with_suffix(".srt"), SAID)
+        video = out / "washing-hands.mp4"  # beside the page, which plays it
+        with resources.as_file(resources.files("stepformer.cli") / "demo_voice.ogg") as voice:
+            add_sound(weights.pull("demo-video"), voice, video)
     model = sf.load_model(args.model, device=args.device)
     log.info("decoding and encoding the video, one vector per second")
     features = model.read(video)
     silent = model.find(features).timeline
+    log.info("listening to what is said")
     narration = narration_of(video)
     found = model.find(features, narration=narration)
     timeline = found.timeline
@@ -105,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
     print("\nsteps found in the pictures alone (names are guesses):\n")
     print(picture.draw(silent))
     if narration.cues:
-        told = "" if args.video else ", written for this demo: the clip itself is silent"
-        print(f"\nsteps found with what is said ({narration.where}{told}):\n")
+        who = "" if args.video else ", a synthetic voice: the clip itself is silent"
+        print(f"\nsteps found with what is said ({narration.where}{who}):\n")
         print(picture.draw(timeline))
     print("\nsteps you typed, located in it:\n")
     print(picture.draw(located))

@@ -12,7 +12,7 @@ Everything here stands on PyAV, which carries its own FFmpeg; nothing is importe
 
 from __future__ import annotations
 
-from stepformer.media.audio import SAMPLE_RATE_HZ, audio_blocks, read_audio
+from stepformer.media.audio import SAMPLE_RATE_HZ, add_sound, audio_blocks, read_audio
 from stepformer.media.chapters import CHAPTER_SUFFIXES, as_chapters, read_chapters, write_chapters
 from stepformer.media.container import Chapter, Problem, VideoInfo, VideoWarning, probe
 from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video
@@ -21,7 +21,27 @@ from stepformer.media.reader import FrameBatch, VideoReader, clips, frames_at
 from stepformer.media.subtitles import subtitles_beside
 
 __all__ = [
-    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "FrameSpec", "Problem",
-    "VideoInfo", "VideoReader", "VideoWarning", "as_chapters", "audio_blocks", "clips", "find_videos", "frames_at",
-    "is_ours", "is_video", "probe", "read_audio", "read_chapters", "subtitles_beside", "write_chapters",
+    "CHAPTER_SUFFIXES",
+    "SAMPLE_RATE_HZ",
+    "SUFFIXES",
+    "Chapter",
+    "FrameBatch",
+    "FrameSpec",
+    "Problem",
+    "VideoInfo",
+    "VideoReader",
+    "VideoWarning",
+    "add_sound",
+    "as_chapters",
+    "audio_blocks",
+    "clips",
+    "find_videos",
+    "frames_at",
+    "is_ours",
+    "is_video",
+    "probe",
+    "read_audio",
+    "read_chapters",
+    "subtitles_beside",
+    "write_chapters",
 ]  # fmt: skip

@@ -51,6 +51,22 @@ def read_audio(path: str | os.PathLike[str], sample_rate_hz: int = SAMPLE_RATE_H
     return np.concatenate(blocks)
 
 
+def add_sound(video: str | os.PathLike[str], sound: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Writes the pictures of one file with the sound of another, both as they are, not encoded anew."""
+    from stepformer.base.files import replacing
+
+    av = import_av()
+    with opened(video) as pictures, opened(sound) as voice, replacing(target) as temporary:
+        sources = (pictures.streams.video[0], voice.streams.audio[0])
+        with av.open(str(temporary), "w", format=Path(target).suffix[1:]) as file:
+            copies = {id(source): file.add_stream_from_template(source) for source in sources}
+            for container, source in zip((pictures, voice), sources, strict=True):
+                for packet in container.demux(source):
+                    if packet.dts is not None:  # the end
+                        packet.stream = copies[id(source)]
+                        file.mux(packet)
+
+
 def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
     av = import_av()
     with opened(path) as container:

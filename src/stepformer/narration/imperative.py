@@ -31,6 +31,7 @@ _ADDING = word_set(
     "add sprinkle pour toss throw drop stir drizzle squeeze season dump crumble salt pepper scatter spoon"
 )
 _NOT_TAKEN_UP = CONTAINERS | word_set("lid heat cover foil temperature flame fire knife spoon fork whisk spatula brush")
+_BEHIND = word_set("together apart aside back")  # particles that stand better behind their object
 _PRONOUNS = OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
@@ -59,7 +60,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     state = "" if let else _state(phrase)
     if let:
         parts = ["let", thing or "it", phrase.verb]
-    elif thing in _PRONOUNS and phrase.particle:
+    elif phrase.particle and thing and (thing in _PRONOUNS or phrase.particle in _BEHIND):
         parts = [phrase.verb, thing, phrase.particle]
     else:
         parts = [phrase.verb, phrase.particle, thing]
