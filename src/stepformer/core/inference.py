@@ -46,7 +46,7 @@ _SHIFTS = 16
 _BELOW = 8e-7  # a threshold so far below all frames keeps them all
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
-_OFTENEST = 4
+_OFTENEST = 2
 # the number of steps is log-normal about AT * variety ** POWER; made by `stepformer bench steps --fit`
 _NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD = 0.144, 1.73, 0.46
 _NUMBER_RANGE = 3.0
@@ -358,7 +358,7 @@ def _shown(
 
 
 def looks_hz(duration_s: float, rate_hz: float) -> float:
-    """How many vectors per second to make of a video: the encoder's rate, or up to four times that for a video too
+    """How many vectors per second to make of a video: the encoder's rate, or twice that for a video too
     short for 64 vectors (two per slot)."""
     return rate_hz * min(_OFTENEST, max(1, math.ceil(_ENOUGH / max(duration_s * rate_hz, 1e-3))))
 
