@@ -161,14 +161,14 @@ def run(args: argparse.Namespace) -> int:
 
 def print_rows(rows: list[Row]) -> None:
     """The table of shapes, and under it the parts of each."""
-    print("| preset | batch | frames | width | step | reference | ratio | floor | of the floor | peak memory |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| preset | batch | frames | width | step | processor | reference | ratio | floor | step / floor | memory |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         reference = "" if row.reference_ms is None else f"{row.reference_ms:.2f} ms"
         ratio = "" if row.reference_ms is None else f"{row.reference_ms / row.step_ms:.1f}"
         cells = (
-            row.preset, row.batch, row.frames, row.width, f"{row.step_ms:.2f} ms", reference, ratio,
-            f"{row.floor_ms:.2f} ms", f"{row.step_ms / row.floor_ms:.2f}", f"{row.peak_mib:.0f} MiB",
+            row.preset, row.batch, row.frames, row.width, f"{row.step_ms:.2f} ms", f"{row.cpu_s_per_step:.3f} s",
+            reference, ratio, f"{row.floor_ms:.2f} ms", f"{row.step_ms / row.floor_ms:.2f}", f"{row.peak_mib:.0f} MiB",
         )  # fmt: skip
         print(f"| {' | '.join(map(str, cells))} |")
     for row in rows:
@@ -333,6 +333,16 @@ def _replayed(function: Callable[[], Any] | None, graph: Any = None) -> float:
     return round(float(sorted(times[3:])[5]), 4)
 
 
+class Batch(NamedTuple):
+    """What a step reads."""
+
+    video: Any
+    video_mask: Any
+    phrases: Any
+    phrase_mask: Any
+    phrase_times: Any
+
+
 class RandomBatches:
     """One batch of random vectors in float16, as stores keep them, given again and again; 20 phrases at least."""
 
@@ -341,8 +351,6 @@ class RandomBatches:
     def __init__(self, shape: Shape, device: str) -> None:
         import torch
 
-        from stepformer.data.batches import StoreBatch
-
         self.dim = shape.width
         B, N, L, D = shape.batch, shape.frames, shape.phrases, shape.width
         draw = torch.Generator(device).manual_seed(0)
@@ -350,7 +358,7 @@ class RandomBatches:
         said = torch.randint(min(20, L), L + 1, (B, 1), generator=draw, device=device)
         times = torch.linspace(0, N, L, device=device).expand(B, L).contiguous()
         seen = torch.ones(B, N, dtype=torch.bool, device=device)
-        self._batch = StoreBatch(video, seen, phrases, torch.arange(L, device=device) < said, times)
+        self._batch = Batch(video, seen, phrases, torch.arange(L, device=device) < said, times)
         self.centre = video.float().mean((0, 1)).cpu()
 
     def batch(self, step: int, size: int) -> Any:

@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
     "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
-    "bench train": ("stepformer.bench.train", "training steps per second and peak memory, for planning a run"),
+    "bench train": ("stepformer.bench.train", "a training step beside the plain one and its floor; peak memory"),
     "bench loader": ("stepformer.bench.loader", "batches from a feature store, against a raw read of the same files"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),

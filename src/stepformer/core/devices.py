@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,6 +29,22 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise MissingError(f"device {device} cannot be used here: {str(error).splitlines()[0]}") from None
     return device
+
+
+@lru_cache
+def has_triton() -> bool:
+    """Whether Triton kernels run on the GPU here: it needs a C compiler and a driver it knows. Tried once."""
+    if not torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        from stepformer.core import loss_kernels
+
+        loss_kernels.unit(torch.ones(1, 16, device="cuda"))
+    except Exception as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        warnings.warn(f"training runs in plain torch, Triton failed: {said}", RuntimeWarning, stacklevel=2)
+        return False
+    return True
 
 
 @lru_cache

@@ -19,7 +19,6 @@ The decoder layers run as :mod:`stepformer.core.stack` where that applies, param
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from stepformer.core.devices import has_triton
 from stepformer.core.flat import Flat, update
 from stepformer.core.losses import BUILT_IN, Criterion
 from stepformer.core.model import Slots, StepDecoder
@@ -50,7 +50,7 @@ def why_not(
     reasons = {
         "they run on the CPU": device.type != "cuda",
         f"{processes} processes exchange numbers in the middle of a step": processes > 1,
-        "Triton is not installed": importlib.util.find_spec("triton") is None,
+        "Triton is not installed, or does not work here": not has_triton(),
         f"{o.accumulate} batches make one step": o.accumulate > 1,
         "the optimiser is not plain Adam or AdamW": o.optimizer not in ("adam", "adamw")
         or not {"eps"} >= set(o.options),

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepformer.core.devices import has_triton
+
 PIECE = 1 << 28
 """Elements of the matrix that are made at once: 1 GiB in float32."""
 
@@ -64,7 +66,7 @@ class _LogSums(torch.autograd.Function):
 
 def _sums(products: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
     """Log-sums of exp(products / gamma) over the columns that the mask has, and over the rows."""
-    if products.is_cuda and products.dtype == torch.float32:
+    if products.is_cuda and products.dtype == torch.float32 and has_triton():
         from stepformer.core import loss_kernels
 
         return loss_kernels.log_sums(products, mask, gamma, both_ways)
@@ -78,7 +80,7 @@ def _shares(
     products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None
 ) -> Tensor:
     """The gradient of the log-sums with respect to the products, which may be written over."""
-    if products.is_cuda and products.dtype == torch.float32:
+    if products.is_cuda and products.dtype == torch.float32 and has_triton():
         from stepformer.core import loss_kernels
 
         return loss_kernels.shares(products, mask, gamma, over_z, d_rows, down)

@@ -20,7 +20,6 @@ Where the printed formulas cannot be meant literally:
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from torch.nn import functional as F
 
 from stepformer.base.plugins import Registry
 from stepformer.core.align import drop_dtw_batch, percentile_drop, soft_drop_dtw
-from stepformer.core.devices import Beside
+from stepformer.core.devices import Beside, has_triton
 from stepformer.core.log_sums import log_sums
 from stepformer.core.model import Slots
 from stepformer.errors import UsageError
@@ -59,7 +58,7 @@ def cosines(x: Tensor, z: Tensor) -> Tensor:
 
 def _kernels(x: Tensor) -> bool:
     """Whether the Triton kernels of `core.loss_kernels` apply."""
-    return x.is_cuda and x.dtype != torch.float64 and importlib.util.find_spec("triton") is not None
+    return x.is_cuda and x.dtype != torch.float64 and has_triton()
 
 
 def _unit_once(x: Tensor) -> Tensor:
