@@ -393,11 +393,11 @@ def _plain_step(trainer: Any) -> Callable[[int], None]:
 
     def step(number: int) -> None:
         torch.manual_seed(number)
-        video, video_mask, phrases, phrase_mask, _ = trainer._on_device(trainer.source.batch(number, config.batch))
+        video, video_mask, phrases, phrase_mask, times = trainer._on_device(trainer.source.batch(number, config.batch))
         optimizer.zero_grad()
         with trainer._autocast():
             output = model(video, video_mask, attention=trainer.criterion.needs_attention)
-        loss = _plain_losses(output, phrases, phrase_mask, video_mask, config.loss)
+        loss = _plain_losses(output, phrases, phrase_mask, video_mask, times, config.loss)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), o.clip or float("inf"))
         if not bool(torch.isfinite(norm)):
@@ -411,8 +411,8 @@ def _plain_step(trainer: Any) -> Callable[[int], None]:
     return step
 
 
-def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, c: Any) -> Any:
-    """The paper's losses one after the other, each from the vectors, in plain torch operations."""
+def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, times: Any, c: Any) -> Any:
+    """The losses of the presets one after the other, each from the vectors, in plain torch operations."""
     import torch
 
     from stepformer.core import losses
@@ -438,6 +438,10 @@ def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, c: Any)
         total = total + c.weights["div"] * losses.attention_div_loss(output.attention)
     else:
         total = total + c.weights["div"] * losses.div_loss(slots)
+    if c.weights.get("moment"):
+        given = c.options.get("moment", {})
+        moment = losses.moment_loss(frames, phrases, times, video_mask, mask, c.gamma, **given)
+        total = total + c.weights["moment"] * moment
     if c.smooth == "released":
         return total + c.weights["smooth"] * losses.released_smooth_loss(frames, slots, video_mask)
     index, valid = losses.sample_frames(video_mask, c.smooth_frames)

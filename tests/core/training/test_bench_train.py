@@ -50,12 +50,12 @@ def test_a_wider_decoder_has_more_parameters():
 @pytest.mark.parametrize("preset", ["paper", "released", "default"])
 def test_the_reference_computes_the_same_loss(preset):
     trainer = _trainer(Shape(preset, 3, 12, 16, slots=4, phrases=5), "cpu")
-    video, video_mask, phrases, phrase_mask, _ = trainer._on_device(trainer.source.batch(0, 3))
+    video, video_mask, phrases, phrase_mask, times = trainer._on_device(trainer.source.batch(0, 3))
     output = trainer.model.eval()(video, video_mask, attention=trainer.criterion.needs_attention)
     torch.manual_seed(0)
-    plain = _plain_losses(output, phrases, phrase_mask, video_mask, trainer.config.loss)
+    plain = _plain_losses(output, phrases, phrase_mask, video_mask, times, trainer.config.loss)
     torch.manual_seed(0)
-    total, _ = trainer.criterion(output, phrases, phrase_mask, video_mask)
+    total, _ = trainer.criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
     assert plain.item() == pytest.approx(total.item(), rel=1e-5)
 
 
