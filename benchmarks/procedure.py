@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.app.procedure.finding import TOGETHER, stretches_of, togetherness
 from stepformer.cli.options import add
 from stepformer.errors import UsageError
 
@@ -65,7 +66,11 @@ def run(args: argparse.Namespace) -> int:
         for (_, spans), truth in zip(cases["discovered"], labels, strict=True)
         for a, b in spans
     ]
+    alike, mixed = belonging([stretches_of(vectors) for vectors in frames], trial.tasks, args.seed)
     result = {
+        "called different": {
+            "one task": float((alike < TOGETHER).mean()), "different tasks": float((mixed < TOGETHER).mean()),
+        },
         "background_share": round(float(np.mean(foreign)), 4) if foreign else None,
         "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
         "features": "simulated", "rows": rows,
@@ -76,11 +81,27 @@ def run(args: argparse.Namespace) -> int:
     print(f"{result['videos']} {args.split} videos of {result['tasks']} tasks, features {result['features']}")
     if foreign:
         print(f"of the steps discovered, {np.mean(foreign):.2f} are mostly background in the truth")
+    share = result["called different"]
+    print(f"called different: {share['one task']:.2f} of groups of one task, {share['different tasks']:.2f} of mixed ones")
     print(f"{'segments':<15} {'clusters':<22} {'F1':>6} {'order':>6} {'steps off':>10}")
     for row in rows:
         off = "" if row["count_error"] is None else f"{row['count_error']:.2f}"
         print(f"{row['segments']:<15} {row['clusters']:<22} {row['f1']:>6.3f} {row['order']:>6.3f} {off:>10}")
     return 0
+
+
+def belonging(vectors: list[Any], tasks: Any, seed: int, size: int = 4) -> tuple[Any, Any]:
+    """Togetherness of groups of videos of one task, and of as many groups of ``size`` different tasks."""
+    rng = np.random.default_rng(seed)
+    has = {task: [i for i in np.flatnonzero(tasks == task) if len(vectors[i])] for task in np.unique(tasks)}
+    groups = [members[:size] for members in has.values() if len(members) >= 3]
+    some = [task for task, members in has.items() if members]
+    mixed = [
+        [int(rng.choice(has[task])) for task in rng.choice(some, min(size, len(some)), replace=False)]
+        for _ in range(3 * len(groups))
+    ]
+    alike, different = ([togetherness([vectors[i] for i in group]) for group in some] for some in (groups, mixed))
+    return np.asarray(alike), np.asarray(different)
 
 
 def _true_steps(vectors: Any, truth: Any) -> tuple[Any, list[tuple[int, int]]]:

@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
         print(as_text(procedure))
         for path in written.values():
             print(path)
+    for note in procedure.meta.get("notes", ()):
+        log.warning(note)
     for name, error in failed.items():
         log.warning(f"left out: {error if name in error else f'{name}: {error}'}")
     return PartialError.exit_code if failed else 0

@@ -229,3 +229,19 @@ def test_the_picture_is_written(tmp_path):
         assert picture.size[0] > 800
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 20
     assert [p.name for p in tmp_path.iterdir()] == ["flow.png"]
+
+
+def test_videos_of_different_tasks_are_said_not_to_belong_together():
+    rng = np.random.default_rng(0)
+    task, others = rng.standard_normal((6, 48)), rng.standard_normal((3, 6, 48))
+    timeline = Timeline("v", 60.0, (Step(0.0, 20.0), Step(20.0, 40.0), Step(40.0, 60.0)))
+
+    def notes(pictures):
+        # steps that cluster well either way: only the whole videos tell
+        videos = [
+            VideoSteps(timeline, np.eye(3, 48) + 0.01 * rng.standard_normal((3, 48)), stretches=x) for x in pictures
+        ]
+        return find_procedure(videos).meta.get("notes", [])
+
+    assert not notes([task + 0.5 * rng.standard_normal(task.shape) for _ in range(3)])
+    assert any("may not be of one task" in note for note in notes(others))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, cluster_steps
 from stepformer.app.procedure.counting import choose_count
-from stepformer.app.procedure.finding import MIN_SHARE, find_procedure
+from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 from stepformer.base.arrays import unit
 
@@ -81,5 +81,5 @@ def from_findings(findings: Iterable[Finding]) -> list[VideoSteps]:
     out = []
     for found in findings:
         both = unit(found.step_vectors) + unit(found.segment_vectors) if len(found.timeline) else found.step_vectors
-        out.append(VideoSteps(found.timeline, both))
+        out.append(VideoSteps(found.timeline, both, stretches=stretches_of(found.features.vectors)))
     return out

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stepformer.app.naming import Name, PhraseBank
 from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, cluster_steps
@@ -20,6 +21,25 @@ from stepformer.timeline import Step, Timeline
 
 MIN_SHARE = 0.2
 """A step is common when this share of the videos has it, and at least two videos."""
+
+TOGETHER = 0.18
+"""Videos of one task reach this :func:`togetherness`; ``stepformer bench procedure`` has both error rates."""
+
+
+def stretches_of(vectors: npt.ArrayLike) -> FloatArray:
+    """(S, D) means of at most 24 equal stretches of a video's vectors (N, D)."""
+    frames = np.asarray(vectors, np.float64)
+    return np.stack([part.mean(0) for part in np.array_split(frames, min(24, len(frames)))])
+
+
+def togetherness(videos: Sequence[npt.ArrayLike]) -> float:
+    """How much the stretches (S, D) of each video have their like in each other one: the mean best cosine with those of
+    another video, less what all share."""
+    rows = [unit(video) for video in videos]
+    shared = np.mean([video.mean(0) for video in rows], axis=0)
+    apart = [unit(video - shared) for video in rows]
+    best = [(a @ b.T).max(1).mean() for i, a in enumerate(apart) for j, b in enumerate(apart) if i != j]
+    return float(np.mean(best))
 
 
 def find_procedure(
@@ -63,6 +83,13 @@ def find_procedure(
         )
     labels, first, both = _in_order(labels, places)
     number = len(first)
+    about = dict(meta or {})
+    looks = [video.stretches for video in videos if video.stretches is not None]
+    if len(looks) == len(videos):
+        about["togetherness"] = round(togetherness(looks), 4)
+        if about["togetherness"] < TOGETHER:
+            note = "the videos may not be of one task: they are hardly more alike than videos of different tasks"
+            about["notes"] = [*about.get("notes", ()), note]
     names = name_steps(videos, labels, number, encode, bank)
     with np.errstate(invalid="ignore", divide="ignore"):
         before = np.where(both > 0, first / both, np.nan)
@@ -75,7 +102,7 @@ def find_procedure(
         tuple(_told(video.timeline, path, names) for video, path in zip(videos, labels, strict=True)),
         consistency(first),
         scores,
-        dict(meta or {}),
+        about,
     )
 
 

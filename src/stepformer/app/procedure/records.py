@@ -22,12 +22,14 @@ SCHEMA_VERSION = 1
 class VideoSteps:
     """One video as discovered: its timeline, and vectors (n, D), one per step, of the same encoder for all videos.
 
-    ``named_by`` (n, D) is what names are looked up by, where it is another vector than ``vectors``.
+    ``named_by`` (n, D) is what names are looked up by, where it is another vector than ``vectors``. ``stretches``
+    (S, D): means of equal stretches of the whole video, by which it is judged whether videos are of one task.
     """
 
     timeline: Timeline
     vectors: npt.NDArray[np.floating[Any]]
     named_by: npt.NDArray[np.floating[Any]] | None = None
+    stretches: npt.NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("vectors", "named_by"):
