@@ -51,7 +51,7 @@ _DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
     EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, tarfile.TarError, ElementTree.ParseError,
     ArithmeticError, LookupError, AssertionError, NotImplementedError, UnicodeError, SyntaxError, struct.error,
-    tokenize.TokenError, SystemError,  # NumPy raises the last for text that is none
+    tokenize.TokenError, RuntimeError, SystemError,  # NumPy raises the last for text that is none
 )  # fmt: skip
 
 

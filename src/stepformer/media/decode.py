@@ -292,8 +292,11 @@ class FrameDecoder:
         time_s = None if stamp is None else stamp * self._base - self._origin
         if time_s is None or not self._vetted:
             time_s = self._clock.time_s(time_s)
-        if frame.is_corrupt or self._clock.doubted:
+        if frame.is_corrupt:
             self._problems.damage(time_s)
+        if self._clock.doubted:
+            text = f"has damaged time stamps from {time_s:.1f} s on; pictures there are taken to follow each other"
+            self._problems.add("header", time_s, f"{self._path} {text}")
         if time_s < self._held_s - TOLERANCE_S:
             return
         if self._held is not None:
