@@ -243,10 +243,11 @@ def _lines(data: bytes, chance: random.Random) -> bytes:
         return data.decode("utf-8", "replace").encode(chance.choice(_ENCODINGS), "replace")
     lines = data.splitlines(keepends=True) or [b""]
     at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+    many = min(2000, 1 + (1 << 20) // (1 + len(lines[at]) + len(lines[other])))
     if kind == 1:
         del lines[at]
     elif kind == 2:
-        lines[at:at] = [lines[other]] * chance.choice((1, 2, 2000))
+        lines[at:at] = [lines[other]] * chance.choice((1, 2, many))
     elif kind == 3:
         lines[at], lines[other] = lines[other], lines[at]
     elif kind == 4:
@@ -258,5 +259,5 @@ def _lines(data: bytes, chance: random.Random) -> bytes:
     elif kind == 5:
         return data.replace(b"\n", chance.choice((b"\r\n", b"\r", b"\n\n", b"\x85", b"\xe2\x80\xa8", b"")))
     else:
-        lines[at] = lines[at] * chance.choice((2, 3000))
+        lines[at] = lines[at] * chance.choice((2, many))
     return b"".join(lines)

@@ -202,10 +202,11 @@ def load_restricted(source: str | Path | bytes) -> Any:
 
         try:
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, KeyError) as error:
+        except Exception as error:  # a damaged pickle can raise anything
             # torch's own message goes on to advise reading the file without the check; only its reason is of use
             named = re.search(r"GLOBAL (\S+)", str(error))
-            reason = f"it names {named.group(1).rstrip('.')}" if named else str(error).splitlines()[0]
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = f"it names {named.group(1).rstrip('.')}" if named else first
             raise RefusedError(f"{where} is not a torch file of tensors alone: {reason}") from error
     _check_sizes(data, where)
     try:
