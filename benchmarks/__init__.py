@@ -5,6 +5,7 @@ from __future__ import annotations
 # word after `stepformer bench` -> one line of help; the module of that name has the command
 STUDIES = {
     "calibrate": "how ground-truth texts score on simulated videos, beside the paper's row",
+    "capacity": "what HowTo100M costs on one machine, 8 GPUs, 100 nodes, from measured rates",
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
     "looks": "what it costs that encoder clip does not look at every picture",

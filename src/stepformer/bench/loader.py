@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         source = StoreBatches([folder], 1000, 0.0, seed=0, threads=args.readers or 0)
         (raw, raw_cpu_s), (loader, loader_cpu_s) = measure(source, Path(folder), args.batch, args.repeats)
         threads = source.threads
+        opened = opening(Path(folder))
     need = needed(args.batch, args.step_ms)
     report = {
         "commit": commit(),
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         "step_ms": args.step_ms,
         "needed_gb_per_s": round(need, 3),
         "keeps_up_with_step_ms": round(args.step_ms * need / loader, 2),
+        **opened,
         "epochs": EPOCHS,
         "epochs_h": round(EPOCHS * VIDEOS / args.batch * args.step_ms / 3.6e6, 2),
     }
@@ -78,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
     print(f"raw read: {raw:.2f} GB/s, {raw_cpu_s:.2f} s of processor time per GB")
     share = f"{loader / raw:.0%} of the raw read"
     print(f"batches of {args.batch}, {threads} readers: {loader:.2f} GB/s, {loader_cpu_s:.2f} s; {share}")
+    print(
+        f"opening the store: {opened['store_open_us_per_video']:.0f} us and "
+        f"{opened['store_ram_bytes_per_video']:.0f} bytes of memory per video"
+    )
     print(
         f"HowTo100M: {EPOCHS} epochs with steps of {args.step_ms:g} ms take {report['epochs_h']} h and need {need:.1f} "
         f"GB/s; {loader:.2f} GB/s keep up with steps of {report['keeps_up_with_step_ms']} ms"
@@ -105,6 +111,23 @@ def make_store(path: Path, videos: int) -> None:
             phrases = tuple(StoredPhrase("stir it", j * n / said, (j + 1) * n / said) for j in range(said))
             features = vectors[first : first + n]
             writer.append(StoredVideo(f"v{i}", features, 1.0, float(n), None, phrases, vectors[:said]))
+
+
+def opening(store: Path) -> dict[str, float]:
+    """What it costs to open a store, per video: microseconds, and bytes of memory."""
+    import tracemalloc
+
+    from stepformer.data.store import FeatureStore
+
+    started = time.perf_counter()
+    videos = len(FeatureStore(store))
+    taken_s = time.perf_counter() - started
+    tracemalloc.start()
+    held = FeatureStore(store)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del held
+    return {"store_open_us_per_video": round(taken_s / videos * 1e6, 2), "store_ram_bytes_per_video": size // videos}
 
 
 def measure(source: Any, store: Path, batch: int, repeats: int) -> tuple[tuple[float, float], tuple[float, float]]:
