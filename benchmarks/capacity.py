@@ -32,11 +32,12 @@ MEAN_S = 134_472 * 3600 / 1_200_000
 """Seconds of a HowTo100M video: 134,472 hours, 1.2 million videos."""
 WORDS_PER_VIDEO = 450  # 136 million clips of four words
 DIM, BATCH, EPOCHS, PHRASES = 768, 72, 60, 55  # the paper's training; 20 to 90 phrases per video
+READERS = 8  # threads of a loader, as stepformer.data.batches has them where there are so many cores
 SHARD_BYTES = 256 << 20
 
 NAMES = (
     "decode_cpu_s_per_s", "encode_cpu_s_per_s", "encode_gpu_x_real_time", "words_per_cpu_s", "step_ms",
-    "loader_gb_per_s", "index_videos_per_s", "search_bytes_per_video", "answer_ms", "store_open_us_per_video",
+    "loader_cpu_s_per_gb", "index_videos_per_s", "search_bytes_per_video", "answer_ms", "store_open_us_per_video",
     "store_ram_bytes_per_video",
 )  # fmt: skip
 """The rates that are used; a file may leave some at null."""
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"videos": args.corpus, "rates": rates, "hours": table, "volumes": sizes}, indent=2))
         return 0
     print(f"{args.corpus:,} videos of {MEAN_S:.0f} s, {args.corpus * MEAN_S / 3600:,.0f} hours\n")
-    names = (f"{s.name}: {s.cores * s.nodes} cores, {s.gpus * s.nodes} GPU" for s in SETUPS)
+    names = (f"{s.name}: {s.cores * s.nodes} cores, {s.gpus * s.nodes} GPUs" for s in SETUPS)
     print(f"| work | {' | '.join(names)} |")
     print("|---|" + "---|" * len(SETUPS))
     for work, row in table.items():
@@ -109,7 +110,7 @@ def hours(rates: dict[str, float | None], videos: int) -> dict[str, dict[str, fl
     def over(amount: float, rate: float | None) -> float | None:
         return None if not rate else amount / rate
 
-    reading = over(EPOCHS * videos * video_bytes() / 1e9, rates["loader_gb_per_s"])
+    reading = times(rates["loader_cpu_s_per_gb"], EPOCHS * videos * video_bytes() / 1e9)
     steps = EPOCHS * videos / BATCH
     return {
         "decode (cores)": on_cores(times(rates["decode_cpu_s_per_s"], seconds)),
@@ -117,8 +118,8 @@ def hours(rates: dict[str, float | None], videos: int) -> dict[str, dict[str, fl
         "encode on GPUs": on_gpus(over(seconds, rates["encode_gpu_x_real_time"])),
         "subtitles to phrases (cores)": on_cores(over(videos * WORDS_PER_VIDEO, rates["words_per_cpu_s"])),
         f"train, {EPOCHS} epochs (GPUs)": on_gpus(times(rates["step_ms"], steps / 1000)),
-        f"read {EPOCHS} epochs (one loader per node)": {
-            s.name: None if reading is None else reading / s.nodes / 3600 for s in SETUPS
+        f"read {EPOCHS} epochs ({READERS} threads per GPU)": {
+            s.name: None if reading is None else reading / (READERS * s.gpus * s.nodes) / 3600 for s in SETUPS
         },
         "index for search (one process per node)": {
             s.name: None if not rates["index_videos_per_s"] else videos / rates["index_videos_per_s"] / s.nodes / 3600
@@ -136,21 +137,25 @@ def volumes(rates: dict[str, float | None], videos: int) -> dict[str, str | None
     """How large things become."""
 
     def scaled(rate: float | None, unit: float, name: str) -> str | None:
-        return None if rate is None else f"{rate * videos / unit:,.3g} {name}"
+        return None if rate is None else f"{rate * videos / unit:,.1f} {name}"
 
     gpus = [s.gpus * s.nodes for s in SETUPS]
     step = rates["step_ms"]
     need = None if step is None else BATCH * video_bytes() / (step / 1000) / 1e9
-    reads = None if need is None else ", ".join(f"{need * n:,.3g} GB/s for {n} GPUs" for n in gpus)
+    reads = None if need is None else ", ".join(f"{need * n:,.0f} GB/s for {n} GPUs" for n in gpus)
     return {
-        "store": f"{videos * video_bytes() / 1e12:,.3g} TB in {videos * video_bytes() / SHARD_BYTES:,.0f} shards",
+        "store": f"{videos * video_bytes() / 1e12:,.2f} TB in {videos * video_bytes() / SHARD_BYTES:,.0f} shards",
         "memory of the store's index, in every process": scaled(rates["store_ram_bytes_per_video"], 1e9, "GB"),
-        "opening the store": scaled(rates["store_open_us_per_video"], 1e6, "s"),
+        "opening the store": scaled(rates["store_open_us_per_video"], 6e7, "min"),
         "reading while training": reads,
         "search index": scaled(rates["search_bytes_per_video"], 1e9, "GB"),
-        "one answer at the size it was measured at": None if (ms := rates["answer_ms"]) is None else f"{ms:g} ms",
+        "one answer, at the size it was measured at": None if (ms := rates["answer_ms"]) is None else f"{ms:g} ms",
     }
 
 
 def _time(h: float) -> str:
-    return f"{h * 60:.2g} min" if h < 1 else f"{h:.3g} h" if h < 48 else f"{h / 24:,.3g} days"
+    for unit, length in (("years", 2 * 365 * 24), ("days", 48), ("h", 1)):
+        if h >= length:
+            value = h / {"years": 365 * 24, "days": 24, "h": 1}[unit]
+            return f"{value:,.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+    return f"{h * 60:.1f} min"

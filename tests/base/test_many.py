@@ -149,3 +149,16 @@ def refuse():
 def test_what_cannot_start_fails_as_a_whole():
     with pytest.raises(InputError, match="no model is here"):
         list(run_many(work, [("ok", 1), ("ok", 2)], jobs=2, initializer=refuse))
+
+
+def threads_here(item):
+    return int(os.environ["OMP_NUM_THREADS"])
+
+
+@pytest.mark.parametrize(("given", "each"), [(None, 3), ("2", 2)])
+def test_processes_share_the_cores(monkeypatch, given, each):
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert [outcome.value for outcome in run_many(threads_here, [1, 2], jobs=2)] == [each, each]

@@ -12,19 +12,18 @@ from stepformer.errors import InputError
 
 
 def test_hours_are_work_over_machines():
-    rates = dict.fromkeys(NAMES) | {"decode_cpu_s_per_s": 0.1, "step_ms": 4.0, "loader_gb_per_s": 2.0}
+    rates = dict.fromkeys(NAMES) | {"decode_cpu_s_per_s": 0.1, "step_ms": 4.0, "loader_cpu_s_per_gb": 0.2}
     table = hours(rates, 1_200_000)
     assert table["decode (cores)"]["one machine"] == pytest.approx(134_472 * 0.1 / 16)
     assert table["decode (cores)"]["100 nodes"] == pytest.approx(134_472 * 0.1 / 1600)
     assert table["train, 60 epochs (GPUs)"] == pytest.approx(
         {"one machine": 1.1111, "8 GPUs": 1.1111 / 8, "100 nodes": 0.011111}, rel=1e-3
     )
-    assert table["read 60 epochs (one loader per node)"]["one machine"] == pytest.approx(
-        60 * 1.2e6 * video_bytes() / 2e9 / 3600
-    )
+    reading = 60 * 1.2e6 * video_bytes() / 1e9 * 0.2 / 3600  # hours of one thread
+    assert table["read 60 epochs (8 threads per GPU)"]["8 GPUs"] == pytest.approx(reading / 64)
     assert set(table["encode on GPUs"].values()) == {None}
-    assert MEAN_S == pytest.approx(403.4, abs=0.05)
-    assert volumes(rates, 1_200_000)["store"].startswith("0.845 TB in 3,1")
+    assert pytest.approx(403.4, abs=0.05) == MEAN_S
+    assert volumes(rates, 1_200_000)["store"].startswith("0.84 TB in 3,1")
     assert volumes(rates, 1_200_000)["search index"] is None
 
 

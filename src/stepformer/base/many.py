@@ -137,16 +137,30 @@ def run_many(
             hand.end()
 
 
+def _context() -> Any:
+    """How processes start: not by a fork of this one, whose threads (torch, numba) would not survive it.
+
+    Where there is one, a server that has imported torch and done nothing else forks them: the import is most of what a
+    start costs, and on a folder of small videos most of the work.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    return context
+
+
 class _Hand:
     """A process that works on one input at a time."""
 
     def __init__(
         self, item: Any, threads: int, work: Callable[..., Any], initializer: Any, initargs: tuple[Any, ...]
     ) -> None:
-        context = multiprocessing.get_context("spawn")  # torch and numba threads do not survive a fork
+        context = _context()
         self.item, self.busy, self.since = item, False, 0.0
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, threads, work, initializer, initargs))
+        given = (theirs, dict(os.environ), threads, work, initializer, initargs)
+        self._process = context.Process(target=_serve, args=given)
         self._process.start()
         theirs.close()
 
@@ -176,9 +190,16 @@ def limit_threads(count: int) -> None:
 
 
 def _serve(
-    pipe: Connection, threads: int, work: Callable[[Any], Any], initializer: Any, initargs: tuple[Any, ...]
+    pipe: Connection,
+    environment: dict[str, str],
+    threads: int,
+    work: Callable[[Any], Any],
+    initializer: Any,
+    initargs: tuple[Any, ...],
 ) -> None:
     """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
+    os.environ.clear()  # the server's is that of the first start
+    os.environ.update(environment)
     limit_threads(threads)
     try:
         try:
