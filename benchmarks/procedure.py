@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if foreign:
         print(f"of the steps discovered, {np.mean(foreign):.2f} are mostly background in the truth")
     share = result["called different"]
-    print(f"called different: {share['one task']:.2f} of groups of one task, {share['different tasks']:.2f} of mixed ones")
+    print(f"called different: {share['one task']:.2f} of groups of one task, {share['different tasks']:.2f} of others")
     print(f"{'segments':<15} {'clusters':<22} {'F1':>6} {'order':>6} {'steps off':>10}")
     for row in rows:
         off = "" if row["count_error"] is None else f"{row['count_error']:.2f}"
