@@ -32,8 +32,9 @@ docs: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 CASES ?= 1000000
-soak: setup  # hours at the default; make soak CASES=50000 for minutes
-	$(BIN)/python tests/fuzz/soak.py --cases $(CASES)
+KILLS ?= 200
+soak: setup  # hours at the default; make soak CASES=50000 KILLS=20 for minutes
+	$(BIN)/python tests/fuzz/soak.py --cases $(CASES) --kills $(KILLS)
 
 # what pip would install, with hashes; needs the registry
 lock: setup
