@@ -25,7 +25,7 @@ of a new process until it can begin. Everything after encoding must take less th
 
 EXAMPLES = [
     "stepformer bench discover",
-    "stepformer bench discover --model clip --seconds 180 --repeats 1",
+    "stepformer bench discover --seconds 180 --repeats 1",
     "stepformer bench discover talk.mp4 --repeats 5 --json",
 ]
 

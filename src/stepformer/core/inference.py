@@ -144,10 +144,6 @@ class InferenceConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:
         """From stored values; an :class:`InputError` for a name there is none of."""
-        if values and not values.keys() & {"threshold", "structure_weight"}:
-            return DEFAULT_INFERENCE  # stored before there was one engine: what the product did with every checkpoint
-        if values.get("structure_weight"):  # stored before there was a prior on the number of steps
-            values = {"number_weight": DEFAULT_INFERENCE.number_weight, **values}
         unknown = sorted(values.keys() - {field.name for field in fields(cls)})
         if unknown:
             raise InputError(f"the inference options have no {unknown[0]!r}")

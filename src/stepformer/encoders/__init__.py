@@ -1,10 +1,10 @@
 """Frozen video+text towers behind one protocol. A new encoder is one file and one line of the table below.
 
 >>> names()[0]                                    # the offline default
-'concepts'
->>> encoder = load("concepts")                    # doctest: +SKIP
+'clip'
+>>> encoder = load("clip")                        # doctest: +SKIP
 >>> encoder.encode_text(["whisk the eggs"]).shape # doctest: +SKIP
-(1, 384)
+(1, 512)
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from stepformer.media.picture import FrameSpec
 
 # what is called gives an encoder. Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
 ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "encoders", {
-    "concepts": "stepformer.encoders.concepts:ConceptsEncoder",  # offline default: action and object classes
-    "clip": "stepformer.encoders.clip:ClipEncoder",  # CLIP ViT-B/16 offline, or clip:openai with the real texts
+    "clip": "stepformer.encoders.clip:ClipEncoder",  # offline default: CLIP ViT-B/16; clip:openai has the real texts
+    "concepts": "stepformer.encoders.concepts:ConceptsEncoder",  # action and object classes
     "univl": "stepformer.encoders.univl:UniVLEncoder",  # the paper's; needs its published checkpoints
     "milnce": "stepformer.encoders.milnce:MilNceEncoder",  # S3D and words, HowTo100M; needs its checkpoint
     "openclip": "stepformer.encoders.openclip:OpenClipEncoder",  # any OpenCLIP or SigLIP model, by name
@@ -31,7 +31,7 @@ ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "encoders", {
     "sentence": "stepformer.encoders.sentence:SentenceEncoder",  # text only: the space of concepts and captions
 })  # fmt: skip
 
-DEFAULT = "concepts"
+DEFAULT = "clip"
 
 __all__ = ["DEFAULT", "ENCODERS", "Encoded", "Encoder", "FrameSpec", "TextEncoder", "load", "names", "same_encoder"]
 

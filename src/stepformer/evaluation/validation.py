@@ -48,7 +48,7 @@ class Trial:
     kinds: IntArray  # (P, S)
     rate_hz: float = 1.0
     spaces: tuple[str, ...] = ()
-    _spread: dict[int, Spread] = field(default_factory=dict, repr=False, compare=False)
+    _spread: dict[int, Spread] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def structure(self, number: int) -> Spread:
         """What boundaries of a batch's videos are placed by, whoever asks: their raw frames."""
