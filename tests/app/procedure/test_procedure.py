@@ -120,9 +120,8 @@ def test_the_order_found_is_as_good_as_the_best_of_all(count, seed):
 
     found = best_order(first, rng.random(count))
     assert sorted(found.tolist()) == list(range(count))
-    start = agreed(range(count))
     best = max(agreed(order) for order in itertools.permutations(range(count)))
-    assert agreed(found) >= start or agreed(found) == best
+    assert agreed(found) == best
     # one step moved elsewhere never agrees with more
     for at in range(count):
         rest = [x for i, x in enumerate(found) if i != at]

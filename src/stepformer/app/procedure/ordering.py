@@ -8,6 +8,8 @@ import numpy as np
 
 from stepformer.app.procedure.records import FloatArray, IntArray
 
+_EXACT = 10  # steps: the search for the best order takes as many as 2^10 sets of them
+
 
 def precedence(paths: Sequence[IntArray], count: int) -> tuple[IntArray, IntArray]:
     """``first[i, j]``: videos in which i first happens before j first does; ``both[i, j]``: videos with both.
@@ -42,10 +44,12 @@ def transitions(paths: Sequence[IntArray], count: int) -> IntArray:
 def best_order(first: IntArray, places: FloatArray) -> IntArray:
     """The order of steps that the fewest pairs of the videos contradict, found from the order of mean places.
 
-    Steps are taken out and put in elsewhere as long as that agrees with more pairs (exact orders are hard to find
-    in general; from mean places this search ends at a very good one). Ties keep the order of places.
+    Exact for up to ``_EXACT`` steps. Of more, steps are taken out and put in elsewhere as long as that agrees with more
+    pairs; from mean places this search ends at a very good order. Ties keep the order of places.
     """
     order = [int(i) for i in np.argsort(places, kind="stable")]
+    if len(order) <= _EXACT:
+        return _exact_order(first, order)
     gain = first - first.T  # gain[i, j] > 0: i before j agrees with more videos
     for _ in range(len(order) ** 2):
         best, move = 0, None
@@ -62,6 +66,28 @@ def best_order(first: IntArray, places: FloatArray) -> IntArray:
         step = order.pop(move[0])
         order.insert(move[1], step)
     return np.array(order, np.int64)
+
+
+def _exact_order(first: IntArray, order: list[int]) -> IntArray:
+    """The best order by dynamic programming over which steps have come already."""
+    count = len(order)
+    agreed = first[np.ix_(order, order)]
+    best, last = np.full(1 << count, -1), np.zeros(1 << count, np.int64)
+    best[0] = 0
+    for done in range(1, 1 << count):
+        for step in reversed(range(count)):  # of equals the later place comes last
+            if done >> step & 1:
+                before = done ^ (1 << step)
+                there = [other for other in range(count) if before >> other & 1]
+                value = best[before] + agreed[there, step].sum()
+                if value > best[done]:
+                    best[done], last[done] = value, step
+    found: list[int] = []
+    done = (1 << count) - 1
+    while done:
+        found.append(order[last[done]])
+        done ^= 1 << int(last[done])
+    return np.array(found[::-1], np.int64)
 
 
 def consistency(first: IntArray) -> float:
