@@ -14,7 +14,7 @@ TAP, SOAP = "a hand turns on a tap", "a hand takes soap"
 
 
 class Words:
-    """A sentence encoder that needs no weights: each text its own direction."""
+    """A text tower that needs no weights: each text its own direction."""
 
     dim = 64
     fingerprint = "words"
@@ -26,7 +26,7 @@ class Words:
 
 @pytest.fixture(autouse=True)
 def words(monkeypatch):
-    monkeypatch.setattr(module, "default_sentence_encoder", Words)
+    monkeypatch.setattr(module, "ClipText", Words)
 
 
 SEGMENTS = [{"start": 0, "end": 2, "text": TAP}, {"start": 2, "end": 4, "text": SOAP}]

@@ -28,7 +28,7 @@ ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "encoders", {
     "openclip": "stepformer.encoders.openclip:OpenClipEncoder",  # any OpenCLIP or SigLIP model, by name
     "captions": "stepformer.encoders.captions:CaptionsEncoder",  # a captioner's text per segment, from JSON
     "precomputed": "stepformer.data.precomputed:PrecomputedEncoder",  # features you already have
-    "sentence": "stepformer.encoders.sentence:SentenceEncoder",  # text only: the space of concepts and captions
+    "sentence": "stepformer.encoders.sentence:SentenceEncoder",  # text only: the space of concepts
 })  # fmt: skip
 
 DEFAULT = "clip"

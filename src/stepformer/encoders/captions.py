@@ -1,4 +1,4 @@
-"""Any captioner's text as the video side: captions per segment, embedded by the sentence encoder.
+"""Any captioner's text as the video side: captions per segment, embedded by the text tower of ``clip``.
 
 People with a vision-language model run it over their video in whatever way they like and write what it said as JSON;
 this turns it into vectors at one per second. Read are:
@@ -25,7 +25,7 @@ import numpy as np
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader
 from stepformer.encoders.base import Encoded, Vectors
-from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
+from stepformer.encoders.clip import ClipText
 from stepformer.errors import InputError
 
 _STARTS = ("start", "start_s", "start_time", "begin")
@@ -119,14 +119,15 @@ def read_captions(path: str | Path, video: str = "") -> tuple[list[Caption], flo
 
 
 class CaptionsEncoder:
-    """Captions of a video to (N, 384) vectors, one per second, in the sentence encoder's space.
+    """Captions of a video to (N, 512) vectors, one per second, in the space of encoder ``clip``, so that its models
+    read them.
 
     ``source`` is a JSON file of one or many videos, or a folder with ``VIDEO.captions.json`` or ``VIDEO.json`` for
     each; without it they are looked for beside the video.
     """
 
     name = "captions"
-    license = "Apache-2.0 (sentence encoder); the captions are yours"
+    license = "CC BY-NC-SA 4.0, after the sources of the text tower; the captions are yours"
     rate_hz = 1.0
     wants = None
     structure_dim = 0
@@ -135,13 +136,13 @@ class CaptionsEncoder:
         self._source = None if source is None else Path(source)
         if self._source is not None and not self._source.exists():
             raise no_such(self._source, "caption file or folder")
-        self._sentences: SentenceEncoder = default_sentence_encoder()
-        self.dim = self._sentences.dim
-        self.fingerprint = f"captions-1:{self._sentences.fingerprint}"
+        self._texts = ClipText()
+        self.dim = self._texts.dim
+        self.fingerprint = f"captions-2:{self._texts.fingerprint}"
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
-        """Texts to (L, 384) unit vectors."""
-        return self._sentences.encode_text(texts)
+        """Texts to (L, 512) unit vectors."""
+        return self._texts.encode_text(texts)
 
     def features(self, video: str | Path) -> Encoded:
         """The vectors of one video, found by its name."""
@@ -165,7 +166,7 @@ class CaptionsEncoder:
         count = max(1, math.ceil(duration_s * self.rate_hz - 1e-6))
         texts = list(dict.fromkeys(caption.text for caption in captions))
         row_of = {text: row for row, text in enumerate(texts)}
-        embedded = self._sentences.encode_text(texts)  # (L, D)
+        embedded = self._texts.encode_text(texts)  # (L, D)
         out = np.zeros((count, self.dim), np.float32)
         for i in range(count):
             start, end = i / self.rate_hz, (i + 1) / self.rate_hz

@@ -153,11 +153,15 @@ def open_index(folder: str | os.PathLike[str]) -> SearchIndex:
 
 
 def text_side(encoder: str) -> Any:
-    """An encoder's text tower; where it is the sentence encoder, the video networks are not loaded for it."""
+    """An encoder's text tower, without its video networks where they are not needed for it."""
     from stepformer import encoders
 
-    if encoder.partition(":")[0] in ("concepts", "captions", "sentence"):
+    if encoder.partition(":")[0] in ("concepts", "sentence"):
         from stepformer.encoders.sentence import default_sentence_encoder
 
         return default_sentence_encoder()
+    if encoder.partition(":")[0] == "captions":
+        from stepformer.encoders.clip import ClipText
+
+        return ClipText()
     return encoders.load(encoder)
