@@ -95,6 +95,7 @@ class InferenceConfig:
     ordered: bool = True  # rows rise; False: each frame goes to its best row (the paper's ablation), steps may repeat
     read_share: float = 0.0  # share of what a slot reads in the video (softmax over its similarities) in its row
     read_temperature: float = 0.03
+    raw_texts: bool = False  # localisation: texts are compared with the frames as they came, not with the model's
     text_share: float = 0.0  # localisation: share of the text itself beside the slot that it took
     evidence_temperature: float = 0.0  # of the soft maximum over rows; 0: the maximum
     step_weight: float = 1.0  # of the evidence that a frame shows a step; 0: rows are not used at all
@@ -156,8 +157,8 @@ class InferenceConfig:
 PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
     threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
-    read_share=0.5, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1, text_weight=2.0,
-    separable_from=0.2, separable_to=0.4, structure_weight=1.0, penalty_share=1 / 8, number_weight=4.0,
+    read_share=0.5, raw_texts=True, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1,
+    text_weight=2.0, separable_from=0.2, separable_to=0.4, structure_weight=1.0, penalty_share=1 / 8, number_weight=4.0,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split. ``separable_from`` was chosen on GTEA
 and our two clips too, since simulated videos have no motion that their texts cannot tell apart."""
@@ -572,7 +573,7 @@ def find_texts(
     if config.text_weight:
         weight = separability(rows, lengths, spread, mask, config)
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
-        direct = cosines(texts, output.frames)
+        direct = cosines(texts, _seen(output, config))
         shown, threshold = _shown(direct, there, mask, config, rate_hz, texts=True)
         if slot_rows.shape[1]:
             every = torch.ones(slot_rows.shape[:2], dtype=torch.bool, device=mask.device)
@@ -607,6 +608,11 @@ def find_texts(
     back = order.argsort(1)
     rows, taken = rows.gather(1, back[..., None].expand_as(rows)), taken.gather(1, back)
     return _found(found, rows, threshold, penalty, mask, taken)
+
+
+def _seen(output: Slots, config: InferenceConfig) -> Tensor:
+    """(B, N, D) the frames that texts are compared with."""
+    return output.video if config.raw_texts and output.video is not None else output.frames
 
 
 def _spread_out(structure: Tensor | Spread, mask: Tensor) -> Tensor:
@@ -656,7 +662,7 @@ def _text_rows(
     similarity = cosines(texts, output.slots)
     in_order = config.ordered or not similarity.shape[2]
     taken = slots_of_texts(similarity, lengths) if in_order else similarity.argmax(2)
-    direct = plain = cosines(texts, output.frames)
+    direct = plain = cosines(texts, _seen(output, config))
     kept = direct
     if similarity.shape[2]:
         kept = slot_rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, slot_rows.shape[2]))

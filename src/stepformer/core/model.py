@@ -116,6 +116,7 @@ class Slots(NamedTuple):
     slots: Tensor  # (B, K, D) step slots in the encoder's space, in temporal order, not normalised
     frames: Tensor  # (B, N, D) the video as slots should be compared with it; the input itself without context layers
     attention: Tensor | None  # (B, K, N) where in the video each slot looks, rows sum to 1; None unless asked for
+    video: Tensor | None = None  # (B, N, D) the frames as they came; None: they are ``frames``
 
 
 def time_codes(times: Tensor, dim: int) -> Tensor:
@@ -393,10 +394,10 @@ class StepDecoder(nn.Module):
         key = memory if config.positions_on == "video" else add(memory, codes)
         x, weights = (decode or self.decode)(key, memory, mask, attention and self.read_out is None)
         if self.read_out is None:
-            return Slots(self.project_out(x), frames, weights)
+            return Slots(self.project_out(x), frames, weights, video)
         weights = self.read_out(x, memory, full)
         slots = weights.to(read.dtype) @ read
-        return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights)
+        return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights, video)
 
     def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, dim) -> normed state of the slots (B, K, dim), the last layer's attention (B, K, N)."""

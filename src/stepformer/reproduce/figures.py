@@ -58,7 +58,8 @@ class Scene:
         one = one._replace(**{name: getattr(one, name)[:, :n] for name in ("video", "video_mask", "labels")})
         count = int((one.steps >= 0).sum())
         own = replace(self.stage.trial, batches=[one], texts=[texts[row : row + 1, :count]])
-        return Slots(output.slots[row : row + 1], output.frames[row : row + 1, :n], None), own
+        seen = None if output.video is None else output.video[row : row + 1, :n]
+        return Slots(output.slots[row : row + 1], output.frames[row : row + 1, :n], None, seen), own
 
 
 def make_scene(
