@@ -179,7 +179,7 @@ def test_the_smoke_world_plans_and_scores_controls(tmp_path, capsys):
     command = ["reproduce", "table3", "--smoke", "--out", str(tmp_path)]
     assert main([*command, "--plan"]) == 0
     planned = capsys.readouterr().out.splitlines()
-    assert len(planned) == 22 and all(line.startswith("to do") for line in planned)
+    assert len(planned) == 23 and all(line.startswith("to do") for line in planned)
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_the_smoke_table_is_whole(tmp_path, capsys):
     assert main(["reproduce", "table3", "--smoke", "--out", str(tmp_path), "--json", "--jobs", "2"]) == 0
     table = json.loads(capsys.readouterr().out)["table3"]
     rows = {row["method"]: row for row in table["rows"]}
-    assert len(rows) == 22 and not any("Incomplete" in note for note in table["notes"])
+    assert len(rows) == 23 and not any("Incomplete" in note for note in table["notes"])
     assert all(0 < row["ZS IoU"]["value"] < 1 for row in rows.values() if row["ZS IoU"])
     gap = rows["pooled32 on default's frames"]["default − row, ZS IoU"]
     assert gap["interval"][0] <= gap["value"] <= gap["interval"][1]
