@@ -36,7 +36,7 @@ CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
 _BATCH = 4  # clips decoded ahead of the encoder
 _ENOUGH_LOOKS = 64  # two per slot of the model
-_VERSION = "4"
+_VERSION = "5"
 _CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
 
 
