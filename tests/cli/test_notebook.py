@@ -46,7 +46,7 @@ def test_the_notebook_runs_on_the_real_video():
     from stepformer.base import weights
     from stepformer.errors import MissingError
 
-    needed = ("demo-video", "minilm", "i3d-kinetics400", "efficientnet-lite2")
+    needed = ("demo-video", "minilm", "clip-vit-b16-image")
     if any(weights.find(name) is None for name in needed):
         pytest.skip(f"needs the weights {', '.join(needed)}")
     try:

@@ -31,7 +31,7 @@ EXAMPLES = ["stepformer doctor", "stepformer doctor --quick", "stepformer doctor
 
 _MARKS = {"ok": "ok  ", "note": "-   ", "fail": "FAIL"}
 State = Literal["ok", "note", "fail"]
-NEEDED = ("minilm", "i3d-kinetics400", "efficientnet-lite2")
+NEEDED = ("minilm", "clip-vit-b16-image")
 """Weights without which the default model cannot read a video."""
 _EXTRAS = {
     "openclip": ("open_clip", "OpenCLIP and SigLIP encoders"),

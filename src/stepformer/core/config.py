@@ -16,8 +16,6 @@ from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, preset
 from stepformer.errors import InputError, UsageError
 
-SIMULATED_SPACE = "sentence-minilm-l6-v2"  # the text space that the simulator's encoders live in
-
 
 @dataclass(frozen=True, slots=True)
 class OptimConfig:

@@ -1,4 +1,4 @@
-"""The offline default: what an action classifier and an object classifier see, said in the sentence encoder's space.
+"""What an action classifier and an object classifier see, said in the sentence encoder's space.
 
 Each second of video is classified twice: a short clip by I3D (400 actions of Kinetics), its middle picture by
 EfficientNet-lite2 (1,000 objects of ImageNet). Each classifier's probabilities mix the sentence vectors of its class

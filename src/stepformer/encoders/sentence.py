@@ -1,4 +1,4 @@
-"""Sentences to unit vectors: MiniLM-L6-v2, the text space of the default encoder, of captions and of search."""
+"""Sentences to unit vectors: MiniLM-L6-v2, which the text tower of ``clip`` starts from and ``concepts`` speaks."""
 
 from __future__ import annotations
 

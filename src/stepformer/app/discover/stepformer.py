@@ -83,15 +83,12 @@ class StepFormer:
         return made
 
     def _own_encoder(self) -> str:
-        """The encoder that the checkpoint names; the default one where it only names the simulator's text space."""
+        """The encoder that the checkpoint names."""
         from stepformer import encoders
-        from stepformer.core.config import SIMULATED_SPACE
 
         named = self.checkpoint.encoder
         if named.partition(":")[0] in encoders.names():
             return named
-        if named == SIMULATED_SPACE:
-            return encoders.DEFAULT
         # another encoder's vectors of the same width would give steps that mean nothing, without a word
         raise UsageError(
             f"model {self.name} takes vectors of {named or 'an encoder it does not name'!r}, which is none of "
