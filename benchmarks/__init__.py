@@ -14,6 +14,7 @@ STUDIES = {
     "narration": "words per second, against the bare parser; memory",
     "phrases": "phrases against the gold set and against human steps",
     "procedure": "common steps of simulated tasks against controls",
+    "published": "Kukleva et al. and controls on GTEA and Breakfast",
     "real": "discovery and localisation on real videos against controls",
     "said": "names taken from real narration, against human steps; the pairs judged by hand",
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",

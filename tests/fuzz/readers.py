@@ -232,25 +232,15 @@ def _stores(folder: Path) -> list[Reader]:
 
 
 def _datasets(folder: Path) -> list[Reader]:
-    from stepformer.data.breakfast import read_breakfast
-    from stepformer.data.gtea import read_gtea
     from stepformer.data.plain import read_plain
     from stepformer.data.procel import read_procel
 
-    arrays = {"S1_Tea|A": np.ones((3, 4), np.float32), "S1_Tea|Y": np.array([1, 2, 2])}
     procel = {
         "task": "tea",
         "grammar": ["boil", "pour"],
         "videos": [{"index": 1, "duration": 9.0, "key_steps": [[0, 1.0, 3.0]], "captions": [[0.0, 2.0, "boil it"]]}],
     }
-    breakfast = {"../../mapping/mapping.txt": b"0 SIL\n1 pour\n", "../../groundTruth/v1": b"SIL\npour\n"}
     return [
-        Reader("GTEA features", "gtea_features.npz", _npz(**arrays),
-               _beside({"label_names.json": b'["background", "pour", "stir"]'}, lambda path: read_gtea(path.parent))),
-        Reader("GTEA names", "label_names.json", b'["background", "pour", "stir"]',
-               _beside({"gtea_features.npz": _npz(**arrays)}, lambda path: read_gtea(path.parent))),
-        Reader("Breakfast", "features/tea/v1.txt", b"1 2 3\n4 5 6\n",
-               _beside(breakfast, lambda path: read_breakfast(path.parents[2]))),
         Reader("ProceL JSON", "tea.json", json.dumps(procel).encode(), read_procel),
         Reader("plain annotations", "annotations/v1.csv", b"step,start,end\npour,1,3\n",
                lambda path: read_plain(path.parents[1])),

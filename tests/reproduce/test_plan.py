@@ -17,7 +17,7 @@ class Videos:
     """A source without any video."""
 
     fingerprint, dim, datasets = "f", 64, {"test": "crosstask"}
-    real = several_spaces = False
+    real = False
     has_texts = narrated = has_dev = True
 
 

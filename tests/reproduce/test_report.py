@@ -18,7 +18,7 @@ class Videos:
 
     fingerprint, dim, about = "f", 64, "Simulated features on made-up videos."
     datasets = MappingProxyType({"test": "crosstask", "procel": "procel", "coin_test": "coin"})
-    real = several_spaces = False
+    real = False
     has_texts = narrated = has_dev = True
 
 

@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md, TABLE.tex and TABLE.json into --out:
 
-  table1         unsupervised step discovery: StepFormer, published methods, controls
-  table2         zero-shot localisation of given steps
-  table3         the losses, Drop-DTW, the presets, and the controls on raw frames and on the model's frames
-  table4         the number of slots and of decoder layers
-  data           what the default preset learns from other training data
-  evidence       what does the work: each change of the default preset against the paper's alone
-  real-features  Kukleva et al. and controls on GTEA and Breakfast (--data)
-  figures        timelines, attention, alignment and narration of one video
-  all            every table but real-features, each run once
+  table1     unsupervised step discovery: StepFormer, published methods, controls
+  table2     zero-shot localisation of given steps
+  table3     the losses, Drop-DTW, the presets, and the controls on raw frames and on the model's frames
+  table4     the number of slots and of decoder layers
+  data       what the default preset learns from other training data
+  evidence   what does the work: each change of the default preset against the paper's alone
+  figures    timelines, attention, alignment and narration of one video
+  all        every table, each run once
 
 Videos are simulated (--world), or your own features with annotations (--dataset, --features). Runs are found again by
 what decides their numbers, so a stopped call goes on where it was, and nothing is done twice."""
@@ -46,18 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     # clustering multiplies small matrices: threads of the matrix product wait for each other longer than they work
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    whats = ("table1", "table2", "table3", "table4", "data", "evidence", "real-features", "figures", "all")
+    whats = ("table1", "table2", "table3", "table4", "data", "evidence", "figures", "all")
     parser.add_argument("what", choices=whats, metavar="WHAT", help=", ".join(whats))
     add(parser, "out")
     parser.add_argument("--smoke", action="store_true", help="a tiny world and tiny trainings: does every part work?")
     videos = parser.add_argument_group("videos")
-    add(videos, "world", "limit", "features", "dataset", "subset", "rate", "data")
+    add(videos, "world", "limit", "features", "dataset", "subset", "rate")
     videos.add_argument("--dev", metavar="NAME", help="subset to choose options on (default: nothing is chosen)")
     videos.add_argument("--texts", metavar="FILE", help=".npz of step texts and their vectors (default: none)")
-    videos.add_argument(
-        "--only-data", action=Several, type=words, default=[], metavar="NAMES",
-        help="of --data only gtea, scores or breakfast (default: all that is there)",
-    )  # fmt: skip
     models = parser.add_argument_group("models")
     add(models, "checkpoint", "train_steps", "batch", "set")
     models.add_argument(
@@ -112,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from stepformer.errors import UsageError
-    from stepformer.reproduce.plan import PAPER_TABLES
+    from stepformer.reproduce.plan import TABLES
 
     if not args.out:
         raise UsageError("give the folder of the tables with --out FOLDER")
@@ -122,7 +117,7 @@ def _run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     if args.what == "figures":
         return _figures(args, out)
-    tables = PAPER_TABLES if args.what == "all" else (args.what,)
+    tables = tuple(TABLES) if args.what == "all" else (args.what,)
     code = 0
     if not args.render:
         code = _execute(args, tables, out)
@@ -153,10 +148,6 @@ def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
         if not world.exists():
             smoke.write_world(world)
         return SourceSpec(world=str(world), device=device)
-    if args.what == "real-features":
-        if not args.data:
-            raise UsageError("real-features needs --data FOLDER: the folder with gtea and breakfast in it")
-        return SourceSpec(labelled=args.data, only=tuple(args.only_data), device=device)
     if args.features and not args.dataset:
         raise UsageError("--features needs --dataset PATH: the annotations of the videos")
     if args.dataset:

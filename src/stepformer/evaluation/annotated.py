@@ -162,7 +162,6 @@ def padded(
                            npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]],
     tasks: npt.NDArray[np.int64],
     rate_hz: float,
-    spaces: tuple[str, ...] = (),
     device: str | torch.device = "cpu",
     size: int = 16,
 ) -> Trial:  # fmt: skip
@@ -205,4 +204,4 @@ def padded(
     kinds = np.full((len(videos), S), -1, np.int64)
     for row, video in zip(kinds, videos, strict=True):
         row[: len(video[5])] = video[5]
-    return Trial(batches, texts, np.asarray(tasks), kinds, rate_hz, spaces)
+    return Trial(batches, texts, np.asarray(tasks), kinds, rate_hz)

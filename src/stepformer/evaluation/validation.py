@@ -38,8 +38,7 @@ FULL = Table1Options(unit_norm=True)
 class Trial:
     """Videos of one split with everything that is known of them.
 
-    ``kinds`` (P, S) is each step instance's number within its task. ``spaces`` names each video's feature extractor
-    where they differ.
+    ``kinds`` (P, S) is each step instance's number within its task.
     """
 
     batches: list[Batch]
@@ -47,7 +46,6 @@ class Trial:
     tasks: IntArray  # (P,)
     kinds: IntArray  # (P, S)
     rate_hz: float = 1.0
-    spaces: tuple[str, ...] = ()
     _spread: dict[int, Spread] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def structure(self, number: int) -> Spread:

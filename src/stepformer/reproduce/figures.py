@@ -90,10 +90,7 @@ def _only(trial: Trial, members: IntArray) -> Trial:
         number = next(n for n, b in enumerate(trial.batches) if b is batch)
         batches.append(batch._replace(**{name: value[row : row + 1] for name, value in batch._asdict().items()}))
         texts.append(trial.texts[number][row : row + 1])
-    spaces = tuple(trial.spaces[i] for i in members) if trial.spaces else ()
-    return replace(
-        trial, batches=batches, texts=texts, tasks=trial.tasks[members], kinds=trial.kinds[members], spaces=spaces
-    )
+    return replace(trial, batches=batches, texts=texts, tasks=trial.tasks[members], kinds=trial.kinds[members])
 
 
 def median_video(stage: Stage) -> int:

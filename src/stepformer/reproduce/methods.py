@@ -33,7 +33,6 @@ from stepformer.core.inference import (
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
-from stepformer.evaluation.baselines.spaces import align_spaces
 from stepformer.evaluation.controls import change_slots, equal_lengths
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.metrics import score_video
@@ -79,8 +78,7 @@ class Method:
     kind: ``slots`` (the model's), a control (``uniform``, ``equal cuts``, ``kmeans``, ``random``, ``pooled``,
     ``changes``, ``text``), a published method (``kukleva``, ``elhamifar``, ``shen``) in a ``setting``, or a plugin's
     (``baseline NAME``), whose source has the hash ``code``.
-    frames: what the method looks at: ``raw``, ``smoothed``, ``model`` (the model's output frames), ``aligned`` (several
-    feature spaces brought into one) or ``labels`` (the truth itself, to see what a method can reach).
+    frames: what the method looks at: ``raw``, ``smoothed`` or ``model`` (the model's output frames).
     rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
     without Drop-DTW), ``own`` (what the model brings, nothing chosen). options: fixed, instead of a rule.
     updates: optimiser steps per model of a published method, at most.
@@ -452,15 +450,11 @@ def frame_clusters(
 def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo], dict[str, int]]:
     """The videos of a trial as baselines take them, and the number of steps of each task."""
     trial = stage.trial
-    seen = stage.frames(frames if frames == "model" else "raw")
     videos: list[FeatureVideo] = []
-    truth = trial.task_labels()
-    for batch, values in zip(trial.batches, seen, strict=True):
+    for batch, values in zip(trial.batches, stage.frames(frames), strict=True):
         for i, seen_as in enumerate(_rows(values, batch.video_mask)):
             said, at = batch.phrase_mask[i], len(videos)
             times = batch.phrase_times[i][said].float().cpu().numpy() / trial.rate_hz
-            if frames == "labels":
-                seen_as = np.eye(int(trial.kinds.max()) + 2, dtype=np.float32)[truth[at] + 1]  # noqa: PLW2901
             videos.append(
                 FeatureVideo(
                     f"video{at}",
@@ -469,11 +463,10 @@ def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo
                     trial.rate_hz,
                     phrase_vectors=batch.phrases[i][said].float().cpu().numpy(),
                     phrase_times_s=np.stack([times - 1, times + 1], 1),
-                    space=trial.spaces[at] if trial.spaces and frames != "labels" else "",
                 )
             )
     steps = {str(trial.tasks[g[0]]): task_steps(trial, g) for g in by_task(trial.tasks)}
-    return (align_spaces(videos) if frames == "aligned" else videos), steps
+    return videos, steps
 
 
 def _kukleva(method: Method, stage: Stage) -> Answer:

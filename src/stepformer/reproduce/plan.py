@@ -184,7 +184,6 @@ CHANGES = (
     ("read-out", ("model.read_out", True), ("model.read_out", False)),
     ("queries of time codes", ("model.query_init", "time"), ("model.query_init", "normal")),
 )
-_NO_ORDER = (("min_updates", 0), ("standardize", False), ("spread", 2.0), ("decode", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,25 +253,7 @@ TABLES: dict[str, TableSpec] = {
         ),
         splits=("test", "coin_test"), main_only=True,
     ),
-    "real-features": TableSpec(
-        "Published methods on GTEA and Breakfast",
-        (
-            Row("uniform, as many steps", Method("uniform")),
-            Row("K-means", Method("kmeans", options=(("keep", 1.0), ("time_weight", 0.0)))),
-            Row("K-means, spaces aligned", Method("kmeans", "aligned", options=(("keep", 1.0), ("time_weight", 0.0)))),
-            Row("Kukleva et al., one model per task", Method("kukleva", options=(("min_updates", 0),)), knows="weak"),
-            Row("Kukleva et al., one model for all",
-                Method("kukleva", setting="unsupervised", options=(("min_updates", 0),)), knows="unsupervised"),
-            Row("Kukleva et al., spaces aligned", Method("kukleva", "aligned", options=(("min_updates", 0),)),
-                knows="weak"),
-            Row("Kukleva et al., no order", Method("kukleva", "aligned", options=_NO_ORDER), knows="weak"),
-            Row("Kukleva et al., given the labels (a bound, not a result)",
-                Method("kukleva", "labels", options=(("min_updates", 0),)), knows="weak"),
-        ),
-        ("un",), None, "uniform, as many steps",
-    ),
 }  # fmt: skip
-PAPER_TABLES = ("table1", "table2", "table3", "table4", "data", "evidence")
 
 
 # -- runs -------------------------------------------------------------------------------------------------------
@@ -432,7 +413,7 @@ def _weights(setup: Setup, recipe: Recipe, seed: int) -> Weights:
 
 
 def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:
-    """Whether a row can be run: it has the texts, narration, spaces and weights that it needs."""
+    """Whether a row can be run: it has the texts, narration and weights that it needs."""
     source, method = setup.source, row.method
     can_train = not source.real or bool(setup.stores)
     locates = method.kind == "shen" or not (method.kind == "kmeans" or methods.is_published(method))
@@ -441,6 +422,5 @@ def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:
         (row.recipe is None or can_train or (setup.checkpoint is not None and row.recipe == DEFAULT))
         and (setup.checkpoint is None or row.recipe in (None, DEFAULT))
         and (method.kind != "shen" or source.narrated)
-        and (method.frames != "aligned" or source.several_spaces)
         and (("zs" in tasks and locates and source.has_texts) or ("un" in tasks and discovers))
     )

@@ -1,4 +1,4 @@
-"""Where the videos of a table come from: a simulated world, features of annotated videos, or labelled frames.
+"""Where the videos of a table come from: a simulated world, or features of annotated videos.
 
 Every source gives :class:`~stepformer.evaluation.validation.Trial` records: videos of a split with labels, and where
 there are any, step texts and narration in the space of the frames. What is behind them does not matter to the rest.
@@ -16,24 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from stepformer.base.files import sha256_of
 from stepformer.data import read_dataset
-from stepformer.data.labelled import LabelledVideo
 from stepformer.data.records import Dataset, VideoRecord, with_features
 from stepformer.data.simulator import Simulator
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.data.world import Videos, World, load_world
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.annotated import padded, phrases_of, read_texts, trial_of
+from stepformer.evaluation.annotated import phrases_of, read_texts, trial_of
 from stepformer.evaluation.validation import Trial, make_trial
 
 TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
-GTEA_DEV_TASKS = ("Cheese", "Coffee", "Peanut")
-"""Activities on which the options of Kukleva et al. without order were picked; no table reports them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +53,6 @@ class Source(ABC):
     has_texts: bool = True
     narrated: bool = True  # some video of every task has phrases
     has_dev: bool = False
-    several_spaces: bool = False
     about: str = ""  # one sentence for captions
 
     @abstractmethod
@@ -239,7 +234,7 @@ class Features(Source):
 
 def fingerprint(trial: Trial) -> str:
     """SHA-256 of everything that a trial holds."""
-    digest = hashlib.sha256(f"{trial.rate_hz} {trial.spaces}".encode())
+    digest = hashlib.sha256(f"{trial.rate_hz}".encode())
     digest.update(trial.tasks.tobytes() + trial.kinds.tobytes())
     for batch, texts in zip(trial.batches, trial.texts, strict=True):
         for tensor in (*batch, texts):
@@ -253,74 +248,12 @@ def _words(record: VideoRecord, dataset: Dataset, stores: Sequence[FeatureStore]
     return Words(task.title, task.steps, tuple(task.steps[a.step] for a in record.ordered_steps), said)
 
 
-# -- densely labelled datasets ----------------------------------------------------------------------------------
-
-
-class Labelled(Source):
-    """GTEA (the four activities on which nothing was chosen) and the Breakfast sample: frames with labels, no texts."""
-
-    has_texts = narrated = False
-
-    def __init__(self, folder: str | Path, only: Sequence[str] = (), device: str = "cpu") -> None:
-        from stepformer.data.breakfast import read_breakfast
-        from stepformer.data.gtea import read_gtea
-
-        root, found = Path(folder), {}
-        if (root / "gtea").is_dir():
-            for split, kind in (("gtea", "cnn"), ("scores", "scores")):
-                videos = read_gtea(root / "gtea", kind)  # type: ignore[arg-type]
-                found[split] = [v for v in videos if v.task not in GTEA_DEV_TASKS]
-        if (root / "breakfast").is_dir():
-            found["breakfast"] = read_breakfast(root / "breakfast")
-        found = {split: videos for split, videos in found.items() if split in (only or found)}
-        if not found:
-            raise InputError(f"{root} has neither a gtea nor a breakfast folder of what was asked for; give --data")
-        self.videos: Mapping[str, list[LabelledVideo]] = found
-        names = {"gtea": "GTEA", "scores": "GTEA class scores", "breakfast": "Breakfast"}
-        self.name, self.datasets = "labelled", {split: names[split] for split in found}
-        self.device = device
-        self._trials = {split: self._load(videos) for split, videos in found.items()}
-        self.several_spaces = any(len(set(t.spaces)) > 1 for t in self._trials.values())
-        self.dim = next(iter(self._trials.values())).batches[0].video.shape[2]
-        self.fingerprint = hashlib.sha256("".join(map(fingerprint, self._trials.values())).encode()).hexdigest()
-        counts = ", ".join(f"{len(v)} videos of {names[s]}" for s, v in found.items())
-        left_out = " Of GTEA only the activities on which no option was chosen." if "gtea" in found else ""
-        self.about = f"Real visual features: {counts}.{left_out}"
-
-    def _load(self, videos: Sequence[LabelledVideo]) -> Trial:
-        tasks = {task: i for i, task in enumerate(sorted({v.task for v in videos}))}
-        rows = []
-        for video in videos:
-            D = video.features.shape[1]
-            # a task's steps are the labels that occur in its videos, a video's own list those that occur in it
-            every = np.unique(np.concatenate([v.labels[v.labels >= 0] for v in videos if v.task == video.task]))
-            own = np.unique(video.labels[video.labels >= 0])
-            labels = np.where(video.labels >= 0, np.searchsorted(own, video.labels), -1)
-            kinds = np.searchsorted(every, own)
-            said = np.zeros((0, D), np.float32)
-            rows.append((video.features, labels, None, said, np.zeros(0, np.float32), kinds))
-        spaces = tuple(v.space for v in videos)
-        return padded(rows, np.array([tasks[v.task] for v in videos]), videos[0].rate_hz, spaces, self.device)
-
-    def trial(self, place: str, seed: int) -> Trial:
-        """The labelled videos."""
-        return self._trials[place]
-
-    def words(self, split: str, video: int, trial: Trial) -> Words:
-        """Names of the labels."""
-        own = self.videos[split][video]
-        kinds = np.unique(own.labels[own.labels >= 0])
-        return Words(own.task, own.names, tuple(own.names[k] for k in kinds), ())
-
-
 @dataclass(frozen=True)
 class SourceSpec:
-    """A source by its files, for other processes to open. Exactly one of the three is given."""
+    """A source by its files, for other processes to open. Exactly one of the first two is given."""
 
     world: str | None = None
     files: FeatureFiles | None = None
-    labelled: str | None = None
-    only: tuple[str, ...] = ()
     device: str = "cpu"
     limit: int | None = None  # of a world: videos per split
 
@@ -330,6 +263,4 @@ class SourceSpec:
             return Simulated(self.world, self.device, self.limit)
         if self.files is not None:
             return Features(self.files, self.device)
-        if self.labelled is not None:
-            return Labelled(self.labelled, self.only, self.device)
         raise UsageError("give the videos: --world FILE, --features FOLDER with --dataset, or --smoke")

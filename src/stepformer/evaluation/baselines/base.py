@@ -38,8 +38,7 @@ class FeatureVideo:
     """One video as a baseline sees it; arrays are checked and made float32 when it is made.
 
     features: (N, D), ``rate_hz`` vectors per second. phrase_vectors: (L, D) narration in the space of the features,
-    with ``phrase_times_s`` (L, 2) start and end seconds. space: which extractor the features come from; vectors
-    of different spaces cannot be compared (GTEA's come from four networks).
+    with ``phrase_times_s`` (L, 2) start and end seconds.
     """
 
     video: str
@@ -48,7 +47,6 @@ class FeatureVideo:
     rate_hz: float = 1.0
     phrase_vectors: FloatArray | None = None
     phrase_times_s: FloatArray | None = None
-    space: str = ""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):

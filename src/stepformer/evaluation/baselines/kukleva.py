@@ -18,9 +18,7 @@ covariance + 1e-4 I. Their code estimates the background from likelihoods; this 
 With first weights so small the embedding starts as nothing and holds little but time. Larger ones (``spread``) leave in
 it what the frames look like, which clusters need where a step comes back several times; ``decode`` is then off.
 
-"weak" learns one perceptron a task, "unsupervised" one for all videos. Where videos have features of different
-extractors (``FeatureVideo.space``), each space has a first layer of its own and the rest is shared: only what predicts
-time makes the spaces comparable, and that is what this method learns anyway.
+"weak" learns one perceptron per task, "unsupervised" one for all videos.
 """
 
 from __future__ import annotations
@@ -90,46 +88,24 @@ class Kukleva(Baseline):
 
 
 class TimeEmbedding(nn.Module):
-    """Features -> embedding (the second hidden layer before its sigmoid) -> relative time.
+    """Features -> embedding (the second hidden layer before its sigmoid) -> relative time."""
 
-    With several spaces the input has a block of D columns for each, of which a frame fills its own: one matrix then
-    holds a first layer for each space.
-    """
-
-    def __init__(self, width: int, embedding: int, spaces: Sequence[str], spread: float = 0.0) -> None:
+    def __init__(self, width: int, embedding: int, spread: float = 0.0) -> None:
         super().__init__()
-        self.spaces = {name: i for i, name in enumerate(spaces)}
-        self.first = nn.Linear(width * len(spaces), 2 * embedding)
+        self.first = nn.Linear(width, 2 * embedding)
         self.second = nn.Linear(2 * embedding, embedding)
         self.last = nn.Linear(embedding, 1)
         for layer in (self.first, self.second, self.last):
-            # a frame fills the columns of one space
-            inputs = width if layer is self.first else layer.in_features
-            nn.init.normal_(layer.weight, 0.0, spread / inputs**0.5 if spread else 0.01)
+            nn.init.normal_(layer.weight, 0.0, spread / layer.in_features**0.5 if spread else 0.01)
             nn.init.zeros_(layer.bias)
 
-    def blocks(self, video: FeatureVideo, standardize: bool) -> Tensor:
-        """(N, S · D) the input: the video's features in the columns of its space, zeros elsewhere."""
-        if video.space not in self.spaces:
-            raise InputError(f"video {video.video}: nothing was learned about features of space {video.space!r}")
-        features = torch.from_numpy(prepare(video, standardize))
-        width = features.shape[1]
-        if width * len(self.spaces) != self.first.in_features:
-            raise InputError(f"video {video.video}: features of width {width} do not fit what was learned")
-        if len(self.spaces) == 1:
-            return features
-        out = features.new_zeros(len(features), self.first.in_features)
-        start = self.spaces[video.space] * width
-        out[:, start : start + width] = features
-        return out
-
     def embed(self, x: Tensor) -> Tensor:
-        """x (B, S · D) -> (B, E)."""
+        """x (B, D) -> (B, E)."""
         embedded: Tensor = self.second(torch.sigmoid(self.first(x)))
         return embedded
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, S · D) -> relative time (B,)."""
+        """x (B, D) -> relative time (B,)."""
         time: Tensor = self.last(torch.sigmoid(self.embed(x)))
         return time.squeeze(-1)
 
@@ -163,10 +139,10 @@ def train_embeddings(
     for number, videos in enumerate(groups):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            spaces = sorted({video.space for video in videos})
-            model = TimeEmbedding(videos[0].features.shape[1], options.embedding, spaces, options.spread)
+            model = TimeEmbedding(videos[0].features.shape[1], options.embedding, options.spread)
         models.append(model.to(device))
-        inputs.append(torch.cat([model.blocks(v, options.standardize) for v in videos]).to(device))  # (n, S · D)
+        seen = np.concatenate([prepare(v, options.standardize) for v in videos])
+        inputs.append(torch.from_numpy(seen).to(device))  # (n, D)
         times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))
         key = (options.total_updates(len(inputs[-1])), model.first.in_features)
         stacks.setdefault(key, []).append(number)
@@ -257,17 +233,13 @@ class FittedKukleva:
     def embed(self, video: FeatureVideo) -> npt.NDArray[np.float64]:
         """(N, E) the continuous temporal embedding of a video's frames."""
         model = self._model(video.task)
-        x = model.blocks(video, self.options.standardize).to(self.device)
+        if video.features.shape[1] != model.first.in_features:
+            raise InputError(
+                f"video {video.video}: features of width {video.features.shape[1]} do not fit what was learned"
+            )
+        x = torch.from_numpy(prepare(video, self.options.standardize)).to(self.device)
         embedded: npt.NDArray[np.float64] = model.embed(x).double().cpu().numpy()
         return embedded
-
-    @torch.no_grad()
-    def predicted_time(self, video: FeatureVideo) -> npt.NDArray[np.float64]:
-        """(N,) the relative time that the perceptron reads from each frame."""
-        model = self._model(video.task)
-        x = model.blocks(video, self.options.standardize).to(self.device)
-        time: npt.NDArray[np.float64] = model(x).double().cpu().numpy()
-        return time
 
     def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
         """Ordered clusters of the frames of each task, decoded video by video. Cluster 0 is the earliest."""

@@ -3,16 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.published import DEV_TASKS, ROWS, counts, read, read_breakfast, read_gtea
+from benchmarks.spaces import align_spaces
 from stepformer.cli import main
-from stepformer.data.breakfast import read_breakfast
-from stepformer.data.gtea import read_gtea
-from stepformer.evaluation.baselines import FeatureVideo
-from stepformer.evaluation.baselines.spaces import align_spaces
-from stepformer.reproduce.methods import Stage, answer, first_options, summary, units_of
-from stepformer.reproduce.plan import TABLES
-from stepformer.reproduce.sources import GTEA_DEV_TASKS, Labelled
+from stepformer.evaluation.statistics import by_task, discovery_scores
 
-DATA = Path(__file__).parents[3].parent / "shared" / "data"
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 def needs_data():
@@ -21,7 +17,7 @@ def needs_data():
 
 
 def test_hidden_spaces_of_the_gtea_networks_are_unrelated():
-    """The reason for FeatureVideo.space: what a verb looks like in one person's features says nothing in another's."""
+    """What a verb looks like in one person's features says nothing in another's."""
     needs_data()
     videos = read_gtea(DATA / "gtea")
 
@@ -51,48 +47,43 @@ def test_the_gtea_spaces_are_brought_together_without_labels():
     """What a verb looks like after alignment says the same in all four persons' features."""
     needs_data()
     videos = read_gtea(DATA / "gtea")
-    found = align_spaces([FeatureVideo(v.video, v.task, v.features, v.rate_hz, space=v.space) for v in videos])
+    found = align_spaces(videos)
     looks = {}
     for person in ("S1", "S2", "S3", "S4"):
         own = [i for i, v in enumerate(videos) if v.space == person]
-        x = np.concatenate([found[i].features for i in own])
+        x = np.concatenate([found[i] for i in own])
         y = np.concatenate([videos[i].labels for i in own])
         looks[person] = np.concatenate([x[y == verb].mean(axis=0) - x.mean(axis=0) for verb in (0, 2, 3, 4, 9)])
     between = [np.corrcoef(looks[a], looks[b])[0, 1] for a in looks for b in looks if a < b]
     assert min(between) > 0.7
 
 
-def f1(split, label, seeds=(0, 1, 2)):
-    """Per seed, of a row of ``reproduce real-features``."""
-    source = Labelled(DATA, (split,))
-    (row,) = [row for row in TABLES["real-features"].rows if row.label == label]
-    out = []
-    for seed in seeds:
-        stage = Stage(source.trial(split, seed), False, seed)
-        made = answer(row.method, stage)
-        out.append(summary(units_of(made, first_options(made), stage.trial), stage.trial.tasks)["un_f1"])
-    return np.array(out)
+def f1(dataset, label, seeds=(0, 1, 2)):
+    """Per seed, of a row."""
+    videos = read(DATA)[dataset]
+    found = counts(videos, [row[0] for row in ROWS].index(label), seeds)  # (S, T, V, 5)
+    per_task = np.stack([found[:, :, group].sum(2) for group in by_task([v.task for v in videos])], 2)
+    return discovery_scores(per_task)["f1"].mean((1, 2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("split", "label"),
-    [("breakfast", "Kukleva et al., one model per task"), ("gtea", "Kukleva et al., no order")],
+    ("dataset", "label"),
+    [("Breakfast", "Kukleva et al., one model per task"), ("GTEA", "Kukleva et al., no order")],
 )
-def test_kukleva_beats_uniform_by_more_than_the_spread(split, label):
+def test_kukleva_beats_uniform_by_more_than_the_spread(dataset, label):
     """On GTEA on the activities that its options were not chosen on."""
     needs_data()
-    gain = f1(split, label) - f1(split, "uniform, as many steps")
+    gain = f1(dataset, label) - f1(dataset, "uniform, as many steps")
     assert gain.mean() > gain.std(ddof=1) and gain.mean() > 0.03
 
 
 def test_gtea_reports_no_activity_that_chose_an_option():
     needs_data()
-    tasks = {video.task for video in Labelled(DATA, ("gtea",)).videos["gtea"]}
-    assert len(tasks) == 4 and not tasks & set(GTEA_DEV_TASKS)
+    tasks = {video.task for video in read(DATA)["GTEA"]}
+    assert len(tasks) == 4 and not tasks & set(DEV_TASKS)
 
 
 def test_a_folder_without_the_data_is_an_error_that_says_so(tmp_path, capsys):
-    command = ["reproduce", "real-features", "--data", str(tmp_path), "--out", str(tmp_path / "o")]
-    assert main(command) == 3
+    assert main(["bench", "published", "--data", str(tmp_path)]) == 3
     assert "neither a gtea nor a breakfast folder" in capsys.readouterr().err

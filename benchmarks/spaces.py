@@ -16,7 +16,7 @@ It uses the task of each video, so what is fitted on the result knows that much.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,23 +24,35 @@ import numpy.typing as npt
 
 from stepformer.core.align import drop_dtw
 from stepformer.errors import InputError
-from stepformer.evaluation.baselines.base import FeatureVideo, IntArray
 
 Matrix = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 _RATE_HZ = 5.0  # frames are thinned to about this for warping
 _RIDGE = 0.01
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """One video: features (N, D), labels (N,) with -1 background; ``space``: the network its features come from."""
+
+    video: str
+    task: str
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    rate_hz: float
+    space: str = ""
+
+
 def align_spaces(
-    videos: Sequence[FeatureVideo],
+    videos: Sequence[Labelled],
     *,
     stages: int = 20,
     principal: int = 20,
     shared: int = 10,
     rounds: int = 5,
     window_s: float = 1.0,
-) -> list[FeatureVideo]:
-    """The videos with features (N, shared) of one common space; videos of a single space come back as they are.
+) -> list[npt.NDArray[np.float32]]:
+    """Features (N, shared) of each video in one common space; those of a single space come back as they are.
 
     stages: parts of a video that are held against each other. principal: directions of each space that are looked at.
     window_s: features are averaged over so many seconds first, and standardised within the video.
@@ -50,7 +62,7 @@ def align_spaces(
     """
     spaces = sorted({video.space for video in videos})
     if len(spaces) < 2:
-        return list(videos)
+        return [video.features for video in videos]
     common = sorted(set.intersection(*({v.task for v in videos if v.space == s} for s in spaces)))
     if not common:
         raise InputError(f"no task has videos of all {len(spaces)} spaces, so nothing tells how they correspond")
@@ -67,10 +79,7 @@ def align_spaces(
         if number < rounds - 1:
             mapped = [x @ maps[v.space] for x, v in zip(thin, videos, strict=True)]
             cuts = _warped(videos, mapped, cuts, spaces, common, stages)
-    return [
-        replace(video, features=(x @ maps[video.space]).astype(np.float32), space="")
-        for video, x in zip(videos, prepared, strict=True)
-    ]
+    return [(x @ maps[video.space]).astype(np.float32) for video, x in zip(videos, prepared, strict=True)]
 
 
 def canonical_maps(views: Sequence[Matrix], principal: int, shared: int) -> tuple[list[Matrix], Matrix]:
@@ -96,7 +105,7 @@ def canonical_maps(views: Sequence[Matrix], principal: int, shared: int) -> tupl
     return maps, np.clip(values[::-1][:count] / len(views), 0.0, 1.0)
 
 
-def _prepared(video: FeatureVideo, window_s: float) -> Matrix:
+def _prepared(video: Labelled, window_s: float) -> Matrix:
     """(N, D) averaged over a window and standardised within the video."""
     x = video.features.astype(np.float64)
     half = round(window_s * video.rate_hz) // 2
@@ -117,7 +126,7 @@ def _means(x: Matrix, cut: IntArray, stages: int) -> Matrix:
 
 
 def _of(
-    videos: Sequence[FeatureVideo], xs: Sequence[Matrix], cuts: Sequence[Any], space: str, task: str, stages: int
+    videos: Sequence[Labelled], xs: Sequence[Matrix], cuts: Sequence[Any], space: str, task: str, stages: int
 ) -> Matrix:
     """(stages, D) of a task in a space: the mean over its videos."""
     own = [i for i, v in enumerate(videos) if v.space == space and v.task == task]
@@ -126,7 +135,7 @@ def _of(
 
 
 def _warped(
-    videos: Sequence[FeatureVideo],
+    videos: Sequence[Labelled],
     mapped: Sequence[Matrix],
     cuts: Sequence[Any],
     spaces: Sequence[str],
