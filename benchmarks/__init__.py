@@ -6,6 +6,7 @@ from __future__ import annotations
 STUDIES = {
     "calibrate": "how ground-truth texts score on simulated videos, beside the paper's row",
     "capacity": "what HowTo100M costs on one machine, 8 GPUs, 100 nodes, from measured rates",
+    "claim": "under which conditions slots trained on narration beat what can be had without training",
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
     "looks": "what it costs that encoder clip does not look at every picture",

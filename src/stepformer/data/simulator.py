@@ -101,6 +101,7 @@ class Simulator:
         )
         # the mean picture of training: what a model may know, and what looks and clutter are measured from
         self.centre = self.pictures[world.owned_pictures("train", background=False).to(self.device)].mean(0)
+        self.text_centre = self.vectors[self.text_owner == OWNERS.index("train")].mean(0)
         self.encoder, self.origin = world.encoder, world.meta.get("licences")
 
     def held_out_batches(self, size: int) -> tuple[Batch, ...]:
@@ -254,7 +255,25 @@ class Simulator:
         made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter)
         # what a picture shows is not to be learned by heart: there are a few thousand of them
         noise = torch.randn(made.video.shape, device=self.device, generator=g) * self.config.noise / self.dim**0.5
-        return made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
+        made = made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
+        return self._turned(made, g) if self.config.turned else made
+
+    def _turned(self, made: Batch, g: torch.Generator) -> Batch:
+        """The batch in another orthogonal basis, drawn at random, about the mean picture and the mean text.
+
+        How vectors lie to each other stays, and so does the gap between pictures and texts. What a picture shows can
+        only be told from the rest of its video, as with pictures never seen before.
+        """
+        q, r = torch.linalg.qr(torch.randn((self.dim, self.dim), device=self.device, generator=g))
+        basis = q * r.diagonal().sign()  # uniform over the orthogonal matrices
+
+        def turn(x: Tensor, mean: Tensor, mask: Tensor) -> Tensor:
+            return F.normalize((x - mean) @ basis + mean, dim=-1).masked_fill(~mask[..., None], 0)
+
+        return made._replace(
+            video=turn(made.video, self.centre, made.video_mask),
+            phrases=turn(made.phrases, self.text_centre, made.phrase_mask),
+        )
 
     def render_all(
         self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int | None = None, max_frames: int = 4096
