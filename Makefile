@@ -33,8 +33,8 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 CASES ?= 1000000
 KILLS ?= 200
-soak: setup  # hours at the default; make soak CASES=50000 KILLS=20 for minutes
-	$(BIN)/python tests/fuzz/soak.py --cases $(CASES) --kills $(KILLS)
+soak: setup  # an hour or more of one core; stopped, it goes on from build/soak.json. CASES=50000 KILLS=20: minutes
+	nice -n 19 $(BIN)/python tests/fuzz/soak.py --cases $(CASES) --kills $(KILLS) --requests 5000 --state build/soak.json
 
 # what pip would install, with hashes; needs the registry
 lock: setup

@@ -84,7 +84,7 @@ def structured(data: bytes, chance: random.Random) -> bytes:
     """One change of what the file is made of; of its lines where it is made of nothing else."""
     try:
         if data[:2] == b"\x1f\x8b":
-            return gzip.compress(structured(gzip.decompress(data), chance), 1)
+            return gzip.compress(structured(gzip.decompress(data), chance), 1, mtime=0)
         if data[:4] == b"PK\x03\x04":
             return _zip(data, chance)
         if data[257:262] == b"ustar":
@@ -171,7 +171,7 @@ def _zip(data: bytes, chance: random.Random) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
         for name, content in members:
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content)  # of no date: the same case, the same bytes
     return out.getvalue()
 
 

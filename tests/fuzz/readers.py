@@ -20,23 +20,28 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[2]))  # benchmarks/
+sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "core" / "training")]  # benchmarks/
 
 from stepformer import Step, Timeline
 from stepformer.errors import StepFormerError
 
+CORPUS = Path(__file__).parent / "corpus"
 TIME_S = 5.0
 MEMORY_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
 class Reader:
-    """One reader: what it is called, the name its file needs, a good file, and the function."""
+    """One reader: what it is called, the name its file needs, a good file, and the function.
+
+    ``slow``: a case takes tens of milliseconds, not one or two, so a soak has fewer of it.
+    """
 
     name: str
     file: str
     seed: bytes
     read: Callable[[Path], object]
+    slow: bool = False
 
     def try_on(self, data: bytes, folder: Path) -> str:
         """ "ok" or "refused"; anything else is raised."""
@@ -86,18 +91,18 @@ def _zip(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
-            archive.writestr(name, data)
+            archive.writestr(zipfile.ZipInfo(name), data)  # of no date: the same seed whenever it is made
     return out.getvalue()
 
 
 def _tar(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+    with tarfile.open(fileobj=out, mode="w") as archive:
         for name, data in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    return out.getvalue()
+    return gzip.compress(out.getvalue(), mtime=0)
 
 
 def _subtitles(text: str, name: str) -> Reader:
@@ -165,20 +170,60 @@ def _watch(path: Path) -> object:
     return None
 
 
-def _videos(folder: Path) -> list[Reader]:
+def _videos() -> list[Reader]:
+    return [
+        Reader(f"video .{kind}", f"a.{kind}", (CORPUS / f"a.{kind}").read_bytes(), _watch, slow=True)
+        for kind in ("mp4", "mkv", "ts", "webm", "avi")
+    ]
+
+
+def _procel_mat() -> Reader:
+    """Forked where the product spawns, which takes a hundred times as long; everything else is as it is there."""
+    from unittest.mock import patch
+
+    from scipy.io import loadmat
+
+    from stepformer.base import guard
+    from stepformer.data.procel import read_procel
+
+    loadmat(CORPUS / "data.mat")  # here, so that no fork imports it again
+
+    def read(path: Path) -> object:
+        with patch.object(guard, "START_METHOD", "fork"):
+            return read_procel(path)
+
+    return Reader("ProceL .mat", "tea/data.mat", (CORPUS / "data.mat").read_bytes(), read, slow=True)
+
+
+def make_corpus() -> None:
+    """Writes the seeds that libraries make, whose bytes another version of them would not repeat."""
+    from scipy.io import savemat
+
     from benchmarks.timecode import write_clip
 
     vp9 = {"codec": "libvpx-vp9", "sound_codec": "libopus", "options": {"deadline": "realtime", "cpu-used": "8"}}
     kinds = {"mp4": {}, "mkv": {}, "ts": {}, "webm": vp9, "avi": {"codec": "mpeg4", "sound_codec": "mp3"}}
-    found = []
+    times = [i / 10 for i in range(20)]
     for kind, options in kinds.items():
+        write_clip(CORPUS / f"a.{kind}", times, size=(32, 64), rate_hz=10, group=7, tone_s=0.5,
+                   constant_rate=kind == "avi", **options)  # fmt: skip
 
-        def write(path: Path, kind: str = kind, options: dict[str, object] = options) -> None:
-            times = [i / 25 for i in range(50)]
-            write_clip(path, times, size=(32, 64), group=25, tone_s=2.0, constant_rate=kind == "avi", **options)
+    def cells(*items: object) -> np.ndarray:
+        row = np.empty((1, len(items)), object)
+        row[0, :] = items
+        return row
 
-        found.append(Reader(f"video .{kind}", f"a.{kind}", _made(folder, f"a.{kind}", write), _watch))
-    return found
+    savemat(
+        CORPUS / "data.mat",
+        {
+            "grammar": cells("boil", "pour"),
+            "key_steps_time": cells(cells(np.array([[1.0, 3.0]]), np.array([[4.0, 6.0]]))),
+            "segment_time": cells(np.array([[0.0, 9.0]])),
+            "caption": cells(cells("boil it", "pour it")),
+            "caption_time": cells(cells(np.array([[0.0, 2.0]]), np.array([[3.0, 5.0]]))),
+        },
+        do_compression=True,
+    )
 
 
 def _search(folder: Path) -> list[Reader]:
@@ -264,6 +309,119 @@ def _unpack(path: Path) -> object:
     return unpack((File("data/", "", (Piece(0, "a/"),)),), [path], path.parent / "unpacked")
 
 
+def _released(path: Path) -> object:
+    """A tar of the released code; what it calls a failure of one sample is a refusal here."""
+    from stepformer.data.store_import import released_samples
+
+    for _, sample in released_samples(path):
+        if isinstance(sample, StepFormerError):
+            raise sample
+    return None
+
+
+def _training_state(folder: Path) -> Reader:
+    """The state that ``train --resume`` reads, of a run of two steps."""
+    from training_runs import make_store
+
+    from stepformer.app.training import make_trainer
+    from stepformer.core.config import make_config
+
+    make_store(folder / "stored", count=4, width=8)
+    small = {"layers": 1, "context_layers": 0, "heads": 1, "dim": 8, "feedforward": 8, "slots": 3}
+    data = {"store": str(folder / "stored"), "held_out": 0.0, "max_frames": 25}
+    config = make_config({"steps": 1, "batch": 2, "model": small, "data": data, "validation": {"every": 0}})
+    trainer = make_trainer(config, folder / "run", device="cpu", quiet=True)
+    trainer.run()
+
+    def read(path: Path) -> object:
+        trainer.out = path.parent
+        trainer._load_state()
+        return None
+
+    return Reader("training state", "state.safetensors", (folder / "run" / "state.safetensors").read_bytes(), read)
+
+
+def _index_pages() -> list[Reader]:
+    """What a package index answers."""
+    import email
+    from contextlib import contextmanager
+    from unittest.mock import patch
+
+    from stepformer.base.weights import index
+
+    def answered(kind: str) -> Callable[[Path], object]:
+        def read(path: Path) -> object:
+            class Answer(io.BytesIO):
+                headers = email.message_from_string(f"Content-Type: {kind}")
+
+                def geturl(self) -> str:
+                    return "https://index.invalid/simple/a/"
+
+            @contextmanager
+            def opened(*_: object, **__: object):
+                yield Answer(path.read_bytes())
+
+            with patch.object(index, "open_url", opened), patch.object(index, "index_urls", lambda: ["https://i"]):
+                return index.find_file("a", "a-1.whl")
+
+        return read
+
+    page = {"files": [{"filename": "a-1.whl", "url": "../a-1.whl#sha256=0"}]}
+    html = b'<html><body><a href="../a-1.whl#sha256=0">a-1.whl</a></body></html>'
+    return [
+        Reader("index page JSON", "page.json", json.dumps(page).encode(), answered(index._JSON_PAGE)),
+        Reader("index page HTML", "page.html", html, answered("text/html")),
+    ]
+
+
+def _worlds_data() -> list[Reader]:
+    """The datasets that a world is built from."""
+    from stepformer.base.guard import reading
+    from stepformer.data.worldbuilder import _Builder
+
+    youcook = {"v_a": {"timestamps": [[0, 2], [2, 4], [5, 6]], "sentences": ["a", "b", "c"], "duration": 9.0}}
+    goalstep = [{"video": "a", "start_s": 0, "end_s": 9, "steps": [[i, i + 1, "do it", 0, None] for i in range(3)]}]
+    wikihow = [{"title": "Make tea", "steps": ["boil", "pour", "stir"]}]
+
+    def built(name: str, *given: object) -> Callable[[Path], object]:
+        def read(path: Path) -> object:
+            with reading(path, "dataset"):
+                return getattr(_Builder(), name)(path, *given)
+
+        return read
+
+    return [
+        Reader("YouCook2", "yc2_train.json", json.dumps(youcook).encode(), built("from_youcook2")),
+        Reader("GoalStep", "g.json.gz", gzip.compress(json.dumps(goalstep).encode(), mtime=0), built("from_goalstep")),
+        Reader("wikiHow", "w.json.gz", gzip.compress(json.dumps(wikihow).encode(), mtime=0),
+               built("from_wikihow", 1.0)),
+    ]  # fmt: skip
+
+
+def _kept_runs() -> list[Reader]:
+    """Results of ``reproduce`` that another machine made."""
+    from stepformer.reproduce.execute import RunStore
+
+    known = {"id": "r", "spec": {}, "scores": {"crosstask": {"f1": 0.1}}}
+    units = _npz(**{"crosstask|locate": np.ones((2, 4), np.float32), "crosstask|tasks": np.arange(2)})
+    return [
+        Reader("kept run", "r.json", json.dumps(known).encode(), lambda p: RunStore(p.parent).missing("r", ["x"])),
+        Reader("kept scores", "r.npz", units, lambda p: RunStore(p.parent).units("r", "crosstask")),
+    ]
+
+
+def _similarity(path: Path) -> object:
+    """A page with somebody's similarity map."""
+    from stepformer.cli import command_parser
+    from stepformer.cli.export import _options
+    from stepformer.cli.options import resolve
+    from stepformer.show import export
+
+    given = ["t.json", "p.html", "--similarity-map", str(path)]
+    options = _options(resolve(command_parser("export"), "export", given))
+    return export.render(TIMELINE, "html", similarity=options["similarity"])
+
+
 def _world(folder: Path) -> bytes:
     import hashlib
 
@@ -287,7 +445,6 @@ def readers(folder: Path) -> list[Reader]:
     from stepformer.data.howto100m import read_howto100m
     from stepformer.data.precomputed import read_features
     from stepformer.data.store import read_info
-    from stepformer.data.store_import import released_samples
     from stepformer.data.world import load_world
     from stepformer.encoders.captions import read_captions
     from stepformer.encoders.checkpoints import read_checkpoint
@@ -323,6 +480,7 @@ def readers(folder: Path) -> list[Reader]:
         "text_features": np.ones((1, 768), np.float32),
         "video_features": np.ones((3, 768), np.float32),
     }
+    worded = json.dumps(sample["json"])
     said = {"duration": 9.0, "captions": [{"start": 0.0, "end": 4.0, "text": "whisk"}]}
     store = {
         "format": "stepformer-feature-store",
@@ -364,7 +522,7 @@ def readers(folder: Path) -> list[Reader]:
             read_config,
         ),
         Reader("COIN", "COIN.json", json.dumps(coin).encode(), read_coin),
-        Reader("COIN gzipped", "COIN.json.gz", gzip.compress(json.dumps(coin).encode()), read_coin),
+        Reader("COIN gzipped", "COIN.json.gz", gzip.compress(json.dumps(coin).encode(), mtime=0), read_coin),
         Reader("CrossTask", "crosstask_release.tar.gz", _tar(crosstask), read_crosstask),
         Reader("HowTo100M", "caption.json", json.dumps(captions).encode(), lambda path: read_howto100m(path.parent)),
         Reader("features .npy", "f.npy", _npy(np.ones((4, 3), np.float32)), read_features),
@@ -374,14 +532,11 @@ def readers(folder: Path) -> list[Reader]:
         Reader("prediction .csv", "p.csv", b"step,start,end\n1,0.5,3\n2,4,5\n", read_prediction),
         Reader("prediction .txt", "p.txt", b"0 0 1 -1 2\n", read_prediction),
         Reader("captions", "c.json", json.dumps(said).encode(), read_captions),
-        Reader(
-            "released tar",
-            "t.tar.gz",
-            _tar({"v1.npy": pickle.dumps(sample)}),
-            lambda path: list(released_samples(path)),
-        ),
+        Reader("released tar", "t.tar.gz", _tar({"v1.npy": pickle.dumps(sample)}), _released),
+        Reader("released sample", "t.tar", _tar({"v1.pyd": pickle.dumps(sample | {"json": worded})}), _released),
         Reader("pickle", "p.pkl", pickle.dumps(sample), load_restricted),
-        *_videos(folder),
+        *_videos(),
+        _procel_mat(),
         *_stores(folder),
         *_search(folder),
         *_datasets(folder),
@@ -392,7 +547,7 @@ def readers(folder: Path) -> list[Reader]:
         Reader(
             "captions gzipped",
             "caption.json.gz",
-            gzip.compress(json.dumps(captions).encode()),
+            gzip.compress(json.dumps(captions).encode(), mtime=0),
             lambda path: list(iter_captions(path)),
         ),
         Reader(
@@ -410,5 +565,14 @@ def readers(folder: Path) -> list[Reader]:
         Reader("wheel", "w.whl", _zip({"a/b.txt": b"hello" * 9, "a/c.npy": _npy(np.ones(3))}), _unpack),
         Reader("tar of weights", "w.tar", gzip.decompress(_tar({"a/b.txt": b"hello" * 9})), _unpack),
         Reader("world", "w.safetensors", _world(folder), load_world),
+        _training_state(folder),
+        *_index_pages(),
+        *_worlds_data(),
+        *_kept_runs(),
+        Reader("similarity map", "s.npy", _npy(np.ones((3, 60), np.float32)), _similarity),
         Reader("feature store", "store.json", json.dumps(store).encode(), lambda path: read_info(path.parent)),
     ]
+
+
+if __name__ == "__main__":
+    make_corpus()

@@ -46,6 +46,8 @@ EXPANSION = 200
 FREE_BYTES = 16 << 20
 """Up to this size anything may be inside a compressed file: small things need no ratio."""
 ARRAY_BYTES = 8 << 30
+START_METHOD = "spawn"
+"""How :func:`in_process` starts: not by a fork, which threads of this process would not survive."""
 
 _DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
@@ -65,6 +67,10 @@ def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
     except FileNotFoundError:
         raise no_such(source) from None
     except _DAMAGE as error:
+        raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
+    except Exception as error:
+        if type(error).__name__ != "SafetensorError":  # of no built-in kind, and not imported here for its name
+            raise
         raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
 
 
@@ -309,7 +315,7 @@ def in_process(
     """
     import multiprocessing
 
-    context = multiprocessing.get_context("spawn")
+    context: Any = multiprocessing.get_context(START_METHOD)
     ours, theirs = context.Pipe(duplex=False)
     worker = context.Process(target=_work, args=(theirs, memory_bytes, function, args), daemon=True)
     worker.start()

@@ -12,7 +12,7 @@ from stepformer.cli.inputs import lines_of, video_of
 from stepformer.cli.log import log
 from stepformer.cli.options import above_zero, add, positive
 from stepformer.cli.outputs import may_write
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import UsageError
 from stepformer.show import export
 from stepformer.show.writing import without_guesses
 from stepformer.timeline import Timeline
@@ -124,12 +124,9 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     if args.task_steps:
         options["task_steps"] = tuple(lines_of(args.task_steps, "file of steps"))
     if args.similarity_map:
-        import numpy as np
+        from stepformer.base.guard import load_array
 
-        try:
-            options["similarity"] = np.load(args.similarity_map, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read the similarity map {args.similarity_map}: {error}") from None
+        options["similarity"] = load_array(args.similarity_map)
     return options
 
 

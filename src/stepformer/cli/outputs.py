@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import replacing, write_json
+from stepformer.base.guard import read_json
 from stepformer.cli.inputs import Source
 from stepformer.cli.log import log
 from stepformer.cli.options import settings_of
-from stepformer.errors import UsageError, WriteError
+from stepformer.errors import InputError, UsageError, WriteError
 from stepformer.show import export
 from stepformer.version import __version__
 
@@ -89,9 +90,9 @@ def _writer(path: Path) -> str:
 
 
 def _saved(folder: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        saved = json.loads((folder / OPTIONS_FILE).read_text("utf-8"))
-        return saved if isinstance(saved, dict) else {}
+    with suppress(InputError):
+        saved = read_json(folder / OPTIONS_FILE)
+        return saved if isinstance(saved, dict) and isinstance(saved.get("files", {}), dict) else {}
     return {}
 
 

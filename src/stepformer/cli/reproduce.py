@@ -218,7 +218,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
             print(f"{'to do' if i in missing else 'done'}  {i}  {labels[i]}, seed {run.seed}")
         return 0
     plan = out / "plan.json"
-    known = json.loads(plan.read_text("utf-8"))["tables"] if plan.exists() else {}
+    known = _tables_of(plan) if plan.exists() else {}
     write_json(plan, {"tables": {**known, **entries}, **stamp(setup.device)})
     work = Path(args.work) if args.work else out / "work"
     jobs = make_jobs(missing, labels, Job("", spec, (), store.folder, work, keep_weights=args.keep_weights))
@@ -241,6 +241,15 @@ def _training(args: argparse.Namespace, setup: Setup) -> str:
     return f"Trained for {steps}, batch {setup.batch or 128}, on {data}."
 
 
+def _tables_of(plan: Path) -> dict[str, Any]:
+    from stepformer.base.guard import read_json, reading
+
+    with reading(plan, "plan of tables"):
+        tables: dict[str, Any] = dict(read_json(plan)["tables"])
+        return tables
+    raise AssertionError
+
+
 def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
     from stepformer.errors import InputError
     from stepformer.reproduce.execute import RunStore
@@ -249,7 +258,7 @@ def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
     plan = out / "plan.json"
     if not plan.exists():
         raise InputError(f"there is no {plan}; run the table first, without --render")
-    entries = json.loads(plan.read_text("utf-8"))["tables"]
+    entries = _tables_of(plan)
     made: dict[str, Table] = {}
     for name in tables:
         if name not in entries:

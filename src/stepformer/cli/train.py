@@ -56,13 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _resolved(path: Path) -> dict[str, Any]:
     """The config that a run folder keeps."""
+    from stepformer.base.guard import read_json
     from stepformer.errors import InputError
 
     try:
-        values: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}; give --config") from None
-    return values
+        values = read_json(path)
+        if not isinstance(values, dict):
+            raise InputError(f"{path} holds no settings")
+        return values
+    except InputError as error:
+        raise InputError(f"{error}; give --config") from None
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,6 +31,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stepformer.base.files import replacing, write_json
+from stepformer.base.guard import reading
 from stepformer.base.loggers import Logger, open_loggers
 from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
@@ -467,6 +468,10 @@ class Trainer:
         path = self.out / "state.safetensors"
         if not path.exists():
             raise InputError(f"{self.out} has no state.safetensors to resume from; start without --resume")
+        with reading(path, "training state"):
+            self._restore(path)
+
+    def _restore(self, path: Path) -> None:
         from safetensors import safe_open
 
         with safe_open(path, framework="pt") as file:

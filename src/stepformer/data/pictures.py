@@ -7,8 +7,6 @@ step, captioned pictures, food in eleven states, groceries, ImageNet samples). W
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.guard import load_arrays, read_json, reading
 from stepformer.errors import InputError
 
 Vectors = npt.NDArray[np.float32]
@@ -61,28 +60,21 @@ def read_pictures(folder: str | Path) -> Pictures:
     folder = Path(folder)
     vectors: list[Vectors] = []
     rows: list[tuple[str, str, str]] = []  # text, group, source
-    try:
-        with np.load(folder / "youcook2_frames.npz") as frames:
-            vectors.append(_unit(frames))
-            rows += [
-                (str(t), f"youcook2:{v}", "youcook2") for t, v in zip(frames["text"], frames["video"], strict=True)
-            ]
-        with gzip.open(folder / "captions.json.gz", "rt", encoding="utf-8") as stream:
-            captions = json.load(stream)
-        with np.load(folder / "captioned_images.npz") as captioned:
-            vectors.append(_unit(captioned))
-            rows += [(captions[name][0], name, name.partition("/")[0]) for name in map(str, captioned["name"])]
-        with np.load(folder / "labelled_images.npz") as labelled:
-            vectors.append(_unit(labelled))
-            for name, label in zip(map(str, labelled["name"]), map(str, labelled["label"]), strict=True):
-                source = name.partition("/")[0]
-                source = source if source in SOURCES else "imagenet"
-                # a product is photographed many times over: its class goes to one split whole
-                rows.append((STATES.get(label, label), f"grocery:{label}" if source == "grocery" else name, source))
-    except FileNotFoundError as error:
-        raise InputError(f"the picture folder {folder} lacks {Path(str(error.filename)).name}") from None
-    except (OSError, KeyError, ValueError) as error:
-        raise InputError(f"cannot read the pictures in {folder}: {error}") from None
+    with reading(folder, "folder of pictures"):
+        frames = load_arrays(folder / "youcook2_frames.npz")
+        vectors.append(_unit(frames))
+        rows += [(str(t), f"youcook2:{v}", "youcook2") for t, v in zip(frames["text"], frames["video"], strict=True)]
+        captions = read_json(folder / "captions.json.gz")
+        captioned = load_arrays(folder / "captioned_images.npz")
+        vectors.append(_unit(captioned))
+        rows += [(captions[name][0], name, name.partition("/")[0]) for name in map(str, captioned["name"])]
+        labelled = load_arrays(folder / "labelled_images.npz")
+        vectors.append(_unit(labelled))
+        for name, label in zip(map(str, labelled["name"]), map(str, labelled["label"]), strict=True):
+            source = name.partition("/")[0]
+            source = source if source in SOURCES else "imagenet"
+            # a product is photographed many times over: its class goes to one split whole
+            rows.append((STATES.get(label, label), f"grocery:{label}" if source == "grocery" else name, source))
     texts, groups, sources = zip(*rows, strict=True)
     return Pictures(np.concatenate(vectors), texts, groups, sources)
 

@@ -19,9 +19,7 @@ Without a data folder everything comes from the grammar, split by task, and pict
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +31,7 @@ import numpy.typing as npt
 import torch
 
 from stepformer.base.files import no_such
+from stepformer.base.guard import read_json, reading
 from stepformer.data import pictures as picture_files
 from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.grammar import load_grammar
@@ -160,7 +159,7 @@ class _Builder:
 
     def from_youcook2(self, path: Path) -> None:
         source = self.names.index("youcook2")
-        for name, entry in json.loads(path.read_text("utf-8")).items():
+        for name, entry in read_json(path).items():
             rows = sorted(zip(entry["timestamps"], entry["sentences"], strict=True))
             steps = [self.draft.add(text) for _, text in rows]
             starts, ends = ([float(times[i]) for times, _ in rows] for i in (0, 1))
@@ -173,9 +172,7 @@ class _Builder:
     def from_goalstep(self, path: Path) -> None:
         """Egocentric cooking videos; a step that is divided further gives its parts."""
         source = self.names.index("goalstep")
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
-            videos = json.load(stream)
-        for video in videos:
+        for video in read_json(path):
             rows = [part for step in video["steps"] for part in (step[4] or [step[:3]])]
             rows = sorted((float(start), float(end), text) for start, end, text in rows if text.strip() and end > start)
             first = float(video["start_s"])
@@ -218,9 +215,7 @@ class _Builder:
 
     def from_wikihow(self, path: Path, share: float) -> None:
         source = self.names.index("wikihow")
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
-            articles = json.load(stream)
-        for article in articles:
+        for article in read_json(path):
             if _share(article["title"]) >= share:
                 continue
             steps = [self.draft.add(text) for text in article["steps"] if text.strip()]
@@ -351,7 +346,8 @@ def build_world(
         )
         for name, read in readers:
             if (root / name).is_file():
-                read(root / name)
+                with reading(root / name, "dataset"):
+                    read(root / name)
     if has_test and crosstask is not None:
         _add_crosstask(builder, crosstask)
     if has_dev and coin is not None:

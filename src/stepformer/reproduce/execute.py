@@ -8,7 +8,6 @@ where it was, and with the splits that it has not scored. A job that fails stops
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import platform
@@ -33,6 +32,7 @@ import torch
 
 from stepformer.app.training import make_trainer
 from stepformer.base.files import replacing, write_json
+from stepformer.base.guard import load_arrays, read_json
 from stepformer.base.plugins import VARIABLE
 from stepformer.base.progress import clock
 from stepformer.core.checkpoint import load_checkpoint
@@ -60,15 +60,15 @@ class RunStore:
 
     def read(self, run_id: str) -> dict[str, Any] | None:
         """What is known of a run: ``scores`` by place, ``chosen`` options, and where it was made."""
-        with suppress(OSError, ValueError):
-            value: dict[str, Any] = json.loads((self.folder / f"{run_id}.json").read_text("utf-8"))
-            return value
+        with suppress(InputError):
+            value: dict[str, Any] = read_json(self.folder / f"{run_id}.json")
+            return value if isinstance(value, dict) and isinstance(value.get("scores"), dict) else None
         return None
 
     def units(self, run_id: str, place: str) -> Arrays:
         """Scores of every video of a place: ``locate`` (V, 4), ``discover`` (S, V, 5), ``tasks`` (V,)."""
-        with np.load(self.folder / f"{run_id}.npz", allow_pickle=False) as file:
-            return {k.rpartition("|")[2]: file[k] for k in file.files if k.rpartition("|")[0] == place}
+        arrays = load_arrays(self.folder / f"{run_id}.npz")
+        return {k.rpartition("|")[2]: values for k, values in arrays.items() if k.rpartition("|")[0] == place}
 
     def missing(self, run_id: str, places: Sequence[str]) -> list[str]:
         """The places that a run has not been scored on."""
@@ -81,8 +81,7 @@ class RunStore:
         path = self.folder / f"{run.id}.npz"
         arrays: Arrays = {}
         if before["scores"]:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {k: file[k] for k in file.files if k.rpartition("|")[0] != place}
+            arrays = {k: values for k, values in load_arrays(path).items() if k.rpartition("|")[0] != place}
         small = {"locate": np.float32, "discover": np.int32, "tasks": np.int32}
         arrays |= {f"{place}|{name}": values.astype(small[name]) for name, values in units.items()}
         with replacing(path) as temporary:

@@ -7,7 +7,6 @@ script of a source package to learn its metadata, and nothing of a container may
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import shlex
@@ -16,9 +15,11 @@ import sys
 import urllib.parse
 from html.parser import HTMLParser
 
+from stepformer.base.guard import json_of
 from stepformer.base.weights.http import open_url, shown
 from stepformer.errors import MissingError, StepFormerError
 
+_PAGE_BYTES = 64 << 20  # the largest projects have a few megabytes
 _JSON_PAGE = "application/vnd.pypi.simple.v1+json"
 
 
@@ -90,9 +91,9 @@ def index_urls() -> list[str]:
 def _page_links(page_url: str) -> list[tuple[str, str]]:
     accept = f"{_JSON_PAGE}, text/html;q=0.5"
     with open_url(page_url, headers={"Accept": accept}) as answer:
-        body, kind, final_url = answer.read(), answer.headers.get_content_type(), answer.geturl()
+        body, kind, final_url = answer.read(_PAGE_BYTES), answer.headers.get_content_type(), answer.geturl()
     if kind == _JSON_PAGE:
-        links = [(entry["filename"], entry["url"]) for entry in json.loads(body)["files"]]
+        links = [(entry["filename"], entry["url"]) for entry in json_of(body, shown(page_url))["files"]]
     else:
         parser = _Links()
         parser.feed(body.decode("utf-8", "replace"))
