@@ -121,3 +121,18 @@ def test_the_names_are_the_packages_own():
     assert sf.Step is Step and sf.Timeline is Timeline
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         sf.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("meta", "why"),
+    [
+        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": 1e999}', "no number that fits"),
+        ('"aaaa"', "Timeline.meta must be an object"),
+        ("[" * 300 + "]" * 300, "nested more than 200 deep"),
+    ],
+)
+def test_what_could_not_be_written_again_is_not_read(meta, why):
+    """Found by fuzzing every export of strangers' timelines."""
+    with pytest.raises(InputError, match=why):
+        Timeline.from_json(f'{{"video": "a.mp4", "duration_s": 9, "steps": [], "meta": {meta}}}')

@@ -17,6 +17,7 @@ from stepformer.errors import InputError
 
 LONGEST_S = 30 * 24 * 3600.0
 """A time beyond thirty days is a mistake in whatever it was read from, not a video."""
+JSON_DEPTH = 200
 SCHEMA_VERSION = 1
 """Version of the JSON written by :meth:`Timeline.to_json`; its schema is `export/timeline.schema.json`."""
 
@@ -30,6 +31,44 @@ def _seconds(name: str, value: Any) -> float:
     if not math.isfinite(seconds) or not 0 <= seconds <= LONGEST_S:
         raise InputError(f"{name} must lie between 0 and {LONGEST_S:g} seconds (thirty days), got {seconds:g}")
     return seconds
+
+
+def json_values(text: str | bytes) -> Any:
+    """JSON text as Python values, or a ValueError: numbers that fit into a float, at most 200 levels deep."""
+    value = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)
+    level: list[Any] = [value]
+    for _ in range(JSON_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"it is nested more than {JSON_DEPTH} deep")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _whole(digits: str) -> int | float:
+    # beyond 64 bits it would overflow every array and float later, far from the file it came from
+    return int(digits) if len(digits) < 19 else _finite(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:20]}... is no number that fits")
+    return number
+
+
+def _object(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be an object of names and values, got {str(value)[:60]!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +95,7 @@ class Step:
             object.__setattr__(self, name, _seconds(f"Step.{name}", value))
         if self.start_s < 0 or self.end_s < self.start_s:
             raise InputError(f"Step needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
+        _object("Step.meta", self.meta)
         if self.label is not None and not isinstance(self.label, str):
             raise InputError(f"Step.label must be a text, got {self.label!r}")
         try:
@@ -109,6 +149,7 @@ class Timeline:
     def __post_init__(self) -> None:
         object.__setattr__(self, "video", str(self.video))
         object.__setattr__(self, "duration_s", _seconds("Timeline.duration_s", self.duration_s))
+        _object("Timeline.meta", self.meta)
         steps = tuple(self.steps)
         for i, (before, after) in enumerate(itertools.pairwise(steps)):
             if after.start_s < before.start_s:
@@ -161,7 +202,7 @@ class Timeline:
     def from_json(cls, text: str) -> Timeline:
         """The timeline that :meth:`to_json` wrote."""
         try:
-            data = json.loads(text)
+            data = json_values(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"not JSON: {error}") from None
         return cls.from_dict(data)

@@ -6,7 +6,9 @@ or more than ``MEMORY_BYTES`` of new memory is a fault.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -295,11 +297,17 @@ def _datasets(folder: Path) -> list[Reader]:
     ]  # fmt: skip
 
 
-def _settings(path: Path) -> object:
+@functools.cache
+def _discover_parser() -> argparse.ArgumentParser:
     from stepformer.cli import command_parser
+
+    return command_parser("discover")
+
+
+def _settings(path: Path) -> object:
     from stepformer.cli.options import resolve
 
-    return resolve(command_parser("discover"), "discover", ["a.mp4", "--config", str(path)])
+    return resolve(_discover_parser(), "discover", ["a.mp4", "--config", str(path)])
 
 
 def _unpack(path: Path) -> object:
@@ -408,6 +416,26 @@ def _kept_runs() -> list[Reader]:
         Reader("kept run", "r.json", json.dumps(known).encode(), lambda p: RunStore(p.parent).missing("r", ["x"])),
         Reader("kept scores", "r.npz", units, lambda p: RunStore(p.parent).units("r", "crosstask")),
     ]
+
+
+def _shown(path: Path) -> object:
+    """A stranger's timeline in every format that is text, and on the terminal."""
+    from stepformer.show import export
+    from stepformer.show.terminal import draw
+
+    timeline = export.read(path)
+    refused = []
+    for format in export.FORMATS.values():
+        if format.kind != "text" or format.needs_video:
+            continue
+        try:
+            export.render(timeline, format.name)
+        except StepFormerError as error:
+            refused.append(error)
+    assert len(draw(timeline)) < 1 << 20
+    if refused:
+        raise refused[0]
+    return None
 
 
 def _similarity(path: Path) -> object:
@@ -569,7 +597,8 @@ def readers(folder: Path) -> list[Reader]:
         *_index_pages(),
         *_worlds_data(),
         *_kept_runs(),
-        Reader("similarity map", "s.npy", _npy(np.ones((3, 60), np.float32)), _similarity),
+        Reader("similarity map", "s.npy", _npy(np.ones((3, 60), np.float32)), _similarity, slow=True),
+        Reader("timeline shown", "t.json", _timeline("json", ".json").seed, _shown, slow=True),
         Reader("feature store", "store.json", json.dumps(store).encode(), lambda path: read_info(path.parent)),
     ]
 

@@ -42,7 +42,7 @@ from readers import MEMORY_BYTES, TIME_S, Reader, readers
 
 ROOT = Path(__file__).parents[2]
 _SLICE = 1000  # cases of one process; a slow reader has a twentieth
-_SLOW = 5000  # cases of each slow reader in a soak of a million
+_SLOW = 3000  # cases of each slow reader in a soak of a million
 _STUCK_S = 300.0  # by the clock: waiting for something that does not come
 _NOTE = struct.Struct("<qqqdq")  # the case at work, read, refused, the slowest in s, peak in MiB
 

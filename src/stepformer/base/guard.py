@@ -12,7 +12,6 @@ import csv
 import functools
 import gzip
 import io
-import json
 import math
 import os
 import struct
@@ -31,7 +30,7 @@ import numpy as np
 
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, StepFormerError
-from stepformer.timeline import LONGEST_S
+from stepformer.timeline import LONGEST_S, json_values
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +39,6 @@ TEXT_BYTES = 512 << 20
 """A text file (JSON, CSV, XML, TOML, subtitles) is read whole up to this size; HowTo100M's captions are streamed."""
 XML_BYTES = 64 << 20
 XML_DEPTH = 200
-JSON_DEPTH = 200
 EXPANSION = 200
 """A compressed file may be this many times larger inside (JSON text reaches 30), above the first few megabytes."""
 FREE_BYTES = 16 << 20
@@ -139,46 +137,13 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> str:
 def json_of(text: str | bytes, source: str | os.PathLike[str]) -> Any:
     """JSON text as Python values; numbers that do not fit into a float and deep nesting are refused."""
     with reading(source, "JSON"):
-        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_whole, parse_float=_finite)
-        _check_depth(value, source)
-        return value
+        return json_values(text)
     raise AssertionError
 
 
 def read_json(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Any:
     """A JSON file, plain or gzipped."""
     return json_of(read_text(path, limit), path)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _whole(digits: str) -> int | float:
-    # beyond 64 bits it would overflow every array and float later, far from the file it came from
-    return int(digits) if len(digits) < 19 else _finite(digits)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits[:20]}... is no number that fits")
-    return number
-
-
-def _check_depth(value: Any, source: str | os.PathLike[str]) -> None:
-    level: list[Any] = [value]
-    for _ in range(JSON_DEPTH):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return
-    raise InputError(f"{os.fspath(source)} is no readable JSON: it is nested more than {JSON_DEPTH} deep")
 
 
 def toml_of(text: str, source: str | os.PathLike[str]) -> dict[str, Any]:

@@ -80,7 +80,10 @@ def check_similarity(similarity: npt.ArrayLike | None) -> npt.NDArray[np.float64
     """The map as float (K, N); None where there is none or it is empty."""
     if similarity is None:
         return None
-    matrix = np.asarray(similarity, dtype=np.float64)
+    given = np.asarray(similarity)
+    if given.dtype.kind not in "biuf":
+        raise InputError(f"a similarity map is made of numbers, not of {given.dtype}")
+    matrix = given.astype(np.float64)
     if matrix.ndim != 2:
         raise InputError(f"a similarity map is (steps, frames), got an array of shape {matrix.shape}")
     if not matrix.size:

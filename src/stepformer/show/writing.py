@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from stepformer.base.guard import xml_of
 from stepformer.errors import InputError
-from stepformer.timeline import Step, Timeline
+from stepformer.timeline import Step, Timeline, json_values
 from stepformer.version import __version__
 
 GUESS = " (guess)"
@@ -196,7 +196,7 @@ def stamp(timeline: Timeline) -> str:
 def unstamp(text: str) -> dict[str, Any] | None:
     """What :func:`stamp` wrote, or None if ``text`` is something else."""
     try:
-        value = json.loads(text)
+        value = json_values(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and str(value.get("made_by", "")).startswith("stepformer ") else None
