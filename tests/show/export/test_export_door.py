@@ -174,7 +174,7 @@ def test_command_draws(saved, capsys, monkeypatch):
         (["-"], 2, "--format"),
         (["--format", "srt"], 2, "needs a file"),
         (["clips/"], 3, "--video"),
-        (["a.png", "--similarity-map", "nope.npy"], 3, "similarity"),
+        (["a.png", "--similarity-map", "nope.npy"], 3, "no file nope.npy"),
         (["a.crosstask.csv", "--task-steps", "nope.txt"], 3, "nope.txt"),
     ],
 )
