@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepformer.bench.frame import report
 from stepformer.cli.options import add, positive
-from stepformer.errors import StepFormerError, UsageError
+from stepformer.errors import StepFormerError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
     from stepformer.core.devices import torch_device
 
-    if min(args.repeats, args.naive_items, args.threads) < 1:
-        raise UsageError("--repeats, --naive-items and --threads must be at least 1")
     device = torch_device(args.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(args.threads)
@@ -85,28 +82,14 @@ def run(args: argparse.Namespace) -> int:
         rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
     finally:
         torch.set_num_threads(threads)
-    where = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
+    facts = {
+        "cases": {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES},
         "threads": args.threads,
+        "agree": True,
         "numba": _version("numba"),
         "triton": _version("triton"),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
     }
-    if args.json:
-        result = {"rows": [asdict(row) for row in rows], "cases": [asdict(c) for c in CASES], "agree": True, **where}
-        print(json.dumps(result, indent=2))
-        return 0
-    for case in CASES:
-        print(f"{case.name}: {case.matching}, {case.B} items of {case.K} x {case.N}, both sides droppable")
-        print(f"  {'kernel':<28} {'device':<6} {'ms an item':>11} {'ms a batch':>11} {'ratio':>9}")
-        for row in rows:
-            if row.case == case.name:
-                cells = f"{row.ms_per_item:>11.4f} {row.ms_per_batch:>11.2f} {row.ratio:>8.1f}x"
-                print(f"  {row.kernel:<28} {row.device:<6} {cells}")
-        print()
-    print("all kernels gave the same matches and costs, exactly")
-    print(", ".join(f"{name} {value}" for name, value in where.items() if value))
+    report(args, facts, [asdict(row) for row in rows], "all kernels gave the same matches and costs, exactly")
     return 0
 
 
@@ -179,7 +162,7 @@ def _compare(case: Case, slow: list[tuple[float, Any]], results: dict[str, tuple
 
 
 def _problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
-    """Costs (B, K, N) and column drops (B,): similarities with an ordered story in them, and a 30% line."""
+    """Costs (B, K, N) and column drops (B,): similarities with an ordered story in them, 30% kept."""
     import torch
 
     from stepformer.core.align import percentile_drop

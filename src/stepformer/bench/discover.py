@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stepformer.bench.frame import report
 from stepformer.cli.options import add
 from stepformer.media.container import import_av, opened, probe, video_stream
 
@@ -88,10 +88,7 @@ def run(args: argparse.Namespace) -> int:
     """Times and prints."""
     from stepformer.app.discover import load_model
     from stepformer.base import weights
-    from stepformer.errors import UsageError
 
-    if args.repeats < 1 or not args.seconds > 0:
-        raise UsageError("--repeats must be at least 1 and --seconds positive")
     video = args.video or weights.pull("demo-video")
     model = load_model(args.model)
     with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as folder:
@@ -102,19 +99,18 @@ def run(args: argparse.Namespace) -> int:
     total = sum(parts.values())
     rest = sum(parts[part] for part in ("model", "align", "label")) / total
     cores = os.cpu_count() or 1
-    if args.json:
-        facts = {"video": str(video), "read_s": info.duration_s, "height": info.height, "encoder": model.encoder.name}
-        facts |= {"model": model.checkpoint.hash, "seconds_per_minute": parts, "total": total, "rest": rest}
-        facts |= {"processor_s_per_minute": processor, "start_processor_s": start, "cores": cores, "limit": LIMIT}
-        print(json.dumps(facts, indent=2))
-    else:
-        print(f"{video.name}, {info.height}p, {info.duration_s:.1f} s read, encoder {model.encoder.name}, per minute:")
-        for part, value in parts.items():
-            print(f"  {part:<9} {value:8.3f} s  {100 * value / total:5.2f}%")
-        print(f"  all       {total:8.3f} s  {60 / total:.1f} x real time")
-        alone = f"{60 * cores / processor:.1f} x real time if {cores} cores do nothing else"
-        print(f"  processor {processor:8.3f} s  {alone}")
-        print(f"  start     {start:8.3f} s of processor time, once per process")
-        verdict = "under" if rest < LIMIT else "NOT under"
-        print(f"model, align and label: {100 * rest:.2f}%, {verdict} the limit of {100 * LIMIT:g}%")
+    facts = {
+        "video": f"{video.name}, {info.height}p, {info.duration_s:.1f} s read",
+        "encoder": model.encoder.name,
+        "model": model.checkpoint.hash,
+        "seconds_per_minute": {**parts, "all": total},
+        "times_real_time": 60 / total,
+        "processor_s_per_minute": processor,
+        "times_real_time_on_idle_cores": 60 * cores / processor,
+        "start_processor_s": start,
+        "cores": cores,
+        "rest": rest,
+    }
+    verdict = "under" if rest < LIMIT else "NOT under"
+    report(args, facts, verdict=f"model, align and label: {100 * rest:.2f}%, {verdict} the limit of {100 * LIMIT:g}%")
     return 0 if rest < LIMIT else 1

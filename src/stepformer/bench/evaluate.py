@@ -9,16 +9,13 @@ task for every seed, the 60% kept, the matching, the scores.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import resource
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepformer.bench.frame import peak_mib, report
 from stepformer.cli.options import add, positive
 
 if TYPE_CHECKING:
@@ -70,12 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    for library in ("OPENBLAS", "MKL", "OMP"):  # read when NumPy is first imported, which is below
-        os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
     from stepformer.data import read_dataset
 
     rows = []
-    idle_mib = _peak_mib()
+    idle_mib = peak_mib()
     # the smaller one first: the process's peak only ever grows
     for name, given, subset in (("crosstask", args.crosstask, "validation"), ("coin", args.coin, "testing")):
         print(f"{name}: making predictions", file=sys.stderr)
@@ -96,42 +91,15 @@ def run(args: argparse.Namespace) -> int:
         "cpu_time": large.cpu_s / small.cpu_s,
         "peak_memory": large.peak_mib / small.peak_mib,
     }
-    if args.json:
-        out = {
-            "machine": platform.processor() or platform.machine(),
-            "threads": args.threads,
-            "seeds": args.seeds,
-            "restarts": args.restarts,
-            "width": args.dim,
-            "peak_mib_before": idle_mib,
-            "rows": [asdict(row) for row in rows],
-            "growth": growth,
-        }
-        print(json.dumps(out, indent=2))
-        return 0
-    setting = (
-        f"{args.threads} thread{'s' * (args.threads > 1)}, {len(args.seeds)} K-means seeds x {args.restarts} starts"
-    )
-    print(f"Table 1 scoring in one process, {setting}, width {args.dim}")
-    print(f"peak before: {idle_mib:.0f} MiB (the interpreter alone)")
-    titles = (
-        ("segments", 9),
-        ("frames", 11),
-        ("prepare", 9),
-        ("score", 8),
-        ("total", 8),
-        ("cpu", 8),
-        ("vectors", 9),
-        ("peak", 9),
-    )
-    print(f"{'':<10} {'videos':>7} {'tasks':>6} " + " ".join(f"{t:>{w}}" for t, w in titles) + "  annotations")
-    for row in rows:
-        print(
-            f"{row.dataset:<10} {row.videos:>7} {row.tasks:>6} {row.segments:>9} {row.label_frames:>11} "
-            f"{row.prepare_s:>7.2f} s {row.score_s:>6.2f} s {row.total_s:>6.2f} s {row.cpu_s:>6.2f} s "
-            f"{row.predictions_mib:>5.0f} MiB {row.peak_mib:>5.0f} MiB  {row.source}"
-        )
-    print("growth: " + ", ".join(f"{name.replace('_', ' ')} x{value:.1f}" for name, value in growth.items()))
+    facts = {
+        "threads": args.threads,
+        "seeds": args.seeds,
+        "restarts": args.restarts,
+        "width": args.dim,
+        "peak_mib_before": idle_mib,
+        "growth": growth,
+    }
+    report(args, facts, [asdict(row) for row in rows])
     return 0
 
 
@@ -227,11 +195,6 @@ def measure(
         score_s=done - ready,
         total_s=done - started,
         cpu_s=done_cpu - started_cpu,
-        peak_mib=_peak_mib(),
+        peak_mib=peak_mib(),
         f1=result.values["f1"],
     )
-
-
-def _peak_mib() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1 << 20) if sys.platform == "darwin" else peak / (1 << 10)  # bytes there, KiB elsewhere

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from stepformer.bench.frame import report
 from stepformer.cli.options import above_zero, add, positive
 
 HELP = """Reads a feature store as training does (memory-mapped float16 shards, shuffled, padded into batches by
@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
     from stepformer.data.batches import StoreBatches
-    from stepformer.reproduce.execute import commit, machine
 
     with nullcontext(str(args.folder)) if args.folder else tempfile.TemporaryDirectory() as folder:
         if args.folder is None:
@@ -55,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
         threads = source.threads
         opened = opening(Path(folder))
     need = needed(args.batch, args.step_ms)
-    report = {
-        "commit": commit(),
-        "machine": machine("cpu"),
+    facts = {
         "store": str(args.folder or f"made, {args.made_videos} videos"),
         "batch": args.batch,
         "readers": threads,
@@ -73,21 +70,7 @@ def run(args: argparse.Namespace) -> int:
         "epochs": EPOCHS,
         "epochs_h": round(EPOCHS * VIDEOS / args.batch * args.step_ms / 3.6e6, 2),
     }
-    if args.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    print(f"commit {report['commit']}, {report['machine']}; {report['store']}")
-    print(f"raw read: {raw:.2f} GB/s, {raw_cpu_s:.2f} s of processor time per GB")
-    share = f"{loader / raw:.0%} of the raw read"
-    print(f"batches of {args.batch}, {threads} readers: {loader:.2f} GB/s, {loader_cpu_s:.2f} s; {share}")
-    print(
-        f"opening the store: {opened['store_open_us_per_video']:.0f} us and "
-        f"{opened['store_ram_bytes_per_video']:.0f} bytes of memory per video"
-    )
-    print(
-        f"HowTo100M: {EPOCHS} epochs with steps of {args.step_ms:g} ms take {report['epochs_h']} h and need {need:.1f} "
-        f"GB/s; {loader:.2f} GB/s keep up with steps of {report['keeps_up_with_step_ms']} ms"
-    )
+    report(args, facts)
     return 0
 
 

@@ -8,9 +8,6 @@ a few seconds, the video's own look, noise; between steps there is background. Q
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -21,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.bench.frame import report
 from stepformer.cli.options import above_zero, add, positive
 from stepformer.errors import StepFormerError
 
@@ -59,11 +57,7 @@ def run(args: argparse.Namespace) -> int:
         result = measure(
             Path(folder), encoder.encode_text, args.limit, args.queries, args.threads, args.seed, args.quiet
         )
-    result |= {"threads": args.threads, "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-    if args.json:
-        print(json.dumps(result, indent=2))
-    else:
-        print(table(result))
+    report(args, {**result, "threads": args.threads})
     took = min(result["answer_ms"]["p95"], result["cpu_ms"]["p95"])
     if took > args.limit_ms:
         raise StepFormerError(f"an answer took {took:.0f} ms at the 95th percentile, over {args.limit_ms:g} ms")
@@ -206,22 +200,3 @@ def measure(
         "first_right": round(float(np.mean(first)), 4), "any_of_10_right": round(float(np.mean(any_of)), 4),
         "first_by_chance": round(float(np.mean(chance)), 4),
     }  # fmt: skip
-
-
-def table(result: dict[str, Any]) -> str:
-    """The numbers as lines for people."""
-    rows = [
-        ("library", f"{result['videos']} synthetic videos, {result['hours']} h, {result['steps']} steps, "
-                    f"{result['moments']} moments, {result['size_mb']} MB"),
-        ("making the index", f"{result['build_s']} s on {result['threads']} threads; opening {result['open_ms']} ms"),
-        ("an answer", f"median {result['answer_ms']['median']} ms, 95% within {result['answer_ms']['p95']} ms"),
-        ("  of the processor", f"median {result['cpu_ms']['median']} ms, 95% within {result['cpu_ms']['p95']} ms"),
-        ("  text encoder", f"median {result['text_ms']['median']} ms, 95% within {result['text_ms']['p95']} ms"),
-        ("  search", f"median {result['search_ms']['median']} ms, 95% within {result['search_ms']['p95']} ms"),
-        ("  exact search", f"{result['exact_ms']} ms"),
-        ("recall@10 of exact", f"steps {result['recall_at_10']['steps']:.3f}, "
-                               f"moments {result['recall_at_10']['moments']:.3f}"),
-        ("right step", f"first place {result['first_right']:.1%} (chance {result['first_by_chance']:.2%}), "
-                       f"any of ten {result['any_of_10_right']:.1%}"),
-    ]  # fmt: skip
-    return "\n".join(f"{name:<22} {value}" for name, value in rows)
