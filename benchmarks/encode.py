@@ -30,7 +30,7 @@ three minutes). Times are the best of the repeats. Beside the wall clock stands 
 on the machine hardly changes; the ratio is of that."""
 EXAMPLES = [
     "stepformer bench encode",
-    "stepformer bench encode talk.mp4 --encoders concepts,openclip --seconds 30",
+    "stepformer bench encode talk.mp4 --encoders clip,openclip --seconds 30",
     "stepformer bench encode --encoders '' --json      # decoding alone",
 ]
 

@@ -29,7 +29,7 @@ where the seconds happen to fall. Few clips: read differences of a few hundredth
 
 EXAMPLES = [
     "stepformer bench encoders",
-    "stepformer bench encoders --encoders concepts,concepts:full --json",
+    "stepformer bench encoders --encoders clip,univl:weights/ --json",
     "stepformer bench encoders --clips my_clips/ --labels my_steps.csv",
 ]
 
@@ -119,19 +119,11 @@ def _phased_clips(path: Path, encoder: Any, phase_s: float) -> Iterator[NDArray[
             yield clip[None] if wants.frames > 1 else clip
 
 
-def _encoded(encoder: Any, path: Path, phase_s: float) -> dict[str, Any]:
-    """Vectors of one clip at one phase, by name: the encoder's own, and its parts where it has any."""
-    from stepformer.encoders.base import Encoded
+def _encoded(encoder: Any, path: Path, phase_s: float) -> Any:
+    """The encoder's vectors of one clip at one phase."""
+    from stepformer.encoders.base import finished
 
-    parts: dict[str, list[Any]] = {}
-    halves = getattr(encoder, "halves", None)
-    for clip in _phased_clips(path, encoder, phase_s):
-        seen = halves(clip) if halves is not None else {"both": encoder.encode_video(clip)}
-        for name, encoded in seen.items():
-            parts.setdefault(name, []).append(encoded)
-    finish = getattr(encoder, "finish", None)
-    joined = {name: Encoded.join(pieces) for name, pieces in parts.items()}
-    return {name: whole if finish is None else finish(whole) for name, whole in joined.items()}
+    return finished(encoder, [encoder.encode_video(clip) for clip in _phased_clips(path, encoder, phase_s)])
 
 
 def _labels_at(clip: Marked, count: int, rate_hz: float, phase_s: float) -> NDArray[np.int64]:
@@ -183,7 +175,7 @@ def _add_baseline(
 def measure(
     names: list[str], clips: list[Marked], others: list[str], phases: int = 4, *, quiet: bool = False
 ) -> list[Row]:
-    """The table: a row for chance and equal parts, and rows for every encoder and its parts."""
+    """The table: a row for chance and equal parts, and rows for every encoder's vectors and structure."""
     from stepformer import encoders
 
     tallies: dict[str, _Tally] = {"chance / equal parts": _Tally()}
@@ -195,15 +187,14 @@ def measure(
             pool = encoder.encode_text(texts)
             for clip, column_of in zip(clips, columns, strict=True):
                 for phase in np.arange(phases) / phases / encoder.rate_hz:
-                    for part, encoded in _encoded(encoder, clip.path, float(phase)).items():
-                        name = spec if part == "both" else f"{spec}, {part} only"
-                        labels = _labels_at(clip, len(encoded.vectors), encoder.rate_hz, float(phase))
-                        tally = tallies.setdefault(name, _Tally())
-                        _add_text(tally, encoded.vectors, clip, labels, pool, column_of)
-                        _add_structure(tally, encoded.vectors, clip, labels, encoder.rate_hz, float(phase))
-                        if encoded.structure is not None:
-                            tally = tallies.setdefault(f"{name}, structure", _Tally())
-                            _add_structure(tally, encoded.structure, clip, labels, encoder.rate_hz, float(phase))
+                    encoded = _encoded(encoder, clip.path, float(phase))
+                    labels = _labels_at(clip, len(encoded.vectors), encoder.rate_hz, float(phase))
+                    tally = tallies.setdefault(spec, _Tally())
+                    _add_text(tally, encoded.vectors, clip, labels, pool, column_of)
+                    _add_structure(tally, encoded.vectors, clip, labels, encoder.rate_hz, float(phase))
+                    if encoded.structure is not None:
+                        tally = tallies.setdefault(f"{spec}, structure", _Tally())
+                        _add_structure(tally, encoded.structure, clip, labels, encoder.rate_hz, float(phase))
                     if position == 0:
                         base = tallies["chance / equal parts"]
                         _add_baseline(base, clip, labels, column_of, len(texts), encoder.rate_hz, float(phase))
@@ -213,7 +204,7 @@ def measure(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
-    add(parser, "encoders", "threads", encoders=["concepts", "concepts:full"], threads=1)
+    add(parser, "encoders", "threads", encoders=["clip"], threads=1)
     parser.add_argument("--clips", type=Path, metavar="FOLDER", help="clips of your own (needs --labels)")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="a CSV of clip,start_s,end_s,label")
     parser.add_argument("--phases", type=positive, default=4, metavar="N", help="phases of the one-second grid")
@@ -221,26 +212,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
-    from benchmarks.encoder_speed import encoder_speed
-    from stepformer import encoders
     from stepformer.errors import UsageError
 
     if (args.clips is None) != (args.labels is None):
         raise UsageError("--clips and --labels go together")
-    if args.phases < 1:
-        raise UsageError("--phases must be at least 1")
     labels, folder = (args.labels, args.clips) if args.labels else _own()
     clips = read_labels(labels, folder)
     others = (Path(__file__).parent / "data" / "other_steps.txt").read_text(encoding="utf-8").splitlines()
-    names = args.encoders
-    rows = measure(names, clips, others, args.phases, quiet=args.json)
-    speeds = [encoder_speed(encoders.load(name), threads=args.threads) for name in names]
+    rows = measure(args.encoders, clips, others, args.phases, quiet=args.json)
     count = sum(len(clip.steps) for clip in clips)
     pool = len({label for clip in clips for _, _, label in clip.steps} | set(others))
     if args.json:
         facts = {"clips": len(clips), "steps": count, "pool": pool, "phases": args.phases}
-        table = {"rows": [asdict(row) for row in rows], "speed": [asdict(speed) for speed in speeds]}
-        print(json.dumps({**facts, **table}, indent=2))
+        print(json.dumps({**facts, "rows": [asdict(row) for row in rows]}, indent=2))
         return 0
     print(f"{len(clips)} clips, {count} marked steps, {pool} step texts in the pool, {args.phases} phases\n")
     print("| encoder | own step (centred) | R@5 | ordered MoF (centred) | within/between AUC | boundary F1 ±1 s |")
@@ -251,10 +235,6 @@ def run(args: argparse.Namespace) -> int:
         print(
             f"| {row.name} | {own} | {_cell(row.recall_at_5)} | {mof} | {_cell(row.auc)} | {_cell(row.boundary_f1)} |"
         )
-    print(f"\nseconds of processor time for a second of video, {args.threads} thread(s); within: wall time")
-    for speed in speeds:
-        parts = ", ".join(f"{name} {value:.3f}" for name, value in speed.parts.items())
-        print(f"{speed.name}: {speed.cpu_s:.3f} (wall {speed.wall_s:.3f}; {parts}); {speed.texts_a_second:.0f} texts/s")
     return 0
 
 

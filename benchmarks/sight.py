@@ -21,12 +21,10 @@ from benchmarks.clip_data import ClipData, Floats, load
 from stepformer.cli.options import add
 
 HELP = """Three frames and three step sentences per held-out YouCook2 video. greedy: the share of sentences whose
-nearest
-frame is their own; matched: the share right in the best one-to-one matching of the three; chance is a third of
-both. Held-out Flickr8k captions: own picture first, among the first five. Held-out COIN steps: cosine to the
-true vector, own vector first among all 778, and how alike the two rank pictures (correlation over held-out
-pictures). Intervals: 95%, bootstrap over videos, pictures or texts. "object names" reads a frame as encoder
-concepts does, as a mixture of ImageNet class names; concepts itself needs pixels, which this data has not."""
+nearest frame is their own; matched: the share right in the best one-to-one matching of the three; chance is a third of
+both. Held-out Flickr8k captions: own picture first, among the first five. Held-out COIN steps: cosine to the true
+vector, own vector first among all 778, and how alike the two rank pictures (correlation over held-out pictures).
+Intervals: 95%, bootstrap over videos, pictures or texts."""
 
 EXAMPLES = ["stepformer bench sight --data DATASETS", "stepformer bench sight --data DATASETS --tower mine.safetensors"]
 
@@ -101,18 +99,6 @@ def _centred(x: Floats) -> NDArray[np.float64]:
     return np.asarray(away / np.linalg.norm(away, axis=1, keepdims=True))
 
 
-def object_names(encode: Encode, data: ClipData, parts: Sequence[int] = (0,), scale: float = 100.0) -> Sight:
-    """Frames as mixtures of ImageNet's class names in the sentence encoder's space, as encoder concepts has them."""
-    rows = data.videos(*parts)
-    names = np.flatnonzero(np.array(data.true.names) == "imagenet_names")
-    meaning = encode([data.true.texts[row][0] for row in names])
-    logits = scale * data.frames.pictures[rows.ravel()] @ data.true.pictures[names].T
-    share = np.exp(logits - logits.max(1, keepdims=True))
-    seen = (share / share.sum(1, keepdims=True)) @ (meaning - meaning.mean(0))
-    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
-    return Sight("object names (as concepts)", *on_frames(data, rows, encode(_sentences(data, rows)), seen))
-
-
 class _Once:
     """A sentence encoder that encodes no text twice: all rows ask for the same ones."""
 
@@ -146,7 +132,6 @@ def measure(data: ClipData, tower: Path | None = None, parts: Sequence[int] = (0
     third = (1 / 3, 1 / 3, 1 / 3)
     return [
         tower_row("clip", ClipText(tower, sentences=sentences).encode_text, data, parts),
-        object_names(sentences.encode_text, data, parts),
         tower_row("untrained tower", nothing_learned, data, parts),
         Sight("chance", third, third),
     ]

@@ -193,7 +193,7 @@ either all of it or nothing. Works offline after.""",
 INFO = Command(
     """Shows where named weights come from, their hashes, licence and training data, and where they lie here; or, for
 a step decoder (default, or a checkpoint file), how it was trained, on what, and its verified hash.""",
-    ["stepformer models info default", "stepformer models info i3d-kinetics400 --json"],
+    ["stepformer models info default", "stepformer models info minilm --json"],
     _add_info,
     _info,
 )

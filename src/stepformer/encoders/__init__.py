@@ -22,13 +22,12 @@ from stepformer.media.picture import FrameSpec
 # what is called gives an encoder. Options go in after a colon: "openclip:ViT-B-32/laion2b_s34b_b79k".
 ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "encoders", {
     "clip": "stepformer.encoders.clip:ClipEncoder",  # offline default: CLIP ViT-B/16; clip:openai has the real texts
-    "concepts": "stepformer.encoders.concepts:ConceptsEncoder",  # action and object classes
     "univl": "stepformer.encoders.univl:UniVLEncoder",  # the paper's; needs its published checkpoints
     "milnce": "stepformer.encoders.milnce:MilNceEncoder",  # S3D and words, HowTo100M; needs its checkpoint
     "openclip": "stepformer.encoders.openclip:OpenClipEncoder",  # any OpenCLIP or SigLIP model, by name
     "captions": "stepformer.encoders.captions:CaptionsEncoder",  # a captioner's text per segment, from JSON
     "precomputed": "stepformer.data.precomputed:PrecomputedEncoder",  # features you already have
-    "sentence": "stepformer.encoders.sentence:SentenceEncoder",  # text only: the space of concepts
+    "sentence": "stepformer.encoders.sentence:SentenceEncoder",  # text only
 })  # fmt: skip
 
 DEFAULT = "clip"

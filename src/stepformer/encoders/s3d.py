@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stepformer.encoders.i3d import MIXED
 from stepformer.errors import InputError
 
 POOLED_DIM = 1024
@@ -25,7 +24,18 @@ WORD_DIM = 300
 TEXT_HIDDEN = 2048
 MAX_WORDS = 16
 
-_UNITS = {name.lower(): widths for name, widths in MIXED.items()}  # both are Inception, inflated
+# widths of the six convolutions of each Inception block
+_UNITS = {
+    "mixed_3b": (64, 96, 128, 16, 32, 32),
+    "mixed_3c": (128, 128, 192, 32, 96, 64),
+    "mixed_4b": (192, 96, 208, 16, 48, 64),
+    "mixed_4c": (160, 112, 224, 24, 64, 64),
+    "mixed_4d": (128, 128, 256, 24, 64, 64),
+    "mixed_4e": (112, 144, 288, 32, 64, 64),
+    "mixed_4f": (256, 160, 320, 32, 128, 128),
+    "mixed_5b": (256, 160, 320, 32, 128, 128),
+    "mixed_5c": (384, 192, 384, 48, 128, 128),
+}
 
 
 class _Conv(nn.Module):

@@ -1,4 +1,4 @@
-"""Sentences to unit vectors: MiniLM-L6-v2, which the text tower of ``clip`` starts from and ``concepts`` speaks."""
+"""Sentences to unit vectors: MiniLM-L6-v2, which the text tower of ``clip`` starts from."""
 
 from __future__ import annotations
 

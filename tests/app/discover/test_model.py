@@ -380,7 +380,7 @@ def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch)
     assert {"turn on the tap", "take the soap"} <= spoken
     located = model.locate(video, ["turn on the tap", "rinse the hands", "change the tyre of a car"])
     assert located.meta["absent"] == ["change the tyre of a car"]
-    assert encoder.name == "concepts"
+    assert encoder.name == "clip"
 
 
 def test_a_model_of_an_unknown_encoder_asks_for_it(tmp_path):

