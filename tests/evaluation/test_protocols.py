@@ -22,7 +22,6 @@ from stepformer.evaluation import (
     score_table1_task,
     score_table2,
     score_task,
-    segment_means,
 )
 from stepformer.evaluation.crosstask_recall import hits
 from stepformer.evaluation.kmeans import keep_nearest
@@ -119,12 +118,6 @@ def test_mean_over_tasks_then_seeds():
     assert result.spread == dict.fromkeys(result.spread, 0.0)
 
 
-def test_segment_means():
-    means = segment_means([0, 0, -1, 2], [[1.0, 1], [3, 3], [50, 50], [7, 7]])
-    assert means.tolist() == [[2, 2], [0, 0], [7, 7]]
-    assert segment_means([-1, -1], np.zeros((2, 3))).shape == (0, 3)
-
-
 def test_table1_says_which_task_is_wrong():
     with pytest.raises(LengthError, match="task soup"):
         score_table1({"soup": TaskInput([[0, 0]], [[0]], 1)})
@@ -188,19 +181,11 @@ def test_per_video_iou_is_a_mean_over_steps():
     assert score["iou"] == pytest.approx((2 / 3) / 2)
 
 
-def test_background_as_a_class():
-    prediction, labels = [[-1, -1, 0, 0]], [[0, 0, -1, -1]]
-    assert score_per_video(prediction, labels)["mof"] == 0
-    assert score_per_video(prediction, labels, background="class")["mof"] == 1
-
-
 def test_per_video_degenerate():
     assert score_per_video([[-1]], [[-1]])["mof"] == 1
     assert score_per_video([[-1, 0]], [[0, -1]])["f1"] == 0
     with pytest.raises(InputError):
         score_per_video([], [])
-    with pytest.raises(UsageError):
-        score_per_video([[0]], [[0]], background="maybe")
 
 
 # --- macro -----------------------------------------------------------------------------------------------------------
@@ -211,7 +196,6 @@ def test_macro_counts_every_step_the_same():
     prediction, labels = [[0] * 8 + [-1] * 2], [[0] * 8 + [1] * 2]
     score = score_macro_task(prediction, labels)
     assert (score["precision"], score["recall"], score["iou"]) == (0.5, 0.5, 0.5)
-    assert score_macro_task(prediction, labels, over="matched")["recall"] == 1
     assert score_task(prediction, labels).recall == pytest.approx(0.8)
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         cluster_segments,
         score_table1,
         score_table1_task,
-        segment_means,
     )
     from stepformer.evaluation.table2 import Table2Result, score_table2
 
@@ -44,7 +43,7 @@ __getattr__, __dir__ = lazy(__name__, {
     "per_video": "score_per_video",
     "raster": "frame_count own_labels rasterise resample task_labels",
     "segmental": "score_segmental",
-    "table1": "Table1Options Table1Result TaskInput cluster_segments score_table1 score_table1_task segment_means",
+    "table1": "Table1Options Table1Result TaskInput cluster_segments score_table1 score_table1_task",
     "table2": "Table2Result score_table2",
 })  # fmt: skip
 
@@ -52,5 +51,5 @@ __all__ = [
     "Confusion", "LengthError", "Table1Options", "Table1Result", "Table2Result", "TaskInput", "TaskScore", "VideoScore",
     "assign", "cluster_segments", "confusion", "frame_count", "moments", "own_labels", "rasterise", "resample",
     "score_crosstask_recall", "score_macro", "score_macro_task", "score_per_video", "score_segmental", "score_table1",
-    "score_table1_task", "score_table2", "score_task", "score_video", "segment_means", "task_labels",
+    "score_table1_task", "score_table2", "score_task", "score_video", "task_labels",
 ]  # fmt: skip

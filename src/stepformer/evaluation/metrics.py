@@ -141,8 +141,8 @@ def rename_ids(ids: IntArray, rename: Callable[[int], int]) -> IntArray:
     return np.array(names, np.int64)[inverse.reshape(-1)]
 
 
-def _paired(predictions: object, labels: object) -> tuple[IntArray, IntArray]:
-    """All videos end to end, checked video by video."""
+def paired(predictions: object, labels: object) -> list[tuple[IntArray, IntArray]]:
+    """Each video's prediction and labels, checked: as many videos and frames on both sides."""
     p_list, l_list = _videos(predictions, "prediction"), _videos(labels, "labels")
     if len(p_list) != len(l_list):
         raise LengthError(f"{len(p_list)} videos are predicted and {len(l_list)} are labelled; give the same videos")
@@ -152,8 +152,15 @@ def _paired(predictions: object, labels: object) -> tuple[IntArray, IntArray]:
                 f"video {i}: {len(p)} frames are predicted and {len(y)} are labelled; "
                 "bring both to one rate first (stepformer.evaluation.resample)"
             )
-    empty = [np.empty(0, np.int64)]
-    return np.concatenate(p_list or empty), np.concatenate(l_list or empty)
+    return list(zip(p_list, l_list, strict=True))
+
+
+def some_videos(predictions: object, labels: object) -> list[tuple[IntArray, IntArray]]:
+    """As :func:`paired`, of at least one video."""
+    pairs = paired(predictions, labels)
+    if not pairs:
+        raise InputError("there is no video to score; are there predictions for any annotated video?")
+    return pairs
 
 
 def _videos(values: object, what: str) -> list[IntArray]:
@@ -166,7 +173,8 @@ def _videos(values: object, what: str) -> list[IntArray]:
 
 def confusion(predictions: object, labels: object, max_dense: int = MAX_DENSE) -> Confusion:
     """The confusion table of lists of int arrays (one per video), or of two single arrays."""
-    p, y = _paired(predictions, labels)
+    pairs = paired(predictions, labels) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    p, y = (np.concatenate(side) for side in zip(*pairs, strict=True))
     n_clusters, n_steps = (int(a.max(initial=-1)) + 1 for a in (p, y))
     dense = max(n_clusters, n_steps) <= max_dense
     if dense:
@@ -248,12 +256,7 @@ def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:
         LengthError: the arrays differ in length.
         InputError: ids that are not whole numbers of at least -1.
     """
-    p, y = check_ids(prediction, "prediction"), check_ids(labels, "labels")
-    if len(p) != len(y):
-        raise LengthError(
-            f"{len(p)} frames are predicted and {len(y)} are labelled; "
-            "bring both to one rate first (stepformer.evaluation.resample)"
-        )
+    ((p, y),) = paired([prediction], [labels])
     agree = p == y
     is_step = y != BACKGROUND
     correct, predicted, labelled = int((agree & is_step).sum()), int((p != BACKGROUND).sum()), int(is_step.sum())

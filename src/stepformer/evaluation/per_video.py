@@ -7,8 +7,7 @@ Each video gets precision, recall, F1, MoF and the mean Jaccard index over its s
 union of the matched pair, 0 for an unmatched step), and these are averaged over videos. Because every video has its
 own matching, scores are higher than under Table 1 and must not be compared with it.
 
-``background="ignore"`` leaves background out of the matching, as in Table 1. ``background="class"`` treats background
-as one more step and the frames without prediction as one more cluster, as is usual where every frame is labelled.
+Background is left out of the matching, as in Table 1.
 """
 
 from __future__ import annotations
@@ -18,28 +17,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.metrics import LengthError, check_ids, ratio, score_task
+from stepformer.evaluation.metrics import ratio, score_task, some_videos
 
 METRICS = ("mof", "iou", "f1", "precision", "recall")
 
 
-def score_per_video(
-    predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike], background: str = "ignore"
-) -> Mapping[str, float]:
+def score_per_video(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Mapping[str, float]:
     """Averages over videos of scores under one matching per video; (N_v,) ids each, -1 background."""
-    if background not in ("ignore", "class"):
-        raise UsageError(f"background must be 'ignore' or 'class', got {background!r}")
-    if len(predictions) != len(labels):
-        raise LengthError(f"{len(predictions)} videos are predicted and {len(labels)} are labelled")
-    if not len(predictions):
-        raise InputError("there is no video to score; are there predictions for any annotated video?")
-    shift = int(background == "class")
     rows = []
-    for v, (prediction, truth) in enumerate(zip(predictions, labels, strict=True)):
-        p, y = check_ids(prediction, f"prediction of video {v}"), check_ids(truth, f"labels of video {v}")
-        score = score_task([p + shift], [y + shift])
-        rows.append([score.mof, _jaccard(p + shift, y + shift, score.matches), score.f1, score.precision, score.recall])
+    for p, y in some_videos(predictions, labels):
+        score = score_task([p], [y])
+        rows.append([score.mof, _jaccard(p, y, score.matches), score.f1, score.precision, score.recall])
     return dict(zip(METRICS, np.mean(rows, axis=0).tolist(), strict=True))
 
 

@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.errors import InputError
-from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, check_ids, ratio
+from stepformer.evaluation.metrics import BACKGROUND, IntArray, ratio, some_videos
 
 THRESHOLDS = (10, 25, 50)
 METRICS = ("f1@10", "f1@25", "f1@50", "edit")
@@ -73,16 +72,9 @@ def segment_counts(prediction: IntArray, labels: IntArray, threshold: float) -> 
 
 def score_segmental(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Mapping[str, float]:
     """F1@10, F1@25, F1@50 and edit of videos, (N_v,) ids in the same step ids, -1 background."""
-    if len(predictions) != len(labels):
-        raise LengthError(f"{len(predictions)} videos are predicted and {len(labels)} are labelled")
-    if not len(predictions):
-        raise InputError("there is no video to score; are there predictions for any annotated video?")
     counts = np.zeros((len(THRESHOLDS), 3), np.int64)
     edits = []
-    for v, (prediction, truth) in enumerate(zip(predictions, labels, strict=True)):
-        p, y = check_ids(prediction, f"prediction of video {v}"), check_ids(truth, f"labels of video {v}")
-        if len(p) != len(y):
-            raise LengthError(f"video {v}: {len(p)} frames are predicted and {len(y)} are labelled")
+    for p, y in some_videos(predictions, labels):
         counts += [segment_counts(p, y, k / 100) for k in THRESHOLDS]
         a, b = _segments(p)[0], _segments(y)[0]
         longer = max(len(a), len(b))

@@ -7,7 +7,7 @@ a segment; the frame labels in the task's step indices, -1 for none; and the tas
 
 1. The segments of all videos of the task that own at least one frame are clustered together by K-means into K clusters
    (into as many as there are segments, if those are fewer). The vector of a segment is its step slot (the paper), or
-   the mean feature of its frames (the released code): :func:`segment_means`.
+   the mean feature of its frames (the released code).
 2. In each cluster of n members the floor(0.6 n) nearest to the centre are kept, at least one; the others become
    background. "Nearest" is Euclidean (the paper names none), or cosine (the released code).
 3. Frames take the cluster of their segment. ONE Hungarian matching for the task relates clusters and steps, and
@@ -55,7 +55,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Table1Options:
-    """How segments become clusters; ``released()`` is what the released code does."""
+    """How segments become clusters; the released code takes the cosine distance of mean frame features."""
 
     keep: float = 0.6  # share of a cluster's members that stay
     distance: str = "euclidean"  # for "nearest to the centre"
@@ -70,11 +70,6 @@ class Table1Options:
             raise UsageError(f"distance must be one of {', '.join(DISTANCES)}, got {self.distance!r}")
         if not self.seeds:
             raise UsageError("Table 1 needs at least one K-means seed")
-
-    @classmethod
-    def released(cls, seeds: tuple[int, ...] = DEFAULT_SEEDS) -> Table1Options:
-        """The released code's choices; give it mean frame features as vectors (:func:`segment_means`)."""
-        return cls(distance="cosine", seeds=seeds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,23 +94,6 @@ class Table1Result:
     spread: Mapping[str, float]
     per_task: Mapping[str, Mapping[str, float]]
     seeds: tuple[int, ...]
-
-
-def segment_means(segments: npt.ArrayLike, features: npt.ArrayLike) -> FloatArray:
-    """The mean feature of each segment: ids (N,), features (N, D) -> (max id + 1, D); 0 for an id without frames."""
-    ids = check_ids(segments, "segments")
-    rows = np.asarray(features)
-    if rows.ndim != 2 or len(rows) != len(ids):
-        raise LengthError(f"features must be ({len(ids)}, width) to go with {len(ids)} frames, got {rows.shape}")
-    inside = ids != BACKGROUND
-    n = int(ids.max(initial=-1)) + 1
-    sums = np.zeros((n, rows.shape[1]), np.float64)
-    order = np.argsort(ids[inside], kind="stable")
-    grouped, sorted_ids = rows[inside][order], ids[inside][order]
-    if len(sorted_ids):
-        first = np.flatnonzero(np.r_[True, np.diff(sorted_ids) > 0])
-        sums[sorted_ids[first]] = np.add.reduceat(grouped.astype(np.float64), first, axis=0)
-    return sums / np.maximum(np.bincount(ids[inside], minlength=n), 1)[:, None]
 
 
 def cluster_vectors(vectors: npt.ArrayLike, k: int, seed: int = 0, options: Table1Options | None = None) -> IntArray:
@@ -232,5 +210,5 @@ def summarise(names: Sequence[str], values: npt.NDArray[np.float64], seeds: tupl
 __all__ = [
     "DEFAULT_SEEDS", "METRICS", "Table1Options", "Table1Result", "TaskInput",
     "cluster_segments", "cluster_vectors", "score_table1", "score_table1_task",
-    "segment_means", "summarise",
+    "summarise",
 ]  # fmt: skip

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.errors import InputError
 from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.metrics import IntArray, LengthError, VideoScore, check_ids, renumber, score_video
+from stepformer.evaluation.metrics import IntArray, VideoScore, paired, renumber, score_video, some_videos
 
 METRICS = ("iou", "precision", "recall", "mof")
 
@@ -41,16 +40,7 @@ def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.Arra
     Raises:
         LengthError: unequal numbers of videos, or of frames in a video (the message says which).
     """
-    if len(predictions) != len(labels):
-        raise LengthError(f"{len(predictions)} videos are predicted and {len(labels)} are labelled")
-    if not len(predictions):
-        raise InputError("there is no video to score; are there predictions for any annotated video?")
-    scores = []
-    for v, (prediction, truth) in enumerate(zip(predictions, labels, strict=True)):
-        try:
-            scores.append(score_video(prediction, truth))
-        except InputError as error:
-            raise type(error)(f"video {v}: {error}") from None
+    scores = [score_video(prediction, truth) for prediction, truth in some_videos(predictions, labels)]
     table = np.array([[getattr(score, metric) for metric in METRICS] for score in scores])
     return Table2Result(dict(zip(METRICS, table.mean(axis=0).tolist(), strict=True)), tuple(scores))
 
@@ -61,9 +51,7 @@ def matched_to_own_steps(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> In
     Not part of the protocol, which asks the method to know which step is which. Ids that no position is left for
     become new ids, which match nothing.
     """
-    p, y = check_ids(prediction, "prediction"), check_ids(labels, "labels")
-    if len(p) != len(y):
-        raise LengthError(f"{len(p)} frames are predicted and {len(y)} are labelled")
+    ((p, y),) = paired([prediction], [labels])
     values, p = renumber(p)
     n_ids, n_steps = len(values), int(y.max(initial=-1)) + 1
     both = (p >= 0) & (y >= 0)

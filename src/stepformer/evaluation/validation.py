@@ -65,7 +65,7 @@ class Trial:
 
     def labels(self) -> list[IntArray]:
         """Per video (N,): step instance of each frame, -1 background."""
-        return [row for batch in self.batches for row in _rows(batch.labels, batch.video_mask)]
+        return [row for batch in self.batches for row in per_video(batch.labels, batch.video_mask)]
 
     def task_labels(self) -> list[IntArray]:
         """Per video (N,): step number within the task, -1 background."""
@@ -85,8 +85,8 @@ def make_trial(
     return Trial(batches, texts, videos.tasks.numpy(), videos.kinds.numpy())
 
 
-def _rows(values: Tensor, mask: Tensor) -> list[IntArray]:
-    """A padded (B, N) tensor as one array a video."""
+def per_video(values: Tensor, mask: Tensor) -> list[IntArray]:
+    """A padded (B, N) tensor as one array per video."""
     lengths = mask.sum(1).tolist()
     return [row[:n].astype(np.int64) for row, n in zip(values.cpu().numpy(), lengths, strict=True)]
 
@@ -146,22 +146,45 @@ def segment_vectors(output: Slots, assignment: Tensor, by: str) -> list[npt.NDAr
 
 
 @torch.inference_mode()
-def score_slots(
-    trial: Trial, make: SlotMaker, config: InferenceConfig, options: Table1Options = QUICK, cluster_by: str = "slots"
-) -> dict[str, float]:
-    """Both tasks: ``zs_iou ... zs_mof`` and ``un_f1 ... un_mof``, and how many slots a video kept (``un_slots``)."""
-    located: list[IntArray] = []
+def locate_all(trial: Trial, outputs: Iterable[Slots], config: InferenceConfig) -> list[IntArray]:
+    """Per video (N,): which of its own step texts each frame shows, through the slots of each batch; -1 none."""
+    out: list[IntArray] = []
+    for i, (batch, texts, output) in enumerate(zip(trial.batches, trial.texts, outputs, strict=True)):
+        mask, lengths = batch.video_mask, (batch.steps >= 0).sum(1)
+        structure = trial.structure(i)
+        found = find_texts(output, mask, texts, lengths, config, structure=structure, rate_hz=trial.rate_hz)
+        out += per_video(found.assignment, mask)
+    return out
+
+
+@torch.inference_mode()
+def discover_all(trial: Trial, outputs: Iterable[Slots], config: InferenceConfig) -> list[Tensor]:
+    """Per batch (B, N): which slot each frame belongs to, -1 none."""
+    return [
+        find_steps(output, batch.video_mask, config, structure=trial.structure(i), rate_hz=trial.rate_hz).assignment
+        for i, (batch, output) in enumerate(zip(trial.batches, outputs, strict=True))
+    ]
+
+
+def segments_of(
+    trial: Trial, outputs: Iterable[Slots], found: Iterable[Tensor], by: str
+) -> tuple[list[IntArray], list[npt.NDArray[np.float32]]]:
+    """Per video the slot of each frame (N,) and the slots' vectors (K, D), of what :func:`discover_all` gives."""
     segments: list[IntArray] = []
     vectors: list[npt.NDArray[np.float32]] = []
-    for number, (batch, texts) in enumerate(zip(trial.batches, trial.texts, strict=True)):
-        output, structure = make(batch), trial.structure(number)
-        lengths = (batch.steps >= 0).sum(1)
-        placed = find_texts(output, batch.video_mask, texts, lengths, config, structure=structure)
-        located += _rows(placed.assignment, batch.video_mask)
-        found = find_steps(output, batch.video_mask, config, structure=structure).assignment
-        segments += _rows(found, batch.video_mask)
-        vectors += segment_vectors(output, found, cluster_by)
-    scores = {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
+    for batch, output, assignment in zip(trial.batches, outputs, found, strict=True):
+        segments += per_video(assignment, batch.video_mask)
+        vectors += segment_vectors(output, assignment, by)
+    return segments, vectors
+
+
+def score_slots(
+    trial: Trial, make: SlotMaker, config: InferenceConfig, options: Table1Options = QUICK
+) -> dict[str, float]:
+    """Both tasks: ``zs_iou ... zs_mof`` and ``un_f1 ... un_mof``, and how many slots a video kept (``un_slots``)."""
+    outputs = [make(batch) for batch in trial.batches]
+    scores = {f"zs_{k}": v for k, v in zero_shot(trial, locate_all(trial, outputs, config)).items()}
+    segments, vectors = segments_of(trial, outputs, discover_all(trial, outputs, config), "slots")
     scores |= {f"un_{k}": v for k, v in unsupervised(trial, segments, vectors, options).items()}
     scores["un_slots"] = float(np.mean([len(np.unique(a[a >= 0])) for a in segments]))
     return scores
@@ -182,13 +205,9 @@ def uniform_scores(trial: Trial) -> dict[str, float]:
     }
 
 
-def text_scores(trial: Trial, config: InferenceConfig, smooth_frames: int = 1) -> dict[str, float]:
-    """Ground-truth texts aligned to the video; ``smooth_frames`` first averages the video over a window."""
-    located: list[IntArray] = []
-    for batch, texts in zip(trial.batches, trial.texts, strict=True):
-        frames = smoothed(batch.video, batch.video_mask, smooth_frames)
-        found = find_texts(no_slots(frames), batch.video_mask, texts, (batch.steps >= 0).sum(1), config)
-        located += _rows(found.assignment, batch.video_mask)
+def text_scores(trial: Trial, config: InferenceConfig) -> dict[str, float]:
+    """Ground-truth texts aligned to the video."""
+    located = locate_all(trial, [no_slots(batch.video) for batch in trial.batches], config)
     return {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
 
 
@@ -203,18 +222,7 @@ def smoothed(video: Tensor, mask: Tensor, window: int) -> Tensor:
     return total[..., :-1] / total[..., -1:].clamp(min=1e-9)
 
 
-def frame_kmeans_scores(trial: Trial, options: Table1Options = QUICK) -> dict[str, float]:
-    """K-means over the frames of a task's videos, 60% of each cluster kept: each frame is a segment of its own."""
-    frames = [
-        v[:n].float().cpu().numpy()
-        for batch in trial.batches
-        for v, n in zip(batch.video, batch.video_mask.sum(1).tolist(), strict=True)
-    ]
-    scores = unsupervised(trial, [np.arange(len(v)) for v in frames], frames, options)
-    return {f"un_{k}": v for k, v in scores.items()}
-
-
 __all__ = [
-    "SlotMaker", "Trial", "frame_kmeans_scores", "make_trial", "model_slots", "score_slots",
+    "SlotMaker", "Trial", "make_trial", "model_slots", "score_slots",
     "text_scores", "uniform_scores",
 ]  # fmt: skip

@@ -24,8 +24,6 @@ from stepformer.core.inference import (
     DEFAULT_INFERENCE,
     PAPER_INFERENCE,
     InferenceConfig,
-    find_steps,
-    find_texts,
     no_slots,
     pooled_slots,
     random_slots,
@@ -38,7 +36,17 @@ from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.metrics import score_video
 from stepformer.evaluation.statistics import by_task, discovery_scores
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
-from stepformer.evaluation.validation import FULL, QUICK, Trial, model_slots, segment_vectors, smoothed
+from stepformer.evaluation.validation import (
+    FULL,
+    QUICK,
+    ZERO_SHOT,
+    Trial,
+    discover_all,
+    locate_all,
+    model_slots,
+    segments_of,
+    smoothed,
+)
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -66,9 +74,7 @@ SHARES = (0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
 """Of a cluster's frames that stay, nearest to its centre first, for methods that cluster frames."""
 TIME_WEIGHTS = (0.0, 0.5, 1.0)
 """Of the relative time beside the frame's vector, for the same methods."""
-ZERO_SHOT = ("iou", "precision", "recall", "mof")
 _PAPER, _DEFAULT = PAPER_INFERENCE.to_dict(), DEFAULT_INFERENCE.to_dict()
-UNSUPERVISED = ("f1", "precision", "recall", "mof")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,41 +291,19 @@ def answer(method: Method, stage: Stage) -> Answer:
     return made
 
 
-def per_video(values: Tensor, mask: Tensor) -> list[IntArray]:
-    """A padded (B, N) tensor as one array per video."""
-    lengths = mask.sum(1).tolist()
-    return [row[:n].astype(np.int64) for row, n in zip(values.cpu().numpy(), lengths, strict=True)]
-
-
 def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options | None = None) -> Answer:
     """Slots, a model's or a control's: aligned with texts and frames by the one engine."""
 
-    @torch.inference_mode()
     def find(options: Options) -> list[IntArray]:
-        config = InferenceConfig(**options)
-        out: list[IntArray] = []
-        for i, (batch, texts, output) in enumerate(zip(trial.batches, trial.texts, outputs, strict=True)):
-            mask, lengths, structure = batch.video_mask, (batch.steps >= 0).sum(1), trial.structure(i)
-            found = find_texts(output, mask, texts, lengths, config, structure=structure, rate_hz=trial.rate_hz)
-            out += per_video(found.assignment, mask)
-        return out
+        return locate_all(trial, outputs, InferenceConfig(**options))
 
     @lru_cache(1)  # ways to cluster follow each other
     def assigned(config: InferenceConfig) -> list[Tensor]:
-        return [
-            find_steps(output, batch.video_mask, config, structure=trial.structure(i), rate_hz=trial.rate_hz).assignment
-            for i, (batch, output) in enumerate(zip(trial.batches, outputs, strict=True))
-        ]
+        return discover_all(trial, outputs, config)
 
-    @torch.inference_mode()
     def cut(options: Options) -> Segments:
         config = InferenceConfig(**{k: v for k, v in options.items() if k != "cluster_by"})
-        segments: list[IntArray] = []
-        vectors: list[npt.NDArray[np.float32]] = []
-        for batch, output, found in zip(trial.batches, outputs, assigned(config), strict=True):
-            segments += per_video(found, batch.video_mask)
-            vectors += segment_vectors(output, found, options.get("cluster_by", "slots"))
-        return segments, vectors
+        return segments_of(trial, outputs, assigned(config), options.get("cluster_by", "slots"))
 
     if rule == "own":
         given = dict(own or _DEFAULT)
@@ -347,16 +331,11 @@ def _text(method: Method, stage: Stage) -> Answer:
     windows = WINDOWS if method.frames == "smoothed" else (1,)
     seen = stage.frames("raw" if method.frames == "smoothed" else method.frames)
 
-    @torch.inference_mode()
     def find(options: Options) -> list[IntArray]:
-        config = InferenceConfig(**{k: v for k, v in options.items() if k != "window"})
-        out: list[IntArray] = []
-        for i, (batch, texts, frames) in enumerate(zip(trial.batches, trial.texts, seen, strict=True)):
-            mask, lengths, structure = batch.video_mask, (batch.steps >= 0).sum(1), trial.structure(i)
-            alone = no_slots(smoothed(frames, mask, options.get("window", 1)))
-            found = find_texts(alone, mask, texts, lengths, config, structure=structure, rate_hz=trial.rate_hz)
-            out += per_video(found.assignment, mask)
-        return out
+        config, window = dict(options), int(options.get("window", 1))
+        config.pop("window", None)
+        alone = [no_slots(smoothed(f, b.video_mask, window)) for f, b in zip(seen, trial.batches, strict=True)]
+        return locate_all(trial, alone, InferenceConfig(**config))
 
     if method.rule == "own":
         return Answer(find, None, [dict(stage.inference or _DEFAULT)])
