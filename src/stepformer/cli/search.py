@@ -115,7 +115,8 @@ def _warn_if_stale(folder: str) -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from stepformer.show.writing import clock_s, one_line
+    from stepformer.base.progress import clock
+    from stepformer.show.writing import one_line
 
     if update := result.get("update"):
         print(
@@ -126,7 +127,7 @@ def _print(result: dict[str, Any]) -> None:
     if "hits" not in result:
         return
     for number, hit in enumerate(result["hits"]):
-        span = f"{clock_s(int(hit['start_s']))} – {clock_s(round(hit['end_s']))}"
+        span = f"{clock(int(hit['start_s']))} – {clock(hit['end_s'])}"
         label = f"  {one_line(hit['label'])}" if hit["label"] else ""
         print(f"{number + 1:>3}  {hit['score']:>5.1f}  {one_line(hit['video'])}  {span}{label}")
     if not result["hits"]:

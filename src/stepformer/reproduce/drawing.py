@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import replacing
-from stepformer.show.palette import STEP_COLORS
+from stepformer.show.alignments import UNMATCHED, bar, color
 
 IntArray = npt.NDArray[np.int64]
 
 _WIDTH_IN = 12.0
 _DPI = 110
-_NOTHING = "#eef0f3"
-_UNMATCHED = "#b9bec7"
 
 
 def _figure(height_in: float) -> Any:
@@ -32,35 +29,12 @@ def _save(figure: Any, path: Path) -> None:
         figure.savefig(temporary, dpi=_DPI)
 
 
-def color(step: int) -> str:
-    """The colour of a step; a cluster without a step is grey."""
-    return _UNMATCHED if step < 0 else STEP_COLORS[step % len(STEP_COLORS)]
-
-
-def bar(axis: Any, labels: IntArray, name: str) -> None:
-    """Runs of equal labels as coloured bars with their numbers; -1 is empty, -2 grey."""
-    edges = np.flatnonzero(np.diff(labels, prepend=-9, append=-9))
-    for start, end in itertools.pairwise(edges):
-        label = int(labels[start])
-        if label == -1:
-            continue
-        axis.broken_barh([(start, end - start)], (0, 1), facecolor=color(label), edgecolor="white", linewidth=0.4)
-        if label >= 0 and end - start > 0.018 * len(labels):
-            axis.text((start + end) / 2, 0.47, str(label + 1), ha="center", va="center", fontsize=7, color="#1b1e24")
-    axis.set_facecolor(_NOTHING)
-    axis.set_xlim(0, len(labels))
-    axis.set_ylim(0, 1)
-    axis.set_yticks([0.5], [name])
-    axis.tick_params(axis="y", length=0)
-    axis.spines[:].set_visible(False)
-
-
 def _legend(figure: Any, names: Sequence[str], grey: bool = False) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=color(i), label=f"{i + 1} {name}"[:48]) for i, name in enumerate(names)]
     if grey:
-        handles.append(Patch(facecolor=_UNMATCHED, label="a cluster that matches no step"))
+        handles.append(Patch(facecolor=UNMATCHED, label="a cluster that matches no step"))
     figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8, frameon=False)
 
 

@@ -5,7 +5,6 @@ Matplotlib draws it without a display; nothing outside this module knows of Matp
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path, PurePath
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.progress import clock
 from stepformer.errors import InputError
 from stepformer.show.palette import step_colors
-from stepformer.show.writing import clock_s, lanes, one_line, spans, stamp, step_name
+from stepformer.show.writing import lanes, one_line, spans, stamp, step_name, ticks
 from stepformer.timeline import Timeline
 
 _WIDTH_IN = 12.0
@@ -24,36 +24,25 @@ _MAX_NAME = 60  # characters
 # DejaVu comes with Matplotlib; the others are used for what it lacks, where the system has them
 _FONTS = ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "PingFang SC", "Hiragino Sans",
           "Microsoft YaHei", "Malgun Gothic", "Noto Sans Devanagari", "Noto Emoji", "Arial Unicode MS"]  # fmt: skip
-_PREFER_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 
 
 def save_plot(
     timeline: Timeline,
     path: str | Path,
     similarity: npt.ArrayLike | None = None,
-    truth: Timeline | None = None,
     title: str | None = None,
 ) -> None:
     """Writes the picture to ``path``, in the format of its suffix.
 
-    ``similarity`` (K, N): steps or slots against frames spread evenly over the video, drawn as a map; ``truth``:
-    a second bar for comparison.
+    ``similarity`` (K, N): steps or slots against frames spread evenly over the video, drawn as a map.
     """
     matrix = check_similarity(similarity)
-    end_s = max(
-        timeline.duration_s or max((step.end_s for step in timeline), default=0.0),
-        truth.duration_s if truth else 0.0,
-        1e-3,
-    )
+    end_s = max(timeline.duration_s or max((step.end_s for step in timeline), default=0.0), 1e-3)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    names = [
-        f"{i + 1}  {_short(step_name(step, i))}"
-        for i, step in enumerate(timeline)
-    ]
-    bars = 1 + (truth is not None)
-    heights = [0.5 * bars, max(0.3, _ROW_IN * len(timeline))]
+    names = [f"{i + 1}  {_short(step_name(step, i))}" for i, step in enumerate(timeline)]
+    heights = [0.5, max(0.3, _ROW_IN * len(timeline))]
     if matrix is not None:
         heights.insert(1, min(4.0, max(1.2, 0.11 * len(matrix))))
     look: Any = {"font.family": _installed(_FONTS), "font.size": 9, "svg.fonttype": "none"}
@@ -62,13 +51,13 @@ def save_plot(
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
         figure = Figure(figsize=(_WIDTH_IN, sum(heights) + 1.0), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        _draw_bar(axes[0], timeline, truth)
+        _draw_bar(axes[0], timeline)
         if matrix is not None:
             _draw_map(figure, axes[1], matrix, timeline, end_s)
         _draw_names(axes[-1], timeline, names, end_s)
         axes[-1].set_xlim(0, end_s)
-        ticks = _ticks(end_s)
-        axes[-1].set_xticks(ticks, [clock_s(round(t)) for t in ticks])
+        marks = ticks(end_s, 12)
+        axes[-1].set_xticks(marks, [clock(mark) for mark in marks])
         # "$" would begin a formula
         axes[0].set_title(_plain(_short(title or PurePath(timeline.video).name)), loc="left", fontweight="bold")
         suffix = Path(path).suffix.lower()
@@ -94,21 +83,19 @@ def check_similarity(similarity: npt.ArrayLike | None) -> npt.NDArray[np.float64
     return matrix
 
 
-def _draw_bar(axis: Any, timeline: Timeline, truth: Timeline | None) -> None:
-    rows = [("found", timeline), ("truth", truth)] if truth is not None else [("", timeline)]
-    for row, (_, shown) in enumerate(rows):
-        colors = step_colors(shown)
-        depth = lanes(spans(shown, 1000))
-        tall = 0.86 / (max(depth, default=0) + 1)  # overlapping steps share the row
-        for i, step in enumerate(shown):
-            bottom = -row - 0.43 + depth[i] * tall
-            axis.broken_barh([(step.start_s, step.duration_s)], (bottom, tall), facecolor=colors[i], edgecolor="white")
-            axis.text(
-                (step.start_s + step.end_s) / 2, bottom + tall / 2, str(i + 1),
-                ha="center", va="center", fontsize=8, clip_on=True,
-            )  # fmt: skip
-    axis.set_ylim(-len(rows) + 0.5, 0.5)
-    axis.set_yticks([-i for i in range(len(rows))], [name for name, _ in rows])
+def _draw_bar(axis: Any, timeline: Timeline) -> None:
+    colors = step_colors(timeline)
+    depth = lanes(spans(timeline, 1000))
+    tall = 0.86 / (max(depth, default=0) + 1)  # overlapping steps share the row
+    for i, step in enumerate(timeline):
+        bottom = -0.43 + depth[i] * tall
+        axis.broken_barh([(step.start_s, step.duration_s)], (bottom, tall), facecolor=colors[i], edgecolor="white")
+        axis.text(
+            (step.start_s + step.end_s) / 2, bottom + tall / 2, str(i + 1),
+            ha="center", va="center", fontsize=8, clip_on=True,
+        )  # fmt: skip
+    axis.set_ylim(-0.5, 0.5)
+    axis.set_yticks([])
     axis.set_facecolor("#eef0f3")
     axis.tick_params(length=0, labelbottom=False)
     axis.spines[:].set_visible(False)
@@ -142,11 +129,6 @@ def _draw_names(axis: Any, timeline: Timeline, names: list[str], end_s: float) -
     axis.grid(axis="x", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right", "left"]].set_visible(False)
-
-
-def _ticks(end_s: float) -> list[float]:
-    every = next((s for s in _PREFER_S if end_s / s <= 12), math.ceil(end_s / 12 / 3600) * 3600)
-    return [float(i * every) for i in range(int(end_s // every) + 1)]
 
 
 def _short(text: str) -> str:

@@ -14,15 +14,15 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from stepformer.base.progress import clock
 from stepformer.show.palette import rgb, step_colors
-from stepformer.show.writing import GUESS, bare_name, clock_s, is_guess, one_line
+from stepformer.show.writing import GUESS, bare_name, is_guess, one_line, ticks
 from stepformer.timeline import Step, Timeline
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _MIN_NAME = 8  # cells a name has even where the terminal is too narrow for it
 _GROUND = "·"
 _GROUND_COLOR = "#808080"
-_TICK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _RESET = "\x1b[0m"
 # bidirectional controls would reorder the rest of the line; isolates put around a name keep its order its own
 _BIDI = dict.fromkeys(map(ord, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"))
@@ -48,7 +48,7 @@ def draw(timeline: Timeline, width: int | None = None, color: bool | None = None
     unicode = _can_show_blocks(sys.stdout) if unicode is None else unicode
     end_s = timeline.duration_s or max((step.end_s for step in timeline), default=0.0)
     colors = step_colors(timeline)
-    lines = [_fit(f"{_safe(timeline.video)}  {clock_s(round(end_s))}  {_count(len(timeline))}", width, unicode)]
+    lines = [_fit(f"{_safe(timeline.video)}  {clock(end_s)}  {_count(len(timeline))}", width, unicode)]
     if len(timeline) and end_s > 0:
         lines.append(_bar(timeline, end_s, colors, width, color, unicode))
         lines.append(_scale(end_s, width))
@@ -115,11 +115,9 @@ def _merged(cells: list[str]) -> str:
 
 def _scale(end_s: float, width: int) -> str:
     """Times under the bar, as many as fit with space between them."""
-    room = max(1, width // 10)
-    every = next((s for s in _TICK_STEPS_S if end_s / s <= room), _TICK_STEPS_S[-1])
     line = ""
-    for i in range(int(end_s // every) + 1):
-        at, text = int(i * every / end_s * width), clock_s(i * every)
+    for second in ticks(end_s, max(1, width // 10)):
+        at, text = int(second / end_s * width), clock(second)
         if at >= len(line) + (1 if line else 0) and at + len(text) <= width:
             line += " " * (at - len(line)) + text
     return line
@@ -128,7 +126,7 @@ def _scale(end_s: float, width: int) -> str:
 def _list(timeline: Timeline, colors: Sequence[str], width: int, color: bool, unicode: bool) -> list[str]:
     number_width = len(str(len(timeline)))
     dash = "–" if unicode else "-"
-    times = [f"{_clock(s.start_s)} {dash} {_clock(s.end_s)}" for s in timeline]
+    times = [f"{clock(s.start_s)} {dash} {clock(s.end_s)}" for s in timeline]
     time_width = max(map(len, times), default=0)
     lines = []
     for i, (step, when) in enumerate(zip(timeline, times, strict=True)):
@@ -151,10 +149,6 @@ def _guess(step: Step) -> str:
         return ""
     score = step.meta.get("name_score")
     return f"  (guess, {score:.2f})" if isinstance(score, int | float) else GUESS
-
-
-def _clock(seconds: float) -> str:
-    return clock_s(round(seconds))
 
 
 def _safe(text: str) -> str:

@@ -7,6 +7,7 @@ and a stamp of one line of JSON that fits into any format's comment and can be r
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -120,11 +121,13 @@ def clock_ms(milliseconds: int, point: str = ".") -> str:
     return f"{hours:02d}:{minutes:02d}:{seconds:02d}{point}{ms:03d}"
 
 
-def clock_s(seconds: int) -> str:
-    """Whole seconds as people write them: ``0:07``, ``12:30``, ``1:02:03``."""
-    minutes, secs = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+_TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+
+
+def ticks(end_s: float, most: int) -> list[int]:
+    """Round seconds from 0 to ``end_s`` to mark on a time scale, about ``most`` of them at the most."""
+    every = next((s for s in _TICKS_S if end_s / s <= most), math.ceil(end_s / most / _TICKS_S[-1]) * _TICKS_S[-1])
+    return list(range(0, int(end_s) + 1, every))
 
 
 def parse_clock(text: str) -> float:

@@ -82,6 +82,8 @@ def _percentile_drop_torch(
 ) -> Tensor:
     import torch
 
+    from stepformer.core.align.batch import element_counts
+
     if similarity.ndim == 2:
         if lengths is not None or row_lengths is not None:
             raise UsageError("lengths belong to a batch, a tensor of three axes; cut a single one instead")
@@ -95,8 +97,9 @@ def _percentile_drop_torch(
         values = values.double()  # whole numbers have no -inf to put past the lengths
     B, K, N = values.shape
     device = values.device
-    n_columns = _counts(lengths, B, N, device, "lengths")
-    n_rows = _counts(row_lengths, B, K, device, "row_lengths")
+    at_hand = device.type == "cpu"  # the range is looked at only where that waits for no device
+    n_columns = element_counts(lengths, B, N, device, "lengths", at_hand)
+    n_rows = element_counts(row_lengths, B, K, device, "row_lengths", at_hand)
     outside = (torch.arange(K, device=device) >= n_rows[:, None])[:, :, None] | (
         torch.arange(N, device=device) >= n_columns[:, None]
     )[:, None]
@@ -110,17 +113,3 @@ def _percentile_drop_torch(
     k = (keep * count.double() + _ROUNDING).floor().long().clamp(min=1)
     threshold = values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1)[:, 0]
     return torch.where(count > 0, -threshold, 0.0)
-
-
-def _counts(value: Any, B: int, limit: int, device: Any, name: str) -> Tensor:
-    """How many elements of each item count, (B,). The range is looked at only where that waits for no device."""
-    import torch
-
-    if value is None:
-        return torch.full((B,), limit, device=device)
-    counts = torch.as_tensor(value, device=device)
-    if counts.shape != (B,):
-        raise UsageError(f"{name} must have one number for each of the {B} items; its shape is {tuple(counts.shape)}")
-    if counts.device.type == "cpu" and bool(((counts < 0) | (counts > limit)).any()):
-        raise UsageError(f"{name} must lie between 0 and {limit}; they are {counts.tolist()}")
-    return counts

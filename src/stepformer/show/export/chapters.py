@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from xml.etree import ElementTree
 
+from stepformer.base.progress import clock
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show.export.options import Options, Rendered
 from stepformer.show.writing import (
     clock_ms,
-    clock_s,
     comment_stamp,
     document,
     one_line,
@@ -145,7 +145,7 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
             f"the {len(timeline)} steps of {timeline.video} give {len(chapters)}. "
             "Find more steps, or use another format (vtt, ffmetadata)"
         )
-    lines = [f"{clock_s(c.start_s)} {c.name.replace('<', '‹').replace('>', '›')}" for c in chapters]
+    lines = [f"{clock(c.start_s)} {c.name.replace('<', '‹').replace('>', '›')}" for c in chapters]
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_DESCRIPTION:
         said.append(f"the list has {len(text)} characters; a YouTube description holds {MAX_DESCRIPTION}")
@@ -170,7 +170,7 @@ def _tiles(timeline: Timeline, said: list[str]) -> list[_Chapter]:
     if first.start_s >= MIN_LENGTH_S:
         chapters.insert(0, _Chapter(0, 0, ["Intro"]))
     elif first.start_s:
-        said.append(f"{first.name!r} moved from {clock_s(first.start_s)} to 0:00, where the first chapter must be")
+        said.append(f"{first.name!r} moved from {clock(first.start_s)} to 0:00, where the first chapter must be")
         first.start_s = 0
     if end_s - int(last.end_s) >= MIN_LENGTH_S and int(last.end_s) - int(last.start_s) >= MIN_LENGTH_S:
         chapters.append(_Chapter(int(last.end_s), 0, ["Outro"]))
@@ -190,7 +190,7 @@ def _join_short(chapters: list[_Chapter], said: list[str]) -> None:
         other = min(sides, key=lambda i: chapters[i].length_s)
         first, second = chapters[min(at, other)], chapters[max(at, other)]
         said.append(
-            f"{short.name!r} ({short.length_s} s at {clock_s(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
+            f"{short.name!r} ({short.length_s} s at {clock(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
             f"joined with {chapters[other].name!r}"
         )
         joined = _Chapter(first.start_s, second.end_s, first.names + second.names)

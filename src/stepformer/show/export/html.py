@@ -20,11 +20,11 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.progress import clock
 from stepformer.show.export.options import Options, Rendered, media_file
 from stepformer.show.palette import rgb, step_colors
 from stepformer.show.writing import (
     bare_name,
-    clock_s,
     is_guess,
     lanes,
     one_line,
@@ -32,6 +32,7 @@ from stepformer.show.writing import (
     stamp,
     step_name,
     step_names,
+    ticks,
     within_video,
 )
 from stepformer.timeline import Step, Timeline
@@ -45,7 +46,6 @@ _FIND_FROM = 9  # steps from which a search field is worth its place
 _BIG_BYTES = 50 * 2**20
 _MAP_COLORS = ("#0b0820", "#45107a", "#a3307e", "#f0605d", "#feb078", "#fcfdbf")  # dark to light
 _MAP_MAX_COLUMNS = 2000
-_TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)
 
 
 def render(timeline: Timeline, options: Options) -> Rendered:
@@ -72,7 +72,7 @@ def render(timeline: Timeline, options: Options) -> Rendered:
         "script": (_HERE / "page.js").read_text(encoding="utf-8"),
         # "<" cannot end the script element early when it is written as JSON's escape
         "data": json.dumps(data).replace("<", "\\u003c"),
-        "summary": f"{count} in {clock_s(round(length_s))}",
+        "summary": f"{count} in {clock(length_s)}",
         "source": f' src="{escape(source)}"' if source else "",
         # until it plays, the video shows its first step instead of a black box
         "poster": "".join(f' poster="{thumb}"' for thumb in thumbs[:1] if thumb),
@@ -158,7 +158,7 @@ def _steps(timeline: Timeline, thumbs: list[str], source: str) -> str:
     out = []
     for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
         image = f'<img src="{thumbs[i]}" alt="" loading="lazy">' if thumbs[i] else ""
-        when = f"{clock_s(round(step.start_s))} – {clock_s(round(step.end_s))}"
+        when = f"{clock(step.start_s)} – {clock(step.end_s)}"
         # a data address twice would double the page, so an embedded video has no links for readers without script
         link = "" if source.startswith("data:") else f'<a href="{escape(source)}#t={step.start_s:.3f}">{when}</a>'
         out.append(
@@ -187,9 +187,8 @@ def _guess(step: Step) -> str:
 def _ticks(length_s: float) -> str:
     if length_s <= 0:
         return ""
-    every = next((s for s in _TICKS_S if length_s / s <= 9), _TICKS_S[-1])
-    marks = [i * every for i in range(int(length_s // every) + 1) if i * every <= length_s * 0.97]
-    return "".join(f'<span style="left:{_percent(s, length_s)}">{clock_s(s)}</span>' for s in marks)
+    marks = [second for second in ticks(length_s, 9) if second <= length_s * 0.97]
+    return "".join(f'<span style="left:{_percent(s, length_s)}">{clock(s)}</span>' for s in marks)
 
 
 def _map(timeline: Timeline, options: Options, length_s: float) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from stepformer.base.files import replacing
 from stepformer.base.guard import reason
+from stepformer.base.progress import clock
 from stepformer.errors import InputError, UsageError
 from stepformer.show.export.options import Options, need_media_file
 from stepformer.show.palette import step_colors
-from stepformer.show.writing import clock_s, flat, one_line, spans, stamp, step_name, within_video
+from stepformer.show.writing import flat, one_line, spans, stamp, step_name, within_video
 from stepformer.timeline import Step, Timeline
 
 _MP4_FAMILY = (".mp4", ".m4v", ".mov")
@@ -134,7 +135,7 @@ def draw_sheet(timeline: Timeline, pictures: list[Image | None], options: Option
         draw.rounded_rectangle((left + 8, top + 8, left + 8 + badge, top + 32), 6, fill=color)
         draw.text((left + 8 + badge / 2, top + 20), number, fill=_INK, font=_font(15, number), anchor="mm")
         _write(draw, (left, top + tall + 8), step_name(step, i), 15, _INK, wide)
-        when = f"{clock_s(int(step.start_s))} – {clock_s(int(step.end_s))}"
+        when = f"{clock(int(step.start_s))} – {clock(int(step.end_s))}"
         _write(draw, (left, top + tall + 28), when, 12, _SOFT, wide)
     return sheet
 
