@@ -39,11 +39,12 @@ from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import Videos, World, load_world
 from stepformer.evaluation.validation import (
     SlotMaker,
-    frame_kmeans_scores,
+    Trial,
     make_trial,
     model_slots,
     score_slots,
     text_scores,
+    unsupervised,
 )  # fmt: skip
 
 HELP = __doc__ or ""
@@ -92,6 +93,17 @@ def _config(preset: str, seed: int, clear: bool, steps: int, batch: int) -> Trai
     )  # fmt: skip
 
 
+def frame_kmeans(trial: Trial) -> dict[str, float]:
+    """K-means over the frames of a task's videos, 60% of each cluster kept: each frame is a segment of its own."""
+    frames = [
+        video[:n].float().cpu().numpy()
+        for batch in trial.batches
+        for video, n in zip(batch.video, batch.video_mask.sum(1).tolist(), strict=True)
+    ]
+    scores = unsupervised(trial, [np.arange(len(video)) for video in frames], frames)
+    return {f"un_{name}": value for name, value in scores.items()}
+
+
 def measure(world: str, what: str, closeness: float, clear: bool, seed: int, args: dict[str, Any]) -> Scores:
     """Scores of one row with one seed by ``split, inference``: ``iou`` and ``f1``, in percent."""
     torch.set_num_threads(1)
@@ -112,7 +124,7 @@ def measure(world: str, what: str, closeness: float, clear: bool, seed: int, arg
         if what == "GT text":
             scores = text_scores(trial, inference)
         elif slots is None:
-            scores = frame_kmeans_scores(trial)
+            scores = frame_kmeans(trial)
         else:
             scores = score_slots(trial, slots, inference)
         found = {"iou": scores.get("zs_iou", math.nan), "f1": scores.get("un_f1", math.nan)}
