@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepformer.bench.frame import report
+from stepformer.cli.measured import report
 from stepformer.cli.options import add, positive
 from stepformer.errors import StepFormerError
 

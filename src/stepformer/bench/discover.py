@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stepformer.bench.frame import report
+from stepformer.cli.measured import report
 from stepformer.cli.options import add
 from stepformer.media.container import import_av, opened, probe, video_stream
 

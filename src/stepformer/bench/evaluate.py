@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepformer.bench.frame import peak_mib, report
+from stepformer.cli.measured import peak_mib, report
 from stepformer.cli.options import add, positive
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from stepformer.bench.frame import report
+from stepformer.cli.measured import report
 from stepformer.cli.options import above_zero, add, positive
 
 HELP = """Reads a feature store as training does (memory-mapped float16 shards, shuffled, padded into batches by

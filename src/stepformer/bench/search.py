@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.bench.frame import report
+from stepformer.cli.measured import report
 from stepformer.cli.options import above_zero, add, positive
 from stepformer.errors import StepFormerError
 
