@@ -112,7 +112,7 @@ def _report(name: str, found: Measured) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _towers(data: ClipData, folder: Path | None, vectors: Path | None, sentences: Any) -> dict[int, ClipText]:
+def towers_of(data: ClipData, folder: Path | None, vectors: Path | None, sentences: Any) -> dict[int, ClipText]:
     """A tower for each of parts 1 to 5 that was not trained on it; kept in ``folder``."""
     import tempfile
 
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"out": str(args.out), "pictures": len(of)}))
         return 0
     sentences = _Once(default_sentence_encoder())
-    towers = _towers(data, args.towers, args.keep_vectors, sentences)
+    towers = towers_of(data, args.towers, args.keep_vectors, sentences)
     reports = []
     for bank in ("shipped bank", "extended bank"):
         extended, pictures = bank == "extended bank", clip_pictures()

@@ -255,9 +255,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
     from stepformer.app.discover import load_model
-    from stepformer.data.world import load_world
 
-    model = load_model(load_world(args.world).encoder)
+    model = load_model("default")
     if args.fit:
         start, auc = OPTIONS, None
         if args.data:
@@ -267,7 +266,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     sets = {f"simulated {args.split}": simulated(Path(args.world), args.split, args.limit, model)}
     if args.data:
-        sets["Action100M"] = real(Path(args.data) / "action100m", load_model("default"))
+        sets["Action100M"] = real(Path(args.data) / "action100m", model)
     rows = []
     for data, videos in sets.items():
         table = {

@@ -133,15 +133,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
     from stepformer.app.discover import load_model
-    from stepformer.data.world import load_world
 
     priors = fit(Path(args.world))
     if args.fit:
         print(json.dumps({name: asdict(prior) for name, prior in priors.items()}))
         return 0
-    default, own = load_model("default"), load_model(load_world(args.world).encoder)
+    default = load_model("default")
     found = {
-        f"simulated {split}": numbers(simulated(Path(args.world), args.limit, split=split), own)
+        f"simulated {split}": numbers(simulated(Path(args.world), args.limit, split=split), default)
         for split in ("dev", "test")
     }
     for name, videos in load(Path(args.data) if args.data else None, default).items():

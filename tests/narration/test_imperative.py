@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepformer.narration import Cue, Phrase, extract_phrases
-from stepformer.narration.imperative import MOST_WORDS, imperative, rank, spoken_names
+from stepformer.narration.imperative import MOST_WORDS, imperative, spoken_names
 
 # what is said -> the names, in order; nothing behind the arrow: no name
 SAID = """
@@ -66,6 +66,13 @@ we need to plug the cable into the port -> plug the cable into the port
 click on the settings icon -> click on the settings icon
 you're gonna wanna put a little bit of glue on the edge -> put glue on the edge
 leave your door open -> leave the door open
+now add the salt, the pepper and the cumin -> add the salt, pepper and cumin
+add the onions and the garlic to the pot and cook it for five minutes ->
+    add the onions and garlic to the pot; cook it for five minutes
+i'm going to put salt -> add salt
+put the pan ->
+place these tomatoes on an i have a video of it -> place the tomatoes
+add the calamari in calamari -> add the calamari
 hey guys welcome back to my channel ->
 if you like this video hit the like button ->
 i love this recipe so much ->
@@ -88,7 +95,7 @@ add some tomato paste sprinkle in salt -> add tomato paste; sprinkle in salt
 melt butter in a pan add onions fry until golden add the chicken ->
     melt butter in a pan; add onions; fry; add the chicken
 cut the apples into small pieces add sugar cinnamon and lemon juice mix well ->
-    cut the apples into small pieces; add sugar cinnamon; add lemon juice; mix
+    cut the apples into small pieces; add sugar cinnamon and lemon juice; mix
 preheat the oven to 350 degrees grease a baking pan pour in the batter bake for thirty minutes ->
     preheat the oven to 350 degrees; grease a baking pan; pour in the batter; bake for thirty minutes
 chop the onion add garlic add the spices cook for two minutes ->
@@ -145,11 +152,3 @@ def test_no_name_is_longer_than_eight_words() -> None:
     )  # fmt: skip
     name = imperative(long)
     assert name is not None and len(name.split()) <= MOST_WORDS and name.startswith("pour ")
-
-
-def test_what_says_more_ranks_higher() -> None:
-    def worth(verb: str, thing: str) -> float:
-        phrase = Phrase(f"{verb} {thing}".strip(), 0.0, 1.0, groundability=0.8, verb=verb, object=thing)
-        return rank(phrase, imperative(phrase))
-
-    assert worth("stir", "the soup") > worth("stir", "it") > worth("stir", "") > rank(Phrase("hi", 0.0, 1.0), None)

@@ -7,7 +7,9 @@ of the bank tells them apart. What a speaker says twice in a row is numbered.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from stepformer.base.arrays import unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.errors import InputError, UsageError
-from stepformer.narration.lexicon import MEASURES, word_set, words
+from stepformer.narration.lexicon import MEASURES, TIME_NOUNS, word_set, words
 
 if TYPE_CHECKING:
     from stepformer.encoders.pictures import PictureStatistics
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.floating[Any]]
 Source = Literal["typed", "spoken", "seen"]
+Encode = Callable[[Sequence[str]], Floats]
 
 EARLY_S, LATE_S = 6.0, 1.0
 """A step may be spoken of this long before it begins and after it ends."""
@@ -34,12 +37,24 @@ SHOWN = 0.6
 """A seen name is shown, as a guess, if its agreement is at least this: ``stepformer bench names`` sets it."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
+SHOWN_SAID, SURE_SAID = 0.6, 0.8
+"""A spoken name is shown if the chance that it is right or plausible is at least the first, and is sure from the
+second: ``stepformer bench said`` sets both."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
-_TELLING = 0.6  # what a phrase that says much is worth beside one that says little, in cosine
-_CENTRAL = 0.5  # what saying the same as all else that is said around the step is worth, in cosine
-_LEAST = 0.6  # what a phrase must be worth to name a step
-_NEAR = 0.5  # what being said inside the step is worth, in cosine; it falls to 0 at EARLY_S and LATE_S
+_UNSAID = 5e-4  # share of a topic's phrases that have a word which none of them has
+_CERTAIN = 8.0  # how far what is said decides the topic
+_RELATED = 0.2  # cosine from which topics share their words
+_FOREIGN = 0.05  # a word is foreign where it is so much rarer than in its own topic
+_FEW_WORDS = 8  # fewer tell no topic
+_PHRASE_ENDS = word_set(
+    ", and or with into onto from for at by in on over under to of through across around between until"
+)
+_EVERYWHERE = word_set(
+    "ingredient stove refrigerator fridge microwave strainer flake corner end size color food dinner meal flavor bag "
+    "pin leftover moisture texture liquid bottle can part time extra section length hole leg ring foil tong touch knob "
+    "box batch inch side gas starch mint cardamom concentrate scratch home plate four five"
+)  # things that the phrases which ship do not have in all their topics
 _VAGUE = word_set(
     "it them this that these those one ones thing things stuff everything something up down out off on in over away "
     "back around together the a an some to of for and you me here there he she"
@@ -179,36 +194,123 @@ def guess(steps: Floats, bank: PhraseBank, video: Floats | None = None) -> list[
     ]
 
 
-def spoken(
-    spans_s: Sequence[tuple[float, float]], steps: Floats, phrases: Sequence[Phrase], vectors: Floats
-) -> list[Name | None]:
-    """The phrase that names each step, in order, or None where nothing fitting is said.
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """The chance that a phrase names a step rightly or plausibly: weights of a logistic model of what is known of both.
+    ``stepformer bench said --fit`` makes the values."""
 
-    spans_s: the steps' seconds; steps: (M, D) their vectors; vectors: (L, D) of ``phrases``. Steps and phrases are
-    aligned one to one by Drop-DTW, both droppable, on cosine plus nearness in time; chatter is left out.
-    """
-    from stepformer.core.align import drop_dtw
-    from stepformer.narration.imperative import rank, spoken_names
+    base: float = -3.936
+    early_s: float = -0.151  # seconds that it is said before the step begins
+    grounded: float = 2.13  # how likely a camera would see it
+    shared: float = 6.021  # its mean cosine with all that is said in the video, which speech that was misheard lacks
+    local: float = 0.705  # the same with what is said around the step
+    words: float = 0.144
+    vague: float = -0.327  # "use", "get", "take"
+    referring: float = -0.429  # "it" was replaced by what it stands for
+    shared_usually: float = 0.289  # where nothing else is said
+    # with pictures, the log odds are seen_base + seen_words times those above + seen times the deviations by which the
+    # step's pictures are nearer to the name than pictures are on average
+    seen_base: float = -0.741
+    seen_words: float = 0.632
+    seen: float = 0.358
+
+    def log_odds(self, features: Floats) -> NDArray[np.float64]:
+        """(M, L) of features (M, L, 7), in the order of the fields above."""
+        weights = np.array([getattr(self, name) for name in FEATURES])
+        return np.asarray(self.base + np.asarray(features, np.float64) @ weights)
+
+    def with_sight(self, log_odds: Floats, standard: Floats) -> NDArray[np.float64]:
+        """(M, L) log odds where pictures say their part: deviations (M, L)."""
+        return np.asarray(self.seen_base + self.seen_words * log_odds + self.seen * standard)
+
+
+FEATURES = ("early_s", "grounded", "shared", "local", "words", "vague", "referring")
+WORTH = Worth()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """What may name the steps of a video: ``names`` (L) of ``phrases`` (L), and ``meanings`` (L, D), vectors of the
+    sentence encoder."""
+
+    names: tuple[str, ...]
+    phrases: tuple[Phrase, ...]
+    meanings: NDArray[np.float32]
+
+    def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+        """(M, L) 1 where a phrase is said inside a step, falling to 0 where it cannot be about it."""
+        return np.array([[_nearness(span, phrase) for phrase in self.phrases] for span in spans_s])
+
+    def features(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+        """(M, L, 7) what :class:`Worth` weighs."""
+        from stepformer.narration.groundability import VAGUE_VERBS
+
+        near, count = self.near(spans_s), len(self.names)
+        x = unit(self.meanings)
+        alike = np.asarray(x @ x.T, np.float64)
+        np.fill_diagonal(alike, 0.0)
+        early = [[max(0.0, a - (p.start_s + p.end_s) / 2) for p in self.phrases] for a, _ in spans_s]
+        local = near @ alike / np.maximum(near.sum(1, keepdims=True) - near, 1.0)
+        own = (
+            [phrase.groundability for phrase in self.phrases],
+            alike.sum(1) / (count - 1) if count > 1 else [WORTH.shared_usually],
+            [len(name.split()) for name in self.names],
+            [phrase.verb in VAGUE_VERBS for phrase in self.phrases],
+            [phrase.said_object is not None for phrase in self.phrases],
+        )
+        grounded, shared, *rest = (np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in own)
+        return np.stack([np.asarray(early), grounded, shared, local, *rest], axis=-1)
+
+
+def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
+    """What of a video's phrases may name a step; ``encode``: texts (L) to vectors (L, D) of the sentence encoder."""
+    from stepformer.narration.imperative import spoken_names
 
     said = spoken_names(phrases)
-    useful = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name)]
-    if not useful or not len(spans_s):
+    telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name)]
+    foreign = foreign_words([said[i] or "" for i in telling])
+    useful = [i for i in telling if not foreign.intersection(_things(said[i] or ""))]
+    if not useful:
+        return None
+    names = tuple(said[i] or "" for i in useful)
+    return Candidates(names, tuple(phrases[i] for i in useful), np.asarray(encode(names), np.float32))
+
+
+def spoken(
+    spans_s: Sequence[tuple[float, float]],
+    phrases: Sequence[Phrase],
+    encode: Encode,
+    *,
+    steps: Floats | None = None,
+    encoder: Any = None,
+    worth: Worth | None = None,
+) -> list[Name | None]:
+    """The phrase that names each step, in order, or None where nothing that is said is likely to.
+
+    spans_s: the steps' seconds. encode: the sentence encoder's. steps: (M, D) the means of the steps' pictures in the
+    space of ``encoder``, which count where it knows how pictures at large lie there. Steps and phrases are aligned one
+    to one by Drop-DTW, both droppable; a name's score is the chance that it is right or plausible.
+    """
+    from stepformer.core.align import drop_dtw
+
+    worth = worth or WORTH
+    found = candidates(phrases, encode) if len(spans_s) else None
+    if found is None:
         return [None] * len(spans_s)
-    centred = _centred(vectors)[useful]
-    cosine = unit(steps) @ centred.T  # (M, L)
-    near = np.array([[_nearness(span, phrases[i]) for i in useful] for span in spans_s])
-    telling = np.array([rank(phrases[i], said[i]) for i in useful])
-    worth = cosine + _NEAR * near + _TELLING * telling + _CENTRAL * _centrality(centred, near)
-    worth = np.where(near > 0, worth, -np.inf)
-    # a phrase said in the middle of a step names it unless its meaning speaks against it
-    costs = np.where(np.isfinite(worth), _LEAST - worth, np.inf)
+    log_odds = worth.log_odds(found.features(spans_s))
+    pictures: PictureStatistics | None = getattr(encoder, "pictures", None)
+    if steps is not None and pictures is not None:
+        standard = pictures.standard(steps, pictures.scaled(encoder.encode_text(list(found.names))))
+        log_odds = worth.with_sight(log_odds, standard)
+    chance = 1 / (1 + np.exp(-log_odds))
+    costs = np.where(found.near(spans_s) > 0, SHOWN_SAID - chance, np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
     names: list[Name | None] = [None] * len(spans_s)
     for column, row in enumerate(assignment):
         if row >= 0:
-            phrase = phrases[useful[column]]
-            text = said[useful[column]] or phrase.text
-            names[row] = Name(text, "spoken", True, float(cosine[row, column]), phrase.start_s)
+            score = float(chance[row, column])
+            said_s = found.phrases[column].start_s
+            names[row] = Name(found.names[column], "spoken", score >= SURE_SAID, score, said_s)
     return names
 
 
@@ -240,14 +342,6 @@ def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
     return 1.0
 
 
-def _centrality(vectors: Floats, near: Floats) -> NDArray[np.float64]:
-    """(M, L) how much each phrase says what the others around the step say: its mean cosine with them, by nearness."""
-    alike = vectors @ vectors.T
-    np.fill_diagonal(alike, 0.0)
-    weight = near.sum(1, keepdims=True) - near
-    return np.asarray(near @ alike / np.maximum(weight, 1.0))
-
-
 @lru_cache(maxsize=1)
 def _known_words() -> frozenset[str]:
     """Words of hand work: of the phrases that ship and of the narration's own lists."""
@@ -259,6 +353,51 @@ def _known_words() -> frozenset[str]:
     return frozenset(bank | CONCRETE_NOUNS | PHYSICAL_VERBS | VAGUE_VERBS).union(*(words(name) for name in lists))
 
 
+@lru_cache(maxsize=1)
+def _topic_words() -> tuple[dict[str, int], NDArray[np.float64]]:
+    """Words of the phrases that ship -> columns; (T, W) the share of each topic's phrases that have the word."""
+    from stepformer.data.grammar import phrase_bank
+
+    topics = {topic: t for t, topic in enumerate(sorted(set(phrase_bank().values())))}
+    found = [(topics[topic], set(_stems(text))) for text, topic in phrase_bank().items()]
+    column = {word: i for i, word in enumerate(sorted(set().union(*(own for _, own in found))))}
+    counts = np.zeros((len(topics), len(column)))
+    for t, own in found:
+        counts[t, [column[word] for word in own]] += 1
+    return column, counts / np.bincount([t for t, _ in found])[:, None]
+
+
+def foreign_words(names: Sequence[str]) -> frozenset[str]:
+    """Words (without a plural s) that are of other topics than what is said in a video as a whole: what was misheard,
+    as "hit the pie with a hammer" among chicken and flour. A word that is said four times is heard rightly."""
+    column, shares = _topic_words()
+    said = Counter(word for name in names for word in set(_stems(name)) if word in column)
+    if len(said) < _FEW_WORDS:
+        return frozenset()
+    rows = np.array([column[word] for word in said])
+    fit = np.log(shares[:, rows] + _UNSAID) @ np.array(list(said.values()), np.float64)
+    fit = _CERTAIN * fit / said.total()
+    weight = np.exp(fit - fit.max())
+    weight /= weight.sum()
+    rare = np.log(len(shares) / (shares > 0).sum(0))
+    alike = unit(shares * rare) @ unit(shares * rare).T  # of topics
+    here = (weight @ np.where(alike > _RELATED, alike, 0.0)) @ shares
+    away = here < _FOREIGN * shares.max(0)
+    heard = {word for word in said if away[column[word]] and said[word] < 4}
+    return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in MEASURES | TIME_NOUNS})
+
+
+def _stems(text: str) -> list[str]:
+    return [word.rstrip("s") for word in text.lower().replace("'s", "").replace(",", "").split()]
+
+
+def _things(name: str) -> list[str]:
+    """The last words of the noun phrases of a name."""
+    parts = name.lower().replace(",", " ,").split()[1:]
+    ends = itertools.pairwise([*parts, ","])
+    return [word.rstrip("s") for word, after in ends if after in _PHRASE_ENDS and word not in _PHRASE_ENDS]
+
+
 def says_enough(phrase: Phrase, name: str) -> bool:
     """Whether what was heard can be a name at all: all its words are words of hand work (speech that was misheard has
     others), and it says what is done ("whisk") or acted on ("make it" does neither)."""
@@ -266,15 +405,10 @@ def says_enough(phrase: Phrase, name: str) -> bool:
 
     if not phrase.verb:  # of somebody else's making
         return True
-    parts = name.lower().replace("'s", "").split()
+    parts = name.lower().replace("'s", "").replace(",", "").split()
     known = _known_words()
     if not all(part in known or part.rstrip("s") in known or part[:1].isdigit() for part in parts):
         return False
     if len(parts) == 1:
         return name in PHYSICAL_VERBS and name not in VAGUE_VERBS
     return any(part not in _VAGUE and part not in MEASURES and not part[:1].isdigit() for part in parts[1:])
-
-
-def _centred(vectors: Floats) -> NDArray[np.float64]:
-    x = np.asarray(vectors, np.float64)
-    return unit(x - x.mean(0)) if len(x) > 2 else unit(x)

@@ -1,15 +1,17 @@
 """Phrases as names of steps: an imperative of at most eight words, "brush the top with butter".
 
 A phrase is near to one already; what is taken off is what speakers put around things ("a little bit of", "your
-lovely"), what is more than eight words, and references that are not sure: after "sprinkle in salt", "cook it" is not
-about the salt.
+lovely"), what is more than eight words, words that lost what follows them ("on an"), and references that are not sure:
+after "sprinkle in salt", "cook it" is not about the salt. What is done to several things is one name: "add the onions
+and garlic".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from stepformer.narration.lexicon import CONTAINERS, OBJECT_PRONOUNS, word_set
+from stepformer.narration.lexicon import CONTAINERS, OBJECT_PRONOUNS, PARTICLES, word_set
 from stepformer.narration.phrases import Phrase
 
 MOST_WORDS = 8
@@ -31,13 +33,36 @@ _ADDING = word_set(
     "add sprinkle pour toss throw drop stir drizzle squeeze season dump crumble salt pepper scatter spoon"
 )
 _NOT_TAKEN_UP = CONTAINERS | word_set("lid heat cover foil temperature flame fire knife spoon fork whisk spatula brush")
+# what goes into a dish is not what is cooked, cut or served
+_SEASONINGS = word_set(
+    "salt pepper oil sauce juice wine vinegar sugar spice spices powder seasoning seasonings herb herbs garlic ginger "
+    "butter water bubble bubbles flavor color side sides minute minutes"
+)
+_ON_DISHES = word_set(
+    "cook simmer boil bake fry roast grill steam saute brown cover rest sit cool flip turn cut slice chop serve take "
+    "bring leave set let marinate transfer remove"
+)
+# these need more behind them, so that a name does not end in one
+_OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
+_NEEDS_A_PLACE = word_set("put place set lay")
 _BEHIND = word_set("together apart aside back")  # particles that stand better behind their object
 _PRONOUNS = OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
 def spoken_names(phrases: Sequence[Phrase]) -> list[str | None]:
-    """A name for each of a video's phrases in order, or None for one that names no step (chatter, "do not")."""
-    return [imperative(phrase, sure=_sure(phrases, i)) for i, phrase in enumerate(phrases)]
+    """A name for each of a video's phrases in order, or None for one that names no step (chatter, "do not") or whose
+    object stands in the name of one before: "add the onions" and "add garlic" are one name if said with one verb."""
+    names: list[str | None] = []
+    while (first := len(names)) < len(phrases):
+        end = first + 1
+        while end < len(phrases) and _one_verb(phrases[end - 1], phrases[end]):
+            end += 1
+        joined = _joined(phrases[first:end])
+        if joined is None:
+            names += [imperative(phrases[i], sure=_sure(phrases, i)) for i in range(first, end)]
+        else:
+            names += [joined, *[None] * (end - first - 1)]
+    return names
 
 
 def imperative(phrase: Phrase, sure: bool = True) -> str | None:
@@ -56,29 +81,26 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     if thing in _OWN:
         thing = ""
     where = _where(phrase.preposition)
+    verb = phrase.verb
+    if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
+        # "put salt" adds it; "put the pan" says nothing
+        if thing.split()[-1] in _NOT_TAKEN_UP | _PRONOUNS:
+            return None
+        verb = "add" if verb == "put" else verb
     let = phrase.text.startswith("let ") and phrase.verb != "let"
     state = "" if let else _state(phrase)
     if let:
-        parts = ["let", thing or "it", phrase.verb]
+        parts = ["let", thing or "it", verb]
     elif phrase.particle and thing and (thing in _PRONOUNS or phrase.particle in _BEHIND):
-        parts = [phrase.verb, thing, phrase.particle]
+        parts = [verb, thing, phrase.particle]
     else:
-        parts = [phrase.verb, phrase.particle, thing]
+        parts = [verb, phrase.particle, thing]
     head = " ".join(part for part in (*parts, state) if part)
     full = f"{head} {where}"
     shorter = (full, full.replace(" the ", " ", 1), f"{head} {where.split(' of ')[0]}", head)
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]
-    words = fitting[0] if fitting else [phrase.verb, *phrase.particle.split(), *_shortest(thing).split()]
-    return " ".join(words)
-
-
-def rank(phrase: Phrase, name: str | None) -> float:
-    """How well a phrase would name a step, from 0 to 1: what says more, and says it of a thing, comes first."""
-    if name is None:
-        return 0.0
-    words = name.split()
-    bare = 0.4 if len(words) == 1 else 0.2 if words[-1] in _PRONOUNS or phrase.object in _PRONOUNS else 0.0
-    return max(0.0, phrase.groundability - bare)
+    words = fitting[0] if fitting else [verb, *phrase.particle.split(), *_shortest(thing).split()]
+    return _closed(words) or _closed(head.split())
 
 
 def _sure(phrases: Sequence[Phrase], at: int) -> bool:
@@ -87,7 +109,7 @@ def _sure(phrases: Sequence[Phrase], at: int) -> bool:
     if phrase.said_object is None:
         return True
     noun = phrase.object.split()[-1] if phrase.object else ""
-    if noun in _NOT_TAKEN_UP:
+    if noun in _NOT_TAKEN_UP or (noun in _SEASONINGS and phrase.verb in _ON_DISHES):
         return False
     for before in reversed(phrases[:at]):
         if phrase.start_s - before.end_s > _REACH_S:
@@ -95,6 +117,45 @@ def _sure(phrases: Sequence[Phrase], at: int) -> bool:
         if noun and noun in before.object.split():
             return before.verb not in _ADDING or phrase.particle == "in"
     return True  # named in the same sentence without being acted on
+
+
+def _one_verb(before: Phrase, phrase: Phrase) -> bool:
+    """Whether two neighbours are one verb on two things: "add the onions and the garlic"."""
+    same = (before.verb, before.particle, before.start_s) == (phrase.verb, phrase.particle, phrase.start_s)
+    plain = [one.object and one.said_object is None and not one.chatter for one in (before, phrase)]
+    return same and all(plain) and before.negated == phrase.negated
+
+
+def _joined(phrases: Sequence[Phrase]) -> str | None:
+    """One name for phrases of one verb, with as many of their things, and where, as fit."""
+    things: list[str] = []
+    for phrase in phrases:
+        thing = _plain(phrase.object)
+        bare = thing.removeprefix("the ").removeprefix("a ").removeprefix("an ") if things else thing
+        if bare and bare not in things and bare not in _PRONOUNS:
+            things.append(bare)
+    for count in range(len(things), 1, -1):
+        listed = ", ".join(things[: count - 1]) + " and " + things[count - 1]
+        for where in (phrases[0].preposition, ""):
+            one = replace(phrases[0], object=listed, preposition=where, text="")
+            name = imperative(one)
+            if name is not None and name.endswith(_where(where)) and listed in name:
+                return name
+    return None
+
+
+def _closed(words: Sequence[str]) -> str | None:
+    """The words as a name, without an end that lost what follows it and without saying a thing twice; None if nothing
+    but a verb is left that lost its object."""
+    kept: list[str] = []
+    for word in words:
+        if len(word) > 3 and any(word.rstrip("s") == other.rstrip("s") for other in kept[1:]):
+            break
+        kept.append(word)
+    cut = len(kept) < len(words)
+    while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in PARTICLES)):
+        kept, cut = kept[:-1], True
+    return None if cut and len(kept) < 2 else " ".join(kept)
 
 
 def _plain(thing: str) -> str:

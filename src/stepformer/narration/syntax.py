@@ -183,7 +183,9 @@ def joined(tree: Tree, i: int) -> list[int]:
     """``i`` and the nouns conjoined with it, in order."""
     found = [i]
     for node in found:
-        for child in tree.having(node, "conj"):
+        # "the salt, the pepper and the cumin": the second of a list is no other name of the first
+        listed = [child for child in tree.having(node, "appos") if child > node + 1 and tree.having(child, "conj")]
+        for child in [*tree.having(node, "conj"), *listed]:
             # a verb that the parser took for a noun ("add the onions and stir") is no object
             if tree.tag[child] in _NAMES and not tree.having(child, "dobj", "nsubj"):
                 found.append(child)

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from stepformer.app.discover.presence import present_texts
 from stepformer.app.naming import (
+    SURE_SAID,
     Name,
     PhraseBank,
+    foreign_words,
     guess,
     load_bank,
     read_bank,
@@ -118,33 +120,69 @@ def test_a_bank_of_one_phrase_is_numbered_not_repeated():
 
 
 def phrase(text, at, chatter=False, negated=False):
-    return Phrase(text, at, at + 1.0, chatter=chatter, negated=negated)
+    return Phrase(text, at, at + 1.0, chatter=chatter, negated=negated, groundability=1.0)
+
+
+class Texts:
+    """Vectors of some texts; as an encoder with pictures, of a world where every direction is as usual."""
+
+    def __init__(self, **vectors):
+        self.known = {text.replace("_", " "): np.asarray(x, np.float32) for text, x in vectors.items()}
+        width = len(next(iter(self.known.values())))
+        self.pictures = PictureStatistics(np.zeros(width), np.zeros((1, width)), np.full(width, 0.04))
+
+    def encode_text(self, texts):
+        return np.stack([self.known[text] for text in texts])
+
+
+EGGS = Texts(crack_the_eggs=[1, 0.3, 0], whisk_the_eggs=[1, 0, 0.3], pour_the_oil=[0.8, 0.5, 0.5])
 
 
 def test_what_is_said_there_names_the_step():
     spans = [(0.0, 10.0), (10.0, 20.0), (40.0, 50.0)]
-    steps = np.eye(3, 8)
     phrases = [
         phrase("crack the eggs", 4), phrase("subscribe to my channel", 6, chatter=True), phrase("whisk the eggs", 12),
         phrase("do not stir it", 14, negated=True), phrase("pour the oil", 90),
     ]  # fmt: skip
-    vectors = np.random.default_rng(0).standard_normal((5, 8))
-    names = spoken(spans, steps, phrases, vectors)
+    names = spoken(spans, phrases, EGGS.encode_text)
     assert [None if n is None else n.text for n in names] == ["crack the eggs", "whisk the eggs", None]
-    assert names[0].meta()["guess"] is False and names[0].said_s == 4
+    assert names[0].meta()["guess"] is False and names[0].said_s == 4 and names[0].score > SURE_SAID
 
 
-def test_meaning_decides_between_what_is_said_at_once():
-    steps = np.eye(2, 6)
-    phrases = [phrase("a", 2), phrase("b", 3), phrase("c", 12), phrase("d", 13)]
-    vectors = np.array([[-1, 0, 1, 0, 0, 0], [3, 0, 0, 1, 0, 0], [0, -1, 0, 0, 1, 0], [0, 3, 0, 0, 0, 1]], float)
-    names = spoken([(0, 10), (10, 20)], steps, phrases, vectors)
-    assert [n.text for n in names] == ["b", "d"]
+def test_pictures_decide_between_what_is_said_at_once():
+    two = Texts(stir_the_soup=[1, 0, 1], slice_the_bread=[0, 1, 1])
+    phrases = [phrase("stir the soup", 2), phrase("slice the bread", 3)]
+    for look, name in (([1, 0, 0], "stir the soup"), ([0, 1, 0], "slice the bread")):
+        found = spoken([(0, 10)], phrases, two.encode_text, steps=np.array([look], float), encoder=two)
+        assert [n.text for n in found] == [name]
+    nowhere = spoken([(0, 10)], phrases, two.encode_text, steps=-np.ones((1, 3)), encoder=two)
+    assert nowhere == [None]  # the pictures speak against both
+
+
+def test_what_has_nothing_in_common_with_the_rest_names_nothing():
+    said = [phrase("fry the onions", 2), phrase("open the window", 14), phrase("brown the onions", 26)]
+    texts = Texts(fry_the_onions=[1, 0.1, 0], open_the_window=[0, 0, 1], brown_the_onions=[1, 0, 0])
+    names = spoken([(0.0, 10.0), (12.0, 20.0), (24.0, 30.0)], said, texts.encode_text)
+    assert [n and n.text for n in names] == ["fry the onions", None, "brown the onions"]
 
 
 def test_nothing_said():
-    assert spoken([(0, 1)], np.ones((1, 3)), [], np.zeros((0, 3))) == [None]
-    assert spoken([], np.zeros((0, 3)), [phrase("a", 0)], np.ones((1, 3))) == []
+    assert spoken([(0, 1)], [], EGGS.encode_text) == [None]
+    assert spoken([], [phrase("a", 0)], EGGS.encode_text) == []
+
+
+KITCHEN = [
+    "chop the onion", "add the garlic", "fry the chicken in the pan", "add salt and pepper", "stir the sauce",
+    "boil the water", "cut the tomatoes", "serve with rice",
+]  # fmt: skip
+
+
+def test_words_of_other_work_were_misheard():
+    assert foreign_words([*KITCHEN, "add garlic to the camera"]) == {"camera"}
+    assert foreign_words([*KITCHEN, *["fry in the camera"] * 4]) == frozenset()  # four times is what was said
+    workshop = ["loosen the lug nuts", "jack up the car", "remove the wheel", "tighten the bolts", "check the tire"]
+    assert "chicken" in foreign_words([*workshop, "lower the car", "fit the spare wheel", "turn the chicken"])
+    assert foreign_words(["put it on the camera"]) == frozenset()  # too little is said to know what it is about
 
 
 def test_banks_of_ones_own(tmp_path, monkeypatch):
@@ -183,10 +221,3 @@ def test_what_was_misheard_or_says_nothing_names_no_step():
     assert not any(
         map(heard, ["make it", "pull those out", "football the stuff", "add a teaspoon", "turn carol forsan"])
     )
-
-
-def test_of_what_is_said_in_a_step_the_phrase_that_the_others_agree_with_names_it():
-    said = [phrase("fry the onions", 2), phrase("open the window", 4), phrase("brown the onions", 6)]
-    vectors = np.array([[1.0, 0.1, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.1]])
-    names = spoken([(0.0, 10.0)], np.zeros((1, 3)), said, vectors)
-    assert names[0].text in ("fry the onions", "brown the onions")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from discover_parts import planted, tiny_model
@@ -19,7 +21,15 @@ def said(monkeypatch):
 
     def phrases(self, options=None):
         return [
-            Phrase(cue.text, cue.start_s, cue.end_s, "subscribe" in cue.text, 1.0, cue.text.split()[0])
+            Phrase(
+                cue.text,
+                cue.start_s,
+                cue.end_s,
+                "subscribe" in cue.text,
+                1.0,
+                cue.text.split()[0],
+                object=cue.text.partition(" ")[2],
+            )
             for cue in self.cues
         ]
 
@@ -31,12 +41,20 @@ def said(monkeypatch):
     return make
 
 
-def test_spoken_steps_are_named_by_the_narrator(said):
+@pytest.fixture
+def alike(monkeypatch):
+    """A sentence encoder to which all texts mean much the same."""
+    encoder = SimpleNamespace(encode_text=lambda texts: np.ones((len(texts), 4)) + np.eye(len(texts), 4))
+    monkeypatch.setattr("stepformer.encoders.sentence.default_sentence_encoder", lambda: encoder)
+
+
+def test_spoken_steps_are_named_by_the_narrator(said, alike):
     model = tiny_model()
     vectors, _, edges = planted(noise=0.25)
-    lines = [(edge + 2.0, text) for edge, text in zip(edges, ("crack", "whisk", "pour", "fry", "serve"), strict=False)]
+    texts = [f"{verb} the eggs" for verb in ("crack", "whisk", "pour", "fry", "serve")]
+    lines = [(edge + 2.0, text) for edge, text in zip(edges, texts, strict=False)]
     found = model.find(Features(vectors), narration=said(*lines)).timeline
-    assert [step.label for step in found] == ["crack", "whisk", "pour", "fry", "serve"]
+    assert [step.label for step in found] == texts
     assert all(step.meta["source"] == "spoken" and not step.meta["guess"] for step in found)
     assert found.meta["narration"] == {"source": "beside", "where": "talk.srt"}
 
@@ -64,6 +82,15 @@ def test_a_typed_step_is_found_where_it_is_said(said):
     found = model.place(Features(vectors), ["whisk the milk"], narration=said(*lines), judge_presence=False).timeline
     (step,) = found.steps
     assert step.start_s <= 45.0 and step.end_s >= 40.0 and step.meta["source"] == "typed"
+
+
+def test_without_the_sentence_encoder_nothing_that_is_said_is_a_name(said, monkeypatch):
+    def missing():
+        raise MissingError("no weights here")
+
+    monkeypatch.setattr("stepformer.encoders.sentence.default_sentence_encoder", missing)
+    found = tiny_model().find(Features(planted()[0]), narration=said((5.0, "crack the eggs"))).timeline
+    assert "what is said names no step: no weights here" in found.meta["notes"]
 
 
 def test_words_that_cannot_be_parsed_are_a_note(monkeypatch):

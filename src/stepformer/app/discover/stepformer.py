@@ -372,6 +372,19 @@ class StepFormer:
             notes.append(f"no phrase bank, so {without}: {error}")
             return None
 
+    def _spoken(
+        self, spans: list[tuple[float, float]], looks: NDArray[np.float32], phrases: list[Phrase], notes: list[str]
+    ) -> list[Name | None]:
+        """Names from what is said; none, with a note, without the sentence encoder that judges them."""
+        from stepformer.encoders.sentence import default_sentence_encoder
+
+        try:
+            encode = default_sentence_encoder().encode_text
+        except MissingError as error:
+            notes.append(f"what is said names no step: {error}")
+            return [None] * len(spans)
+        return spoken(spans, phrases, encode, steps=looks, encoder=self.encoder)
+
     def _names(
         self,
         spans: list[tuple[float, float]],
@@ -387,7 +400,7 @@ class StepFormer:
             return [None] * len(spans)
         names: list[Name | None] = [None] * len(spans)
         if heard is not None:
-            names = spoken(spans, segment_vectors, *heard)
+            names = self._spoken(spans, segment_vectors, heard[0], notes)
         phrase_bank = None
         # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
         if all(name is None for name in names):
