@@ -1,7 +1,7 @@
-"""Finding one named file of a package registry, through whatever index the user's pip is set up to use.
+"""Finding one named file of a package registry, through whatever index the user's pip, npm or apt is set up to use.
 
-No host is named here: pip is asked. pip itself is not used to download, because ``pip download`` runs the build
-script of a source package to learn its metadata, and nothing of a container may run.
+No host is named here: pip, npm and apt are asked. pip itself is not used to download, because ``pip download`` runs
+the build script of a source package to learn its metadata, and nothing of a container may run.
 """
 
 from __future__ import annotations
@@ -101,8 +101,29 @@ def _page_links(page_url: str) -> list[tuple[str, str]]:
     return [(name, urllib.parse.urljoin(final_url, href)) for name, href in links]
 
 
+def _ask(*words: str) -> str:
+    """The first line that a package manager prints."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingError(f"{words[0]} cannot be asked where its packages are: {error}") from error
+    if not done.stdout.strip():
+        raise MissingError(f"{words[0]} does not say where its packages are")
+    return done.stdout.split()[0].rstrip("/")
+
+
 def find_file(project: str, filename: str) -> str:
-    """The address of ``filename`` among the files of ``project``, from the first index that has it."""
+    """The address of ``filename`` among the files of ``project``, from the first index that has it.
+
+    "npm:NAME" is a package of npm's registry, "debian:NAME" a source package of apt's archive, any other a project of
+    pip's indexes.
+    """
+    kind, _, name = project.partition(":")
+    if kind == "npm":
+        return f"{_ask('npm', 'config', 'get', 'registry')}/{name}/-/{filename}"
+    if kind == "debian":
+        archive = _ask("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+        return f"{archive}/pool/main/{name[:4] if name.startswith('lib') else name[0]}/{name}/{filename}"
     troubles = []
     for base in index_urls():
         page = f"{base.rstrip('/')}/{re.sub(r'[-_.]+', '-', project).lower()}/"

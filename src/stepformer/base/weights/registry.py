@@ -20,5 +20,9 @@ def _weights(entry: dict[str, Any]) -> Weights:
     })  # fmt: skip
 
 
-_LIST = tomllib.loads((files(__package__) / "registry.toml").read_text("utf-8"))
-REGISTRY: tuple[Weights, ...] = tuple(_weights(entry) for entry in _LIST["weights"])
+def parse(text: str) -> tuple[Weights, ...]:
+    """The weights that a list in the form of ``registry.toml`` names."""
+    return tuple(_weights(entry) for entry in tomllib.loads(text)["weights"])
+
+
+REGISTRY: tuple[Weights, ...] = parse((files(__package__) / "registry.toml").read_text("utf-8"))
