@@ -304,9 +304,10 @@ def run(args: argparse.Namespace) -> int:
         values = " | ".join(f"{value:.3f}" for value in (row.iou, row.precision, row.recall, row.mof))
         print(f"| {row.data} | {row.method} | {values} |")
     if rows_of_clips:
+        texts = len({label for videos in marked.values() for _, video in videos for _, _, label in video.steps})
         print(
             "\n| clip | use | steps (marked) | cut F1 ±1 s (uniform) | locate IoU | equal parts | own cuts in order | "
-            "R@1 | R@5 |\n|---|---|---|---|---|---|---|---|---|"
+            f"R@1 of {texts} texts | R@5 |\n|---|---|---|---|---|---|---|---|---|"
         )
     for c in rows_of_clips:
         print(

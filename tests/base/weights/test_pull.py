@@ -299,6 +299,25 @@ def test_pips_own_settings_name_the_index(monkeypatch):
     assert index.index_urls() == ["https://d/simple"]
 
 
+def test_npm_and_apt_say_where_their_packages_are(monkeypatch):
+    said = {"npm": "https://n/\n", "apt-get": "https://d/debian/\nhttps://other\n"}
+    monkeypatch.setattr(
+        index.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, said[words[0]], "")
+    )
+    assert index.find_file("npm:@a/b", "b-1.tgz") == "https://n/@a/b/-/b-1.tgz"
+    assert index.find_file("debian:libx", "libx_1.tar.gz") == "https://d/debian/pool/main/libx/libx/libx_1.tar.gz"
+    assert index.find_file("debian:video", "video_1.tar.gz") == "https://d/debian/pool/main/v/video/video_1.tar.gz"
+    said["npm"] = ""
+    with pytest.raises(MissingError, match="npm does not say"):
+        index.find_file("npm:b", "b-1.tgz")
+
+
+def test_a_package_manager_that_is_not_there_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingError, match="npm cannot be asked"):
+        index.find_file("npm:b", "b-1.tgz")
+
+
 def test_pip_really_prints_its_index(monkeypatch):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     assert all("://" in url for url in index.index_urls())
