@@ -35,7 +35,6 @@ EXAMPLES = [
 
 _SHOWN = 20
 WRITERS = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}
-_TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,9 +111,7 @@ def _check(args: argparse.Namespace, dataset: Dataset) -> int:
 
 
 def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
-    subset = args.subset or _TEST_SUBSETS.get(dataset.name, "all")
-    if subset != "all" and args.subset is None and subset not in {r.subset for r in dataset.videos}:
-        subset = "all"
+    subset = args.subset or dataset.test_subset or "all"
     return dataset.select(None if subset == "all" else subset, annotated=True), subset
 
 

@@ -25,6 +25,11 @@ class _Plain(logging.Formatter):
         return f"stepformer: {text}" if record.levelno >= logging.WARNING else text
 
 
+def of(name: str, error: str) -> str:
+    """The error of one of many inputs, with its name unless it has it."""
+    return error if name in error else f"{name}: {error}"
+
+
 @contextmanager
 def messages(verbose: bool = False, quiet: bool = False, file: str | None = None) -> Iterator[None]:
     """Sends messages to stderr and to ``file`` while the block runs."""

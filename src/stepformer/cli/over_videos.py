@@ -15,7 +15,7 @@ from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Source
-from stepformer.cli.log import log
+from stepformer.cli.log import log, of
 from stepformer.cli.options import VIDEOS, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
@@ -118,7 +118,7 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
         for refused in done.refused if done.error is None else ():
             log.warning(refused)
         if done.error is not None:
-            log.error(_naming(done) if len(sources) > 1 else done.error)
+            log.error(of(str(done.source), done.error) if len(sources) > 1 else done.error)
             if not args.keep_going:
                 break
     save_options(args, (file["path"] for done in results for file in done.written))
@@ -132,12 +132,6 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
         return 0
     several = args.keep_going and len(sources) > 1
     return 5 if several or any(done.timeline for done in results if done.error is None) else failed[0].exit_code
-
-
-def _naming(done: Done) -> str:
-    """The error of one of many videos, with its name unless it has it."""
-    error, name = str(done.error), str(done.source)
-    return error if name in error else f"{name}: {error}"
 
 
 def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source, float], list[Done]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.log import log
+from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, workers_of
 from stepformer.errors import UsageError
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     for note in summary.notes:
         log.warning(note)
     for name, error in summary.failed:
-        log.error(f"failed: {error if name in error else f'{name}: {error}'}")
+        log.error(f"failed: {of(name, error)}")
     return 5 if summary.failed else 0
 
 

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from stepformer.cli.log import log
+from stepformer.cli.log import log, of
 from stepformer.cli.options import PHRASES, add, phrase_options, workers_of
 
 HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
@@ -55,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
             + (f", {report.resumed} done before" if report.resumed else "")
         )
     for name, error in report.failed:
-        log.error(f"failed: {error if name in error else f'{name}: {error}'}")
+        log.error(f"failed: {of(name, error)}")
     return 5 if report.failed else 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.cli.inputs import Source, find_sources
-from stepformer.cli.log import log
+from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, add, listening_of, share
 from stepformer.cli.outputs import may_write, warn_of_cache
 from stepformer.errors import InputError, PartialError, StepFormerError
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     for note in procedure.meta.get("notes", ()):
         log.warning(note)
     for name, error in failed.items():
-        log.warning(f"left out: {error if name in error else f'{name}: {error}'}")
+        log.warning(f"left out: {of(name, error)}")
     return PartialError.exit_code if failed else 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
-from stepformer.cli.log import log
+from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.errors import InputError, PartialError, UsageError
 
@@ -92,7 +92,7 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
     for name, why in update.left_out:
         log.warning(f"not indexed: {name}: {why}")
     for name, error in update.failed:
-        log.warning(f"left out: {error if name in error else f'{name}: {error}'}")
+        log.warning(f"left out: {of(name, error)}")
     if update.info is None:
         raise InputError(f"none of the {len(update.failed)} videos of {args.folder} could be read")
     counts = {

@@ -84,23 +84,31 @@ def _is_torch_file(path: str | Path) -> bool:
         return False
 
 
+def read_tensors(path: str | Path, form: str, what: str, advice: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and tensors of one of our safetensors files, whose metadata say that it is of ``form``.
+
+    Raises:
+        InputError: no such file, or not one of these; ``what`` it should be, and ``advice`` for one that is something
+            else.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            if metadata.get("format") != form:
+                raise InputError(f"{path} is not a {what} of this version (format {metadata.get('format')!r}); {advice}")
+            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise no_such(path, what, advice) from None
+    except (OSError, SafetensorError) as error:
+        how = "; it is a torch file, which is converted with: stepformer models convert" if _is_torch_file(path) else ""
+        raise InputError(f"cannot read the {what} {path}: {error}{how}") from None
+
+
 @reader("checkpoint")
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
     """Reads a checkpoint and checks its hash; weights come back as float32, the model in eval mode."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise InputError(
-                    f"{path} is not a StepFormer checkpoint (format {metadata.get('format')!r}); a checkpoint of the "
-                    "released code is converted with: stepformer models convert"
-                )
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise no_such(path, "checkpoint") from None
-    except (OSError, SafetensorError) as error:
-        how = "; it is a torch file, which is converted with: stepformer models convert" if _is_torch_file(path) else ""
-        raise InputError(f"cannot read the checkpoint {path}: {error}{how}") from None
+    advice = "one of the released code is converted with: stepformer models convert"
+    metadata, state = read_tensors(path, FORMAT, "checkpoint", advice)
     try:
         info = json.loads(metadata["stepformer"])
         config = ModelConfig(**info["config"])

@@ -158,17 +158,21 @@ class Dataset:
             groups[record.task].append(record)
         return {task: tuple(records) for task, records in groups.items() if records}
 
-    def select(self, subset: str | None = None, *, annotated: bool | None = None, group: str | None = None) -> Dataset:
-        """The same dataset with only the videos of a subset, annotated or not, of a group of tasks."""
+    @property
+    def test_subset(self) -> str | None:
+        """The subset that is scored where none is named: the one the paper tests on; None: there is none here."""
+        usual = {"crosstask": "validation", "coin": "testing"}.get(self.name)
+        return usual if usual in {record.subset for record in self.videos} else None
+
+    def select(self, subset: str | None = None, *, annotated: bool | None = None) -> Dataset:
+        """The same dataset with only the videos of a subset, annotated or not."""
         known = sorted({r.subset for r in self.videos if r.subset is not None})
         if subset is not None and subset not in known:
             raise InputError(f"{self.name} has no subset {subset!r}; it has: {', '.join(known) or 'none'}")
         kept = tuple(
             r
             for r in self.videos
-            if (subset is None or r.subset == subset)
-            and (annotated is None or bool(r.labels) == annotated)
-            and (group is None or self.tasks[r.task].group == group)
+            if (subset is None or r.subset == subset) and (annotated is None or bool(r.labels) == annotated)
         )
         used = {r.task for r in kept}
         return replace(self, videos=kept, tasks={k: t for k, t in self.tasks.items() if k in used})

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stepformer.base.files import no_such, replacing
+from stepformer.base.files import replacing
 from stepformer.base.guard import reader
+from stepformer.core.checkpoint import read_tensors
 from stepformer.errors import InputError
 
 FORMAT = "stepformer-world-2"
@@ -144,19 +144,7 @@ _NUMBERS = (
 @reader("simulated world")
 def load_world(path: str | Path) -> World:
     """Reads a world; vectors come back as unit float32."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise InputError(
-                    f"{path} is not a simulated world of this version (format {metadata.get('format')!r}); "
-                    "make it again with stepformer simulate"
-                )
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise no_such(path, "simulated world", "stepformer simulate makes one") from None
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read the simulated world {path}: {error}") from None
+    metadata, tensors = read_tensors(path, FORMAT, "simulated world", "stepformer simulate makes one")
     info = json.loads(metadata["world"])
 
     def unit(name: str) -> Tensor:

@@ -28,7 +28,6 @@ from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import phrases_of, read_texts, trial_of
 from stepformer.evaluation.validation import Trial, make_trial
 
-TEST_SUBSETS = {"crosstask": "validation", "coin": "testing"}
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
 
 
@@ -187,9 +186,7 @@ class Features(Source):
     def __init__(self, files: FeatureFiles, device: str = "cpu") -> None:
         self.files, self.device = files, device
         dataset = read_dataset(files.dataset)
-        subset = files.subset or TEST_SUBSETS.get(dataset.name)
-        if subset not in (None, "all") and files.subset is None and not any(r.subset == subset for r in dataset.videos):
-            subset = None
+        subset = files.subset or dataset.test_subset
         if files.dev is not None and (files.dev == subset or subset in (None, "all")):
             raise UsageError("options must be chosen on other videos than those reported: give --subset beside --dev")
         texts = read_texts(files.texts) if files.texts else None

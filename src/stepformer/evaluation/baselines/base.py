@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ BACKGROUND = -1
 Setting = Literal["weak", "unsupervised"]
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,6 +186,30 @@ def by_task(videos: Sequence[FeatureVideo]) -> dict[str, list[int]]:
     for i, video in enumerate(videos):
         groups.setdefault(video.task, []).append(i)
     return groups
+
+
+def per_task(
+    videos: Sequence[FeatureVideo], segment: Callable[[str, list[FeatureVideo]], Sequence[IntArray]]
+) -> list[IntArray]:
+    """The ids of each video, in the order given, where ``segment`` gives those of one task's videos."""
+    out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
+    for task, where in by_task(videos).items():
+        for i, ids in zip(where, segment(task, [videos[i] for i in where]), strict=True):
+            out[i] = ids
+    return out
+
+
+def divided(joined: IntArray, parts: Sequence[npt.NDArray[Any]]) -> list[IntArray]:
+    """``joined`` (sum of lengths,) cut up again as the parts are long that were joined."""
+    return np.split(joined, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def model_of(models: Mapping[str | None, Model], task: str) -> Model:
+    """What was learned for a task: its own model (weak), or the one under None for all (unsupervised)."""
+    model = models.get(None) or models.get(task)
+    if model is None:
+        raise UsageError(f"nothing was learned for task {task!r}; fit on videos of it, or unsupervised")
+    return model
 
 
 def training_groups(

@@ -39,6 +39,8 @@ from stepformer.evaluation.baselines.base import (
     IntArray,
     Setting,
     by_task,
+    divided,
+    per_task,
     steps_of,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
@@ -108,9 +110,14 @@ class Elhamifar(Baseline):
         return centers
 
 
+def _frames(video: FeatureVideo, segment_s: float) -> int:
+    """How many frames a segment has."""
+    return max(1, round(segment_s * video.rate_hz))
+
+
 def cut(video: FeatureVideo, segment_s: float) -> FloatArray:
     """(S, W, D) the segments of a video, W frames each; the last repeats its last frame to be full."""
-    width = max(1, round(segment_s * video.rate_hz))
+    width = _frames(video, segment_s)
     n = len(video.features)
     index = np.minimum(np.arange(-(-n // width) * width), n - 1)
     return video.features[index].reshape(-1, width, video.features.shape[1])
@@ -156,8 +163,7 @@ def pseudo_labels(
         similar = similarity(candidates, np.concatenate([pooled[i] for i in where]))
         chosen[task] = select_subset(similar, steps_of(task, n_steps))
         nearest = chosen[task][similar[chosen[task]].argmax(axis=0)]
-        ends = np.cumsum([len(pooled[i]) for i in where])[:-1]
-        for i, part in zip(where, np.split(nearest, ends), strict=True):
+        for i, part in zip(where, divided(nearest, [pooled[i] for i in where]), strict=True):
             labels[i] = part
     return chosen, labels
 
@@ -243,29 +249,28 @@ class FittedElhamifar:
         keep: share of each key-step's segments, best scored first, that stay; the others are background (the published
         method has none). smooth: scores are averaged over so many segments.
         """
-        best: list[IntArray] = []
-        margin: list[npt.NDArray[np.floating]] = []
-        width = 1
-        for video in videos:
-            if video.task not in self.chosen:
-                raise UsageError(f"no key-steps were chosen for task {video.task!r}; fit on videos of it")
-            segments = torch.from_numpy(cut(video, self.options.segment_s)).to(self.device)
-            width = segments.shape[1]
-            if segments.shape[2] != self.model.look.in_features:
-                raise InputError(f"video {video.video}: features of width {segments.shape[2]} do not fit the network")
-            scores = self.model.score(self.model.pool(segments))[:, self.chosen[video.task].tolist()]  # (S, K)
-            if smooth > 1:
-                scores = nn.functional.avg_pool1d(
-                    scores.T[None], smooth, 1, smooth // 2, count_include_pad=False
-                )[0].T  # fmt: skip
-            values = scores.cpu().numpy()
-            best.append(self.chosen[video.task][values.argmax(axis=1)])
-            margin.append(-values.max(axis=1))
-        out = list(best)
-        for where in by_task(videos).values():
-            ends = np.cumsum([len(best[i]) for i in where])[:-1]
-            joined, far = (np.concatenate([part[i] for i in where]) for part in (best, margin))
-            kept = keep_nearest(joined, far, keep)
-            for i, part in zip(where, np.split(kept, ends), strict=True):
-                out[i] = part
-        return [np.repeat(ids, width)[: len(video.features)] for ids, video in zip(out, videos, strict=True)]
+
+        def segment(task: str, own: list[FeatureVideo]) -> list[IntArray]:
+            if task not in self.chosen:
+                raise UsageError(f"no key-steps were chosen for task {task!r}; fit on videos of it")
+            scores = [self._scores(video, smooth) for video in own]  # (S, K) each
+            best = self.chosen[task][np.concatenate([values.argmax(axis=1) for values in scores])]
+            far = -np.concatenate([values.max(axis=1) for values in scores])
+            ids = divided(keep_nearest(best, far, keep), scores)
+            return [
+                np.repeat(part, _frames(video, self.options.segment_s))[: len(video.features)]
+                for part, video in zip(ids, own, strict=True)
+            ]
+
+        return per_task(videos, segment)
+
+    def _scores(self, video: FeatureVideo, smooth: int) -> npt.NDArray[np.floating]:
+        """(S, K) scores of a video's segments for its task's key-steps."""
+        segments = torch.from_numpy(cut(video, self.options.segment_s)).to(self.device)
+        if segments.shape[2] != self.model.look.in_features:
+            raise InputError(f"video {video.video}: features of width {segments.shape[2]} do not fit the network")
+        scores = self.model.score(self.model.pool(segments))[:, self.chosen[video.task].tolist()]
+        if smooth > 1:
+            scores = nn.functional.avg_pool1d(scores.T[None], smooth, 1, smooth // 2, count_include_pad=False)[0].T
+        values: npt.NDArray[np.floating] = scores.cpu().numpy()
+        return values

@@ -44,7 +44,9 @@ from stepformer.evaluation.baselines.base import (
     Given,
     IntArray,
     Setting,
-    by_task,
+    divided,
+    model_of,
+    per_task,
     steps_of,
     training_groups,
 )
@@ -223,16 +225,10 @@ class FittedKukleva:
     device: str
     curve: Sequence[Sequence[tuple[int, float]]] = ()  # of each stack of models: updates, loss
 
-    def _model(self, task: str) -> TimeEmbedding:
-        model = self.embeddings.get(None) or self.embeddings.get(task)
-        if model is None:
-            raise UsageError(f"no embedding was learned for task {task!r}; fit on videos of it, or unsupervised")
-        return model
-
     @torch.no_grad()
     def embed(self, video: FeatureVideo) -> npt.NDArray[np.float64]:
         """(N, E) the continuous temporal embedding of a video's frames."""
-        model = self._model(video.task)
+        model = model_of(self.embeddings, video.task)
         if video.features.shape[1] != model.first.in_features:
             raise InputError(
                 f"video {video.video}: features of width {video.features.shape[1]} do not fit what was learned"
@@ -243,14 +239,13 @@ class FittedKukleva:
 
     def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
         """Ordered clusters of the frames of each task, decoded video by video. Cluster 0 is the earliest."""
-        out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
-        for task, where in by_task(videos).items():
-            embedded = [self.embed(videos[i]) for i in where]
-            times = np.concatenate([videos[i].relative_time for i in where])
-            parts = segment_embedded(embedded, times, steps_of(task, self.n_steps), self.options, self.seed)
-            for i, part in zip(where, parts, strict=True):
-                out[i] = part
-        return out
+
+        def segment(task: str, own: list[FeatureVideo]) -> list[IntArray]:
+            times = np.concatenate([video.relative_time for video in own])
+            embedded = [self.embed(video) for video in own]
+            return segment_embedded(embedded, times, steps_of(task, self.n_steps), self.options, self.seed)
+
+        return per_task(videos, segment)
 
 
 def segment_embedded(
@@ -270,9 +265,9 @@ def segment_embedded(
     if options.background:
         distances = ((joined - centers[labels]) ** 2).sum(axis=1)
         background = keep_nearest(labels, distances, 1 - options.background) == BACKGROUND
-    ends = np.cumsum([len(part) for part in embedded])[:-1]
     if not options.decode:
-        return np.split(np.where(background, BACKGROUND, labels), ends)
+        return divided(np.where(background, BACKGROUND, labels), embedded)
+    ends = np.cumsum([len(part) for part in embedded])[:-1]
     costs = -gaussian_log_likelihood(joined, labels, k, options.covariance)  # (n, K)
     return [
         decode(cost, hidden) for cost, hidden in zip(np.split(costs, ends), np.split(background, ends), strict=True)

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.core.devices import one_thread
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError
 from stepformer.evaluation.baselines.base import (
     Baseline,
     Curve,
@@ -41,7 +41,9 @@ from stepformer.evaluation.baselines.base import (
     Given,
     IntArray,
     Setting,
-    by_task,
+    divided,
+    model_of,
+    per_task,
     steps_of,
     training_groups,
 )
@@ -188,24 +190,18 @@ class FittedShen:
     device: str
     curve: Sequence[Sequence[tuple[int, float]]] = ()  # of each model: updates, loss
 
-    def _model(self, task: str) -> TwoLayers:
-        model = self.models.get(None) or self.models.get(task)
-        if model is None:
-            raise UsageError(f"nothing was learned for task {task!r}; fit on videos of it, or unsupervised")
-        return model
-
     @torch.no_grad()
     def frames(self, video: FeatureVideo) -> FloatArray:
         """(N, D) the learned unit vectors of the frames, which slots are compared with."""
         x = torch.from_numpy(video.features).to(self.device)
-        out: FloatArray = self._model(video.task).embed(x, "visual").cpu().numpy()
+        out: FloatArray = model_of(self.models, video.task).embed(x, "visual").cpu().numpy()
         return out
 
     @torch.no_grad()
     def texts(self, vectors: FloatArray, task: str) -> FloatArray:
         """(S, D) the learned unit vectors of step texts of a task, which slots are compared with."""
         x = torch.as_tensor(np.ascontiguousarray(vectors, np.float32), device=self.device)
-        out: FloatArray = self._model(task).embed(x, "text").cpu().numpy()
+        out: FloatArray = model_of(self.models, task).embed(x, "text").cpu().numpy()
         return out
 
     def _timed(self, video: FeatureVideo) -> FloatArray:
@@ -214,16 +210,15 @@ class FittedShen:
 
     def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
         """K-means of the learned vectors with time, task by task; the farthest become background."""
-        out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
-        for task, where in by_task(videos).items():
-            points = [self._timed(videos[i]) for i in where]
+
+        def segment(task: str, own: list[FeatureVideo]) -> list[IntArray]:
+            points = [self._timed(video) for video in own]
             joined = np.concatenate(points)
             found = kmeans(joined, steps_of(task, self.n_steps), seed=self.seed, restarts=5)
             distances = ((joined - found.centers[found.labels]) ** 2).sum(axis=1)
-            labels = keep_nearest(found.labels, distances, self.options.keep)
-            for i, part in zip(where, np.split(labels, np.cumsum([len(p) for p in points])[:-1]), strict=True):
-                out[i] = part
-        return out
+            return divided(keep_nearest(found.labels, distances, self.options.keep), points)
+
+        return per_task(videos, segment)
 
     @torch.no_grad()
     def slots(self, video: FeatureVideo) -> FloatArray:
