@@ -94,8 +94,8 @@ def read_tensors(path: str | Path, form: str, what: str, advice: str) -> tuple[d
     try:
         with safe_open(path, framework="pt") as file:
             metadata: dict[str, str] = file.metadata() or {}
-            if metadata.get("format") != form:
-                raise InputError(f"{path} is not a {what} of this version (format {metadata.get('format')!r}); {advice}")
+            if (found := metadata.get("format")) != form:
+                raise InputError(f"{path} is not a {what} of this version (format {found!r}); {advice}")
             return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise no_such(path, what, advice) from None
