@@ -76,7 +76,7 @@ def measure(sets: dict[str, list[tuple[Path, RealVideo]]], model: Any) -> list[R
 
     named = {label: vector for found in sets.values() for _, video in found
              for (_, _, label), vector in zip(video.steps, video.texts, strict=True)}  # fmt: skip
-    labels, vectors = list(named), unit(np.stack(list(named.values())))
+    labels, vectors = list(named), unit(list(named.values()))
     rows = []
     for use, found in sets.items():
         mine = [_row(use, video, narration_of(path), model, labels, vectors) for path, video in found]

@@ -55,3 +55,7 @@ def test_rank_of_a_steps_own_text():
     eye = np.eye(4, dtype=np.float32)
     video = RealVideo("a", Features(eye[[0, 0, 1, 1]]), ((0.0, 2.0, "zero"), (2.0, 4.0, "two")), eye[[0, 2]])
     assert real_clips._ranks(video, ["zero", "one", "two"], eye[:3]).tolist() == [0, 1]
+
+
+def test_without_clips_there_is_no_row():
+    assert real_clips.measure({}, None) == []
