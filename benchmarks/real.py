@@ -285,8 +285,8 @@ def run(args: argparse.Namespace) -> int:
     sizes = {name: len(videos) for name, videos in sets.items()}
     if args.json:
         rows = {"discovery": [asdict(row) for row in found], "localisation": [asdict(row) for row in located]}
-        rows |= {"clips": [asdict(row) for row in rows_of_clips], "left_out": [{"why": sentence} for sentence in missing]}
-        print(json.dumps({"model": model.checkpoint.hash, "videos": sizes, **rows}, indent=2))
+        rows |= {"clips": [asdict(row) for row in rows_of_clips]}
+        print(json.dumps({"model": model.checkpoint.hash, "videos": sizes, "left_out": missing, **rows}, indent=2))
         return 0
     print(f"model {args.model} ({model.checkpoint.hash[:12]}); videos: {sizes}\n")
     print(
