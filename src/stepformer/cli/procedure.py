@@ -17,7 +17,7 @@ from stepformer.errors import InputError, PartialError, StepFormerError
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
 with how many videos have each, how often one comes before another, and each video's timeline in terms of them. VIDEO
 is a file, a folder, a glob, a feature store (prepare features), or - for a list on stdin. With --out a folder gets
-procedure.json, flow.mmd (Mermaid), flow.png and a timeline a video."""
+procedure.json, flow.mmd (Mermaid), flow.png and one timeline per video."""
 
 EXAMPLES = [
     "stepformer procedure pancakes/*.mp4",

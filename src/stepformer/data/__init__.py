@@ -6,12 +6,12 @@ A dataset is one file with one ``read_*`` function and one line in ``READERS``; 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepformer.base.files import no_such
+from stepformer.base.lazy import lazy
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError
 
@@ -28,18 +28,10 @@ READERS: Registry[Callable[[Any], Any]] = Registry(  # functions of a path that 
     "dataset reader", "datasets", {name: f"stepformer.data.{name}:read_{name}" for name in _READERS}
 )
 
-_LAZY = {
-    **{f"read_{name}": f"stepformer.data.{name}" for name in _READERS},
-    **dict.fromkeys(
-        ("Annotation", "Dataset", "Problem", "Task", "VideoRecord", "with_features"), "stepformer.data.records"
-    ),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'stepformer.data' has no attribute {name!r}")
+__getattr__, __dir__ = lazy(__name__, {
+    **{name: f"read_{name}" for name in _READERS},
+    "records": "Annotation Dataset Problem Task VideoRecord with_features",
+})  # fmt: skip
 
 
 def guess_dataset(source: Path | str) -> str:
@@ -82,18 +74,6 @@ def read_dataset(source: Path | str, name: str | None = None) -> Dataset:
 
 
 __all__ = [
-    "READERS",
-    "Annotation",
-    "Dataset",
-    "Problem",
-    "Task",
-    "VideoRecord",
-    "guess_dataset",
-    "read_coin",
-    "read_crosstask",
-    "read_dataset",
-    "read_howto100m",
-    "read_plain",
-    "read_procel",
-    "with_features",
-]
+    "READERS", "Annotation", "Dataset", "Problem", "Task", "VideoRecord", "guess_dataset", "read_coin",
+    "read_crosstask", "read_dataset", "read_howto100m", "read_plain", "read_procel", "with_features",
+]  # fmt: skip

@@ -7,7 +7,7 @@
       features/<video>.npy             (frames, width), at --rate a second
       videos/<video>.mp4
       subtitles/<video>.srt            or .vtt and the other formats of narration
-      steps.txt                        one step a line, in order; or mapping.txt with lines "id name"
+      steps.txt                        one step per line, in order; or mapping.txt with lines "id name"
 
 A step in an annotation is its name, or its number: a position in ``steps.txt`` counted from 1, or an id of
 ``mapping.txt``. Without either file the steps are those that occur, numbers in their order, names in the order of

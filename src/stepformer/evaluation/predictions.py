@@ -4,7 +4,7 @@
 ``<name>.json``      a Timeline as ``stepformer discover`` and ``locate`` write it; with ``<name>.vectors.npy`` beside
                      it, row i describes step i
 ``<name>.npy``       one whole number per frame at ``--rate``, counted from 0, -1 is background
-``<name>.npz``       the same as ``ids``, with ``vectors`` (S, D), one row an id, and optionally ``rate_hz``
+``<name>.npz``       the same as ``ids``, with ``vectors`` (S, D), one row per id, and optionally ``rate_hz``
 ``<name>.txt``       one whole number per line, as the released code writes them
 ``<name>.csv``       rows step,start,end in seconds; a step is a name or a number counted from 1, as in annotations
 ===================  ==================================================================================================

@@ -123,7 +123,7 @@ def _latex(text: str) -> str:
 
 
 def protocols_table(title: str, results: Sequence[Result], notes: Sequence[str] = ()) -> Table:
-    """Protocols side by side: a row a protocol, common metrics in columns, others behind them."""
+    """Protocols side by side: one row per protocol, common metrics in columns, others behind them."""
     rows: list[tuple[Cell | str | None, ...]] = []
     historical = False
     for result in results:

@@ -199,17 +199,17 @@ class Features(Source):
             part = dataset if name in (None, "all") else dataset.select(name)
             if files.features is not None:
                 bare = replace(part, videos=tuple(replace(r, features=None) for r in part.videos))
-                told = with_features(bare, files.features, files.rate_hz)
+                known = with_features(bare, files.features, files.rate_hz)
             else:
-                told = part
-            records = [r for r in told.videos if r.labels and r.features is not None]
+                known = part
+            records = [r for r in known.videos if r.labels and r.features is not None]
             if not records:
                 where = files.features or f"{files.dataset}; give a folder with --features"
                 raise InputError(f"no annotated video of {dataset.name} has a feature file in {where}")
-            missing = sum(bool(r.labels) for r in told.videos) - len(records)
+            missing = sum(bool(r.labels) for r in known.videos) - len(records)
             facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
-            self._trials[split] = trial_of(records, told, files.rate_hz, texts, stores, device)
-            self._words[split] = [_words(r, told, stores) for r in records]
+            self._trials[split] = trial_of(records, known, files.rate_hz, texts, stores, device)
+            self._words[split] = [_words(r, known, stores) for r in records]
             digest.update(fingerprint(self._trials[split]).encode())
         self.fingerprint = digest.hexdigest()
         self.name, self.datasets, self.has_dev = dataset.name, {"test": dataset.name}, "dev" in splits

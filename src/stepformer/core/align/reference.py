@@ -1,4 +1,4 @@
-"""The definition of the problem, and its slow, obvious solution: one Python step a cell.
+"""The definition of the problem, and its slow, obvious solution: one Python step per cell.
 
 Given costs ``c`` (K, N), column drop costs ``u`` (N,) and row drop costs ``v`` (K,), choose for each column
 one row or none, so that the rows of the matched columns never decrease and

@@ -4,7 +4,7 @@
    regions of an image; features here are one vector per frame, so it is over the frames of a segment.)
 2. A fully convolutional network over the segments scores each for M key-steps that all tasks share. The softmax of the
    scores attends to the segments: a key-step's vector is the weighted sum of theirs. A second attention, over
-   key-steps, makes one vector of the video, from which the task is told: what does not help to tell the tasks
+   key-steps, makes one vector of the video, from which the task is predicted: what does not help to tell the tasks
    apart fades.
 3. *Self-supervision*: M centres of all pooled segments are candidates; for each task the K that represent its
    segments best are chosen greedily (unsupervised subset selection, the facility location objective
@@ -85,9 +85,9 @@ class Elhamifar(Baseline):
                 candidates = self._candidates(np.concatenate(pooled), candidates, seed)
                 chosen, labels = pseudo_labels(videos, pooled, candidates, n_steps)
                 for i in rng.permutation(len(videos)):
-                    scores, told = model(inputs[i])
+                    scores, task_scores = model(inputs[i])
                     loss = ranking_loss(scores, torch.from_numpy(labels[i]).to(device))
-                    loss = loss + self.task_weight * nn.functional.cross_entropy(told[None], targets[i])
+                    loss = loss + self.task_weight * nn.functional.cross_entropy(task_scores[None], targets[i])
                     optimizer.zero_grad(set_to_none=True)
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
@@ -228,8 +228,8 @@ class KeyStepNetwork(nn.Module):
         attention = scores.softmax(1)  # of each segment over key-steps
         key_steps = attention.T @ pooled  # (M, D)
         video = (self.choose(key_steps).softmax(0) * key_steps).sum(0)  # (D,)
-        told: Tensor = self.tell(video)
-        return scores, told
+        task_scores: Tensor = self.tell(video)
+        return scores, task_scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)

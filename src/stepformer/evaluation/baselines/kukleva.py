@@ -193,8 +193,8 @@ def train_stack(
         counts = torch.tensor([len(own) for own in drawn])[:, None] > torch.arange(width)
         weight = counts.to(device, torch.float32)
         hidden = torch.sigmoid(layer("first", x[rows]))
-        told = layer("last", torch.sigmoid(layer("second", hidden)))[..., 0]  # (G, B)
-        loss = ((told - time[rows]).square() * weight).sum()
+        predicted = layer("last", torch.sigmoid(layer("second", hidden)))[..., 0]  # (G, B)
+        loss = ((predicted - time[rows]).square() * weight).sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

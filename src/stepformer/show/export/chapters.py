@@ -35,7 +35,7 @@ _ENTITY = re.compile("|".join(_ENTITIES))
 
 
 def render_vtt(timeline: Timeline, options: Options) -> Rendered:
-    """WebVTT chapters: a cue a step, for ``<track kind="chapters">`` and players that read it. Milliseconds.
+    """WebVTT chapters: one cue per step, for ``<track kind="chapters">`` and players that read it. Milliseconds.
 
     Overlapping steps stay overlapping cues, steps past the end stay; a step of no length is a millisecond long. The
     first comment of the file holds its provenance, so reading it back gives the video and its length too.
@@ -48,7 +48,7 @@ def render_vtt(timeline: Timeline, options: Options) -> Rendered:
 
 
 def parse_vtt(text: str, source: str) -> Timeline:
-    """A step a cue; styles, regions and comments are passed over."""
+    """One step per cue; styles, regions and comments are passed over."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not re.match(r"WEBVTT(?:[ \t]|$)", lines[0]):
         raise InputError(f"{source} is not WebVTT: its first line is not WEBVTT")
@@ -73,7 +73,7 @@ def parse_vtt(text: str, source: str) -> Timeline:
 
 
 def render_srt(timeline: Timeline, options: Options) -> Rendered:
-    """SubRip subtitles (.srt): a subtitle a step. Milliseconds.
+    """SubRip subtitles (.srt): one subtitle per step. Milliseconds.
 
     The format has neither comments nor an escape: ``-->`` in a name, which would look like a time line, is written as
     an arrow. Overlaps and steps past the end stay; a step of no length is a millisecond long.
@@ -86,7 +86,7 @@ def render_srt(timeline: Timeline, options: Options) -> Rendered:
 
 
 def parse_srt(text: str, source: str) -> Timeline:
-    """A step a subtitle."""
+    """One step per subtitle."""
     steps = []
     for block in re.split(r"\n[ \t]*\n", text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")):
         lines = block.strip("\n").split("\n")
@@ -222,7 +222,7 @@ def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
 
 
 def parse_ffmetadata(text: str, source: str) -> Timeline:
-    """A step a chapter."""
+    """One step per chapter."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith(_HEADER):
         raise InputError(f"{source} is not ffmetadata: its first line is not {_HEADER}")
@@ -272,7 +272,7 @@ def render_podlove(timeline: Timeline, options: Options) -> Rendered:
 
 
 def parse_podlove(text: str, source: str) -> Timeline:
-    """A step a chapter, ending where the next begins; the last ends with the video."""
+    """One step per chapter, ending where the next begins; the last ends with the video."""
     root = parse_xml(text, source)
     if root.tag != f"{{{NAMESPACE}}}chapters":
         raise InputError(f"{source} is not Podlove Simple Chapters: its root is {root.tag}")
@@ -315,7 +315,7 @@ def render_matroska(timeline: Timeline, options: Options) -> Rendered:
 
 
 def parse_matroska(text: str, source: str) -> Timeline:
-    """A step a chapter atom, nested ones too; one without an end ends where it begins."""
+    """One step per chapter atom, nested ones too; one without an end ends where it begins."""
     root = parse_xml(text, source)
     if root.tag != "Chapters":
         raise InputError(f"{source} is not Matroska chapters: its root is {root.tag}")

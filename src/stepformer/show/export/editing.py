@@ -76,7 +76,7 @@ _REEL = "AX"  # what editing programs call a source that is a file and not a tap
 
 
 def render_edl(timeline: Timeline, options: Options) -> Rendered:
-    """CMX 3600 edit decision list (.edl): an event a step, at its own place in time. Whole frames, non-drop timecode.
+    """CMX 3600 edit decision list (.edl): one event per step, in its place. Whole frames, non-drop timecode.
 
     One video track, so a step is cut where the next begins and one that is then empty is left out, as is what lies past
     the end of the video; the notes say so. A step of no length is a frame long. Timecode counts at the nominal rate (30

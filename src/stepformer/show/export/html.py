@@ -212,7 +212,7 @@ def _map(timeline: Timeline, options: Options, length_s: float) -> str:
 
 
 def _map_png(matrix: npt.NDArray[np.float64]) -> str:
-    """The map as a PNG, a pixel a value; very long ones are averaged to fewer columns."""
+    """The map as a PNG, one pixel per value; very long ones are averaged to fewer columns."""
     from PIL import Image
 
     columns = matrix.shape[1]
