@@ -293,10 +293,14 @@ def _parts(trainer: Any) -> dict[str, float]:
         kept = graph.forward(recorded)
     slots = kept.slots.detach().requires_grad_()
     alone = kept._replace(slots=slots, frames=kept.frames.detach())
+
+    def loss(output: Any) -> Any:
+        return graph.losses(recorded, output, graph.ahead(recorded))[0]
+
     took = {
         "forward": _replayed(lambda: graph.forward(recorded)),
-        "losses": _replayed(lambda: torch.autograd.grad(graph.losses(recorded, alone)[0], slots, allow_unused=True)),
-        "gradients": _replayed(lambda: graph.gradients(graph.losses(recorded, graph.forward(recorded))[0])),
+        "losses": _replayed(lambda: torch.autograd.grad(loss(alone), slots, allow_unused=True)),
+        "gradients": _replayed(lambda: graph.gradients(loss(graph.forward(recorded)))),
         "whole": _replayed(None, recorded.graph),
     }
     return {

@@ -48,7 +48,7 @@ def has_triton() -> bool:
 
 
 @lru_cache
-def _side(device: torch.device) -> torch.cuda.Stream:
+def _side(device: torch.device, number: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
@@ -56,17 +56,17 @@ class Beside:
     """On a GPU, work inside ``with beside:`` runs at the same time as what follows, until ``join()``.
 
     For kernels too small to fill the GPU. What was made before is there for it; what it makes is there after the join.
-    Elsewhere everything runs in order.
+    Blocks of different numbers run at the same time as each other too. Elsewhere everything runs in order.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device if device.type == "cuda" else None
+    def __init__(self, device: torch.device, number: int = 0) -> None:
+        self._device, self._number = device if device.type == "cuda" else None, number
         self._inside: Any = None
         self._begun = False
 
     def __enter__(self) -> None:
         if self._device is not None:
-            side = _side(self._device)
+            side = _side(self._device, self._number)
             side.wait_stream(torch.cuda.current_stream(self._device))
             self._inside, self._begun = torch.cuda.stream(side), True
             self._inside.__enter__()
@@ -79,7 +79,7 @@ class Beside:
     def join(self) -> None:
         """What follows waits for the work inside, on the device."""
         if self._device is not None and self._begun:
-            torch.cuda.current_stream(self._device).wait_stream(_side(self._device))
+            torch.cuda.current_stream(self._device).wait_stream(_side(self._device, self._number))
             self._begun = False
 
 

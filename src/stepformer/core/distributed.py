@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stepformer.core.devices import torch_device
-from stepformer.core.losses import LOSSES, Compared, Criterion, Form, LossConfig, LossInput, cosines, nce
+from stepformer.core.losses import LOSSES, Ahead, Compared, Criterion, Form, LossConfig, LossInput, cosines, nce
 from stepformer.core.model import Slots
 from stepformer.errors import StepFormerError, UsageError
 
@@ -188,11 +188,12 @@ class SharedCriterion(Criterion):
         video_mask: Tensor,
         generator: torch.Generator | None = None,
         phrase_times: Tensor | None = None,
+        ahead: Ahead | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """This process's share of the loss and of its parts; arguments as in :class:`Criterion`, of its own rows."""
         c, share = self.config, len(phrases) / self.batch
         parts: dict[str, Tensor] = {}
-        pair = Compared(output.slots, phrases)
+        pair = Compared(output.slots, phrases, ahead)
         total = output.slots.new_zeros((), dtype=torch.promote_types(output.slots.dtype, torch.float32))
         for name, weight in c.weights.items():
             if not weight:

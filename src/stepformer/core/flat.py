@@ -102,8 +102,8 @@ def update(
     """Clipping, Adam (decoupled: AdamW), the mean of the weights and their copy in bf16, in one pass on a GPU.
 
     All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t and the
-    root of 1 - beta2^t. norm: of the gradient. Nothing changes where it is not finite, or ``bad`` is not 0: the weights
-    stay as they were when the first gradient went wrong.
+    root of 1 - beta2^t. norm: of the gradient. Where it is not finite ``bad`` becomes 1, and where ``bad`` is 1 nothing
+    changes: the weights stay as they were when the first gradient went wrong.
     """
     if values.is_cuda:
         from stepformer.core import stack_kernels
@@ -113,6 +113,7 @@ def update(
         )
         return
     if bool(bad) or not bool(norm.isfinite()):
+        bad.fill_(1)
         return
     lr, follow, bias1, bias2 = control[:4].to(values.dtype)
     g = grads * (clip / (norm + 1e-6)).clamp(max=1.0)

@@ -3,8 +3,9 @@
 A step of the modules is some 2,700 kernels, which take longer to launch than to run. Here they are recorded once per
 shape and replayed with one call; a batch is copied into buffers that stay where they are.
 
-- *Shapes.* Frames and phrases are padded to the next of a few sizes, and a graph is kept for each of the last
-  :data:`_GRAPHS` shapes.
+- *Shapes.* Frames and phrases are padded to the next of a few sizes. Each shape has two graphs that read buffers of
+  their own and take turns: a batch comes from the host while the step before is under way. The last :data:`_GRAPHS`
+  graphs are kept.
 - *Chance* is a function of (seed, step), as in the loop without graphs: before a replay torch's generator gets the
   step's seed, which the replay reads, and dropout hashes that seed out of a buffer. A run resumed at any step goes on
   with the same numbers.
@@ -28,16 +29,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stepformer.core.devices import has_triton
+from stepformer.core.devices import Beside, has_triton
 from stepformer.core.flat import Flat, update
-from stepformer.core.losses import BUILT_IN, Criterion
+from stepformer.core.losses import BUILT_IN, Ahead, Criterion
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.stack import Stack, weight_kinds
 
 if TYPE_CHECKING:
     from stepformer.core.config import TrainConfig
 
-_GRAPHS = 6
+_GRAPHS = 12
 _LATE = 2  # a flag is looked at when so many further steps were started
 
 
@@ -70,9 +71,10 @@ def padded_size(n: int, most: int, parts: int = 8) -> int:
 
 @dataclass
 class _Recorded:
-    """One shape: its input buffers, its graph, and where the graph leaves the numbers to log."""
+    """One of a shape's two: its input buffers, its graph, and where the graph leaves the numbers to log."""
 
     inputs: dict[str, Tensor]
+    free: Any = None  # the event after which the buffers may be written: the last replay is through
     graph: Any = None
     names: list[str] = field(default_factory=list)
     stats: Tensor | None = None
@@ -112,7 +114,8 @@ class GraphStep:
         self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
         self._flags: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
         self._cuda = device.type == "cuda"
-        self._bus = _Bus(device) if self._cuda else None
+        self._copies: Any = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
+        self._turn = 0
         self._free = [torch.zeros((), dtype=torch.int32, pin_memory=self._cuda) for _ in range(_LATE + 2)]
         self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(_LATE + 2)]
 
@@ -137,6 +140,8 @@ class GraphStep:
             recorded.graph.replay()
         else:
             self._step(recorded)
+        if recorded.free is not None:
+            recorded.free.record()
         assert recorded.stats is not None
         stats = recorded.stats.clone()  # the next replay overwrites it
         flag = self._free.pop()
@@ -166,22 +171,40 @@ class GraphStep:
         data = self.config.data
         most = data.max_frames if data.store else data.simulator.max_frames
         frames, phrases = padded_size(batch.video.shape[1], most), padded_size(batch.phrases.shape[1], 96, 3)
-        kinds = batch.video.dtype, batch.phrases.dtype
-        key = (len(batch.video), frames, phrases, *kinds)
-        recorded = self._recorded.get(key)
+        shape = (len(batch.video), frames, phrases, batch.video.dtype, batch.phrases.dtype)
+        self._turn = 1 - self._turn if self._cuda else 0
+        recorded = self._recorded.get((*shape, self._turn))
         if recorded is None:
-            recorded = _Recorded(self._buffers(*key, batch.video.shape[2]))
-            _fill(recorded.inputs, batch, self._bus)
+            recorded = _Recorded(self._buffers(*shape, batch.video.shape[2]))
+            self._fill(recorded, batch)
             if self._cuda:
+                recorded.free = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 self._record(recorded)
-            self._recorded[key] = recorded
+            self._recorded[*shape, self._turn] = recorded
             if len(self._recorded) > _GRAPHS:
                 self.finish()
                 self._recorded.popitem(last=False)
         else:
-            self._recorded.move_to_end(key)
-            _fill(recorded.inputs, batch, self._bus)
+            self._recorded.move_to_end((*shape, self._turn))
+            self._fill(recorded, batch)
         return recorded
+
+    def _fill(self, recorded: _Recorded, batch: Any) -> None:
+        """Copies a batch to the front of its buffers, from the host beside the step under way; masks end with it."""
+        here = batch.video.device.type == "cpu" and self._cuda
+        if here and recorded.free is not None:
+            self._copies.wait_event(recorded.free)
+        elif here:
+            self._copies.wait_stream(torch.cuda.current_stream())  # which made the buffers
+        with torch.cuda.stream(self._copies) if here else nullcontext():
+            for name, buffer in recorded.inputs.items():
+                value = getattr(batch, name)
+                n = value.shape[1]
+                buffer[:, :n].copy_(value, non_blocking=True)
+                if name.endswith("mask") and n < buffer.shape[1]:
+                    buffer[:, n:] = False
+        if here:
+            torch.cuda.current_stream().wait_stream(self._copies)
 
     def _buffers(self, B: int, N: int, L: int, video: torch.dtype, phrases: torch.dtype, D: int) -> dict[str, Tensor]:
         device = self.control.device
@@ -226,10 +249,18 @@ class GraphStep:
             )
         return made
 
-    def losses(self, recorded: _Recorded, output: Slots) -> tuple[Tensor, dict[str, Tensor]]:
+    def ahead(self, recorded: _Recorded) -> Ahead | None:
+        """What the losses need beside the model's output."""
+        x, kind = recorded.inputs, torch.bfloat16 if self.precision == "bf16" else torch.float32
+        return self.criterion.ahead(
+            self.model.config.slots, x["phrases"], x["phrase_mask"], x["video_mask"], kind
+        )
+
+    def losses(self, recorded: _Recorded, output: Slots, ahead: Ahead | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and its parts."""
         x = recorded.inputs
-        return self.criterion(output, x["phrases"], x["phrase_mask"], x["video_mask"], phrase_times=x["phrase_times"])
+        given = (x["phrases"], x["phrase_mask"], x["video_mask"])
+        return self.criterion(output, *given, phrase_times=x["phrase_times"], ahead=ahead)
 
     def gradients(self, loss: Tensor) -> None:
         """Writes the gradients of all parameters."""
@@ -240,14 +271,18 @@ class GraphStep:
         flat, o = self.flat, self.config.optim
         self.seed.copy_(self.control[4:5])
         flat.count.copy_(self.control[5])
-        loss, parts = self.losses(recorded, self.forward(recorded))
+        beside = Beside(self.control.device, 2)
+        with beside:
+            ahead = self.ahead(recorded)
+        output = self.forward(recorded)
+        beside.join()
+        loss, parts = self.losses(recorded, output, ahead)
         self.gradients(loss)
         norm = torch.linalg.vector_norm(flat.grads)
         update(
             flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, self.control, norm, self.bad,
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
         )  # fmt: skip
-        self.bad.copy_(torch.where(norm.isfinite(), self.bad, 1))
         logged = {"loss": loss, **parts, "grad_norm": norm}
         recorded.names = list(logged)
         recorded.stats = torch.stack([value.detach().float() for value in logged.values()])
@@ -259,55 +294,3 @@ class NotFinite(Exception):  # noqa: N818  # the trainer turns it into its own e
     def __init__(self, step: int) -> None:
         super().__init__(step)
         self.step = step
-
-
-class _Bus:
-    """Brings batches from the host's memory while the step before is under way.
-
-    Copies run on a stream of their own into one of two sets of buffers; a step then takes its batch from there, which
-    is fifty times as fast. Batches that lie on the device are copied straight.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._staged: list[dict[str, Tensor]] = [{}, {}]
-        self._free: list[Any] = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
-        self._turn = 0
-
-    def bring(self, name: str, value: Tensor, to: Tensor) -> None:
-        """Copies a tensor of the host into a part of a buffer on the device."""
-        staged = self._staged[self._turn]
-        flat = staged.get(name)
-        if flat is None or flat.numel() < value.numel() or flat.dtype != value.dtype:
-            flat = staged[name] = torch.empty(value.numel(), dtype=value.dtype, device=to.device)
-        here = flat[: value.numel()].view(value.shape)
-        with torch.cuda.stream(self._stream):
-            here.copy_(value, non_blocking=True)
-        torch.cuda.current_stream().wait_stream(self._stream)
-        to.copy_(here)
-
-    def begin(self) -> None:
-        """Before a batch: the set of buffers that is used next was read by the step before the last."""
-        self._turn = 1 - self._turn
-        self._stream.wait_event(self._free[self._turn])
-
-    def end(self) -> None:
-        """After a batch: once what was started until now is done, its set of buffers is free."""
-        self._free[self._turn].record()
-
-
-def _fill(inputs: dict[str, Tensor], batch: Any, bus: _Bus | None) -> None:
-    """Copies a batch to the front of its buffers; what stands behind is masked out."""
-    if bus is not None:
-        bus.begin()
-    for name, buffer in inputs.items():
-        value = getattr(batch, name)
-        n = value.shape[1]
-        if bus is not None and value.device.type == "cpu":
-            bus.bring(name, value, buffer[:, :n])
-        else:
-            buffer[:, :n].copy_(value, non_blocking=True)
-        if name.endswith("mask") and n < buffer.shape[1]:
-            buffer[:, n:].zero_()
-    if bus is not None:
-        bus.end()

@@ -31,37 +31,68 @@ def log_sums(x: Tensor, z: Tensor, mask: Tensor, gamma: float, both_ways: bool) 
 class _LogSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, z: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
-        step = max(1, PIECE // max(1, len(z)))
-        rows, columns, kept = [], x.new_zeros(0), None
-        for first in range(0, len(x), step):
-            products = x[first : first + step] @ z.mT  # (i, J)
-            by_row, by_column = _sums(products, mask, gamma, both_ways)
-            rows.append(by_row)
-            columns = torch.logaddexp(columns, by_column) if len(columns) else by_column
-            kept = products if len(x) <= step else None
-        over_z = torch.cat(rows) if len(rows) != 1 else rows[0]
+        over_z, columns, ctx.products = make_sums(x, z, mask, gamma, both_ways)
         if not both_ways:
             ctx.mark_non_differentiable(columns)
         ctx.save_for_backward(x, z, mask, over_z, columns)
-        ctx.gamma, ctx.both_ways, ctx.step, ctx.products = gamma, both_ways, step, kept
+        ctx.gamma, ctx.both_ways = gamma, both_ways
         return over_z, columns
 
     @staticmethod
     def backward(ctx: Any, d_rows: Tensor, d_columns: Tensor) -> tuple[Tensor | None, ...]:
         x, z, mask, over_z, columns = ctx.saved_tensors
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        dz = torch.zeros_like(z) if ctx.needs_input_grad[1] else None
         down = (columns, d_columns) if ctx.both_ways else None
-        for first in range(0, len(x), ctx.step):
-            here = slice(first, first + ctx.step)
-            products = x[here] @ z.mT if ctx.products is None else ctx.products
-            shares = _shares(products, mask, ctx.gamma, over_z[here], d_rows[here].contiguous(), down)
-            if dx is not None:
-                torch.mm(shares, z, out=dx[here])
-            if dz is not None:
-                dz.addmm_(shares.mT, x[here])
+        wanted = ctx.needs_input_grad[:2]
+        made = sums_back(x, z, mask, ctx.gamma, over_z, d_rows.contiguous(), down, ctx.products, wanted)
         ctx.products = None  # it was written over
-        return dx, dz, None, None, None
+        return *made, None, None, None
+
+
+def make_sums(
+    x: Tensor, z: Tensor, mask: Tensor, gamma: float, both_ways: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """See :func:`log_sums`; x and z may be in half precision. Also the products, where they are one piece."""
+    step = max(1, PIECE // max(1, len(z)))
+    rows, columns, kept = [], x.new_zeros(0, dtype=_wide(x)), None
+    for first in range(0, len(x), step):
+        products = _products(x[first : first + step], z)  # (i, J)
+        by_row, by_column = _sums(products, mask, gamma, both_ways)
+        rows.append(by_row)
+        columns = torch.logaddexp(columns, by_column) if len(columns) else by_column
+        kept = products if len(x) <= step else None
+    return torch.cat(rows) if len(rows) != 1 else rows[0], columns, kept
+
+
+def sums_back(
+    x: Tensor, z: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor,
+    down: tuple[Tensor, Tensor] | None, kept: Tensor | None, wanted: tuple[bool, ...] = (True, False),
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """Gradients of :func:`make_sums` with respect to x and z, those wanted, in at least float32; kept: its products."""
+    step = max(1, PIECE // max(1, len(z)))
+    dx = x.new_empty(x.shape, dtype=_wide(x)) if wanted[0] else None
+    dz = z.new_zeros(z.shape, dtype=_wide(z)) if wanted[1] else None
+    for first in range(0, len(x), step):
+        here = slice(first, first + step)
+        products = _products(x[here], z) if kept is None else kept
+        shares = _shares(products, mask, gamma, over_z[here], d_rows[here], down, x.dtype)
+        if dx is not None:
+            _mm(shares, z, dx[here])
+        if dz is not None:
+            dz.addmm_(shares.mT, x[here])
+    return dx, dz
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _mm(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """a @ b, summed and written in the type of ``out``."""
+    return torch.mm(a, b, out=out) if a.dtype == out.dtype else torch.mm(a, b, out_dtype=out.dtype, out=out)
+
+
+def _products(x: Tensor, z: Tensor) -> Tensor:
+    return _mm(x, z.mT, x.new_empty(len(x), len(z), dtype=_wide(x)))
 
 
 def _sums(products: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
@@ -77,15 +108,16 @@ def _sums(products: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tupl
 
 
 def _shares(
-    products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None
-) -> Tensor:
-    """The gradient of the log-sums with respect to the products, which may be written over."""
+    products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None,
+    kind: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """The gradient of the log-sums with respect to the products, which may be written over, in type ``kind``."""
     if products.is_cuda and products.dtype == torch.float32 and has_triton():
         from stepformer.core import loss_kernels
 
-        return loss_kernels.shares(products, mask, gamma, over_z, d_rows, down)
+        return loss_kernels.shares(products, mask, gamma, over_z, d_rows, down, kind)
     logits = products / gamma
     shares = torch.where(mask, (logits - over_z[:, None]).exp() * d_rows[:, None], 0.0)
     if down is not None:
         shares = shares + (logits - down[0]).exp() * down[1]
-    return shares / gamma
+    return (shares / gamma).to(kind)

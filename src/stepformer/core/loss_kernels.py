@@ -6,12 +6,16 @@ as their value is compute both together.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from stepformer.core.devices import Beside
+from stepformer.core.log_sums import make_sums, sums_back
+from stepformer.core.match_kernel import match_rows
 
 
 @triton.jit
@@ -52,7 +56,7 @@ def _column_sums(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _shares(  # type: ignore[no-untyped-def]
-    products, mask, over_z, d_rows, columns, d_columns, J, scale, DOWN: tl.constexpr, BLOCK: tl.constexpr
+    products, mask, over_z, d_rows, columns, d_columns, out, J, scale, DOWN: tl.constexpr, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -64,7 +68,7 @@ def _shares(  # type: ignore[no-untyped-def]
     if DOWN:
         level = tl.load(columns + c, mask=inside, other=0.0)
         share += tl.exp(x - level) * tl.load(d_columns + c, mask=inside, other=0.0)
-    tl.store(products + at, share * scale, mask=inside)
+    tl.store(out + at, share * scale, mask=inside)
 
 
 @triton.jit
@@ -88,61 +92,155 @@ def _unit_back(grad, y, inverse, dx, D, WIDTH: tl.constexpr):  # type: ignore[no
 
 
 @triton.jit
-def _own(  # type: ignore[no-untyped-def]
-    cosines, mask, matched, seq, over_phrases, over_slots, d_seq, d_phrases, d_slots, grad, scale, K, L,
-    MATCHED: tl.constexpr, AVERAGE_ALL: tl.constexpr, BACK: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    """One video: the local loss and the log-sums of its own pairs, or their gradient with respect to the cosines."""
-    item = tl.program_id(0).to(tl.int64)
-    i = tl.arange(0, SLOTS)
-    j = tl.arange(0, WIDTH)
-    at = item * K * L + i[:, None] * L + j[None, :]
-    inside = (i < K)[:, None] & (j < L)[None, :]
-    said = tl.load(mask + item * L + j, mask=j < L, other=0) != 0
-    logits = tl.load(cosines + at, mask=inside, other=0.0) * scale
-    seen = inside & said[None, :]
+def _log_sums_of_own(logits, inside, seen):  # type: ignore[no-untyped-def]
+    """Over the phrases that are said, per slot, and over the slots, per phrase."""
     by_row = tl.where(seen, logits, -1e30)
     top = tl.max(by_row, axis=1)
     row_sum = top + tl.log(tl.maximum(tl.sum(tl.where(seen, tl.exp(by_row - top[:, None]), 0.0), axis=1), 1e-30))
     by_column = tl.where(inside, logits, -1e30)
     top = tl.max(by_column, axis=0)
     parts = tl.where(inside, tl.exp(by_column - top[None, :]), 0.0)
-    column_sum = top + tl.log(tl.maximum(tl.sum(parts, axis=0), 1e-30))
-    if MATCHED:
-        hit = (tl.load(matched + at, mask=inside, other=0) != 0).to(tl.float32)
-        hit_slot = tl.max(hit, axis=1)
-        hit_phrase = tl.max(hit, axis=0)
-        if AVERAGE_ALL:
-            slots = K * 1.0
-            phrases = tl.maximum(tl.sum(said.to(tl.float32), axis=0), 1.0)
-        else:
-            slots = tl.maximum(tl.sum(hit_slot, axis=0), 1.0)
-            phrases = tl.maximum(tl.sum(hit_phrase, axis=0), 1.0)
-        weight_slot = hit_slot / slots
-        weight_phrase = hit_phrase / phrases
-    if not BACK:
-        tl.store(over_phrases + item * K + i, row_sum, mask=i < K)
-        tl.store(over_slots + item * L + j, column_sum, mask=j < L)
-        if MATCHED:
-            positive = tl.where(hit > 0, logits, 0.0)
-            value = tl.sum(weight_slot * (row_sum - tl.sum(positive, axis=1)), axis=0)
-            value += tl.sum(
-                tl.where(hit_phrase > 0, weight_phrase * (column_sum - tl.sum(positive, axis=0)), 0.0), axis=0
-            )
-            tl.store(seq + item, value)
+    return row_sum, top + tl.log(tl.maximum(tl.sum(parts, axis=0), 1e-30))
+
+
+@triton.jit
+def _own_sums(  # type: ignore[no-untyped-def]
+    cosines, lengths, over_phrases, over_slots, scale, K, L, SLOTS: tl.constexpr, WIDTH: tl.constexpr
+):
+    """One video: the log-sums of its own pairs."""
+    item = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, SLOTS)
+    j = tl.arange(0, WIDTH)
+    inside = (i < K)[:, None] & (j < L)[None, :]
+    logits = tl.load(cosines + item * K * L + i[:, None] * L + j[None, :], mask=inside, other=0.0) * scale
+    row_sum, column_sum = _log_sums_of_own(logits, inside, inside & (j < tl.load(lengths + item))[None, :])
+    tl.store(over_phrases + item * K + i, row_sum, mask=i < K)
+    tl.store(over_slots + item * L + j, column_sum, mask=j < L)
+
+
+@triton.jit
+def _own(  # type: ignore[no-untyped-def]
+    cosines, lengths, rows, d_phrases, d_slots, grad, seq, hits, scale, up, K, L,
+    AVERAGE_ALL: tl.constexpr, DOWN: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """One video: the local loss, how many pairs match, and the gradient of the cosines.
+
+    ``up`` is what the local loss counts in it; d_phrases and d_slots are the gradients of the log-sums.
+    """
+    item = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, SLOTS)
+    j = tl.arange(0, WIDTH)
+    at = item * K * L + i[:, None] * L + j[None, :]
+    inside = (i < K)[:, None] & (j < L)[None, :]
+    n = tl.load(lengths + item)
+    logits = tl.load(cosines + at, mask=inside, other=0.0) * scale
+    seen = inside & (j < n)[None, :]
+    row_sum, column_sum = _log_sums_of_own(logits, inside, seen)
+    hit = (tl.load(rows + item * L + j, mask=j < L, other=-1)[None, :] == i[:, None]).to(tl.float32)
+    hit_slot = tl.max(hit, axis=1)
+    hit_phrase = tl.max(hit, axis=0)
+    number = tl.sum(hit_phrase, axis=0)  # one-to-one: as many slots as phrases
+    if AVERAGE_ALL:
+        weight_slot = hit_slot / (K * 1.0)
+        weight_phrase = hit_phrase / tl.maximum(n.to(tl.float32), 1.0)
     else:
-        row_share = tl.where(seen, tl.exp(logits - row_sum[:, None]), 0.0)
-        column_share = tl.where(inside, tl.exp(logits - column_sum[None, :]), 0.0)
-        up_row = tl.load(d_phrases + item * K + i, mask=i < K, other=0.0)
-        up_column = tl.load(d_slots + item * L + j, mask=j < L, other=0.0)
-        out = tl.zeros([SLOTS, WIDTH], tl.float32)
-        if MATCHED:
-            up = tl.load(d_seq + item)
-            up_row += up * weight_slot
-            up_column += up * weight_phrase
-            out -= up * hit * (weight_slot[:, None] + weight_phrase[None, :])
-        out += up_row[:, None] * row_share + up_column[None, :] * column_share
-        tl.store(grad + at, out * scale, mask=inside)
+        weight_slot = hit_slot / tl.maximum(number, 1.0)
+        weight_phrase = hit_phrase / tl.maximum(number, 1.0)
+    positive = tl.where(hit > 0, logits, 0.0)
+    value = tl.sum(weight_slot * (row_sum - tl.sum(positive, axis=1)), axis=0)
+    value += tl.sum(tl.where(hit_phrase > 0, weight_phrase * (column_sum - tl.sum(positive, axis=0)), 0.0), axis=0)
+    tl.store(seq + item, value)
+    tl.store(hits + item, number)
+    up_row = up * weight_slot + tl.load(d_phrases + item * K + i, mask=i < K, other=0.0)
+    up_column = up * weight_phrase
+    if DOWN:
+        up_column += tl.load(d_slots + item * L + j, mask=j < L, other=0.0)
+    out = -up * hit * (weight_slot[:, None] + weight_phrase[None, :])
+    out += up_row[:, None] * tl.where(seen, tl.exp(logits - row_sum[:, None]), 0.0)
+    out += up_column[None, :] * tl.where(inside, tl.exp(logits - column_sum[None, :]), 0.0)
+    tl.store(grad + at, out * scale, mask=inside)
+
+
+@triton.jit
+def _nce(  # type: ignore[no-untyped-def]
+    own, every, valid, value, d_own, d_every, n, weight, PER, LOG_MEAN: tl.constexpr, BLOCK: tl.constexpr
+):
+    """:func:`stepformer.core.losses.nce` of own - every, (n,), and its gradients times a weight; one program."""
+    c = tl.arange(0, BLOCK)
+    number = tl.zeros([BLOCK], tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    most = tl.full([BLOCK], -1e30, tl.float32)
+    for first in range(0, n, BLOCK):
+        at = first + c
+        ok = (at < n) & (tl.load(valid + at // PER, mask=at < n, other=0) != 0)
+        ratio = tl.load(own + at, mask=ok, other=0.0) - tl.load(every + at, mask=ok, other=0.0)
+        number += ok.to(tl.float32)
+        if LOG_MEAN:
+            higher = tl.where(ok, tl.maximum(most, ratio), most)
+            total = total * tl.exp(most - higher) + tl.where(ok, tl.exp(ratio - higher), 0.0)
+            most = higher
+        else:
+            total += ratio
+    count = tl.maximum(tl.sum(number, axis=0), 1.0)
+    if LOG_MEAN:
+        top = tl.max(most, axis=0)
+        level = top + tl.log(tl.maximum(tl.sum(total * tl.exp(most - top), axis=0), 1e-30))
+        result = tl.where(tl.sum(number, axis=0) > 0, tl.log(count) - level, 0.0)
+    else:
+        result = -tl.sum(total, axis=0) / count
+    tl.store(value, result)
+    for first in range(0, n, BLOCK):
+        at = first + c
+        ok = (at < n) & (tl.load(valid + at // PER, mask=at < n, other=0) != 0)
+        if LOG_MEAN:
+            ratio = tl.load(own + at, mask=ok, other=0.0) - tl.load(every + at, mask=ok, other=0.0)
+            d = tl.where(ok, -weight * tl.exp(ratio - level), 0.0)
+        else:
+            d = tl.where(ok, -weight / count, 0.0)
+        tl.store(d_own + at, d, mask=at < n)
+        tl.store(d_every + at, -d, mask=at < n)
+
+
+@triton.jit
+def _apart(  # type: ignore[no-untyped-def]
+    slots, grad, value, K, D, up, SLOTS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Diversity of one video's unit slots, of some columns: the sum over pairs; its gradient times ``up`` is added."""
+    item = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, SLOTS)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    ok = (i < K)[:, None] & (c < D)[None, :]
+    at = item * K * D + i[:, None] * D + c[None, :]
+    x = tl.load(slots + at, mask=ok, other=0.0)
+    whole = tl.sum(x, axis=0)
+    pairs = tl.sum(whole * whole, axis=0) - tl.sum(tl.sum(x * x, axis=1), axis=0)
+    tl.store(value + item * tl.num_programs(1) + tl.program_id(1), pairs)
+    old = tl.load(grad + at, mask=ok, other=0.0)
+    tl.store(grad + at, old + 2.0 * up * (whole[None, :] - x), mask=ok)
+
+
+@triton.jit
+def _totals(  # type: ignore[no-untyped-def]
+    seq, hits, spread, glob, out, B, parts, pairs, seq_weight, glob_weight, div_weight, BLOCK: tl.constexpr
+):
+    """The weighted sum of the losses, each of them, and the mean number of matches."""
+    c = tl.arange(0, BLOCK)
+    local = tl.zeros([BLOCK], tl.float32)
+    matched = tl.zeros([BLOCK], tl.float32)
+    near = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, B, BLOCK):
+        local += tl.load(seq + first + c, mask=first + c < B, other=0.0)
+        matched += tl.load(hits + first + c, mask=first + c < B, other=0.0)
+    for first in range(0, parts, BLOCK):
+        near += tl.load(spread + first + c, mask=first + c < parts, other=0.0)
+    local_loss = tl.sum(local, axis=0) / B
+    global_loss = tl.load(glob) + tl.load(glob + 1)
+    div_loss = tl.sum(near, axis=0) / pairs
+    tl.store(out, seq_weight * local_loss + glob_weight * global_loss + div_weight * div_loss)
+    tl.store(out + 1, local_loss)
+    tl.store(out + 2, global_loss)
+    tl.store(out + 3, div_loss)
+    tl.store(out + 4, tl.sum(matched, axis=0) / B)
 
 
 @triton.jit
@@ -225,38 +323,6 @@ class _UnitFunction(torch.autograd.Function):
         return dx
 
 
-class _OwnFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, cosines: Tensor, mask: Tensor, matched: Tensor | None, gamma: float, average_all: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        B, K, L = cosines.shape
-        seq, over_phrases, over_slots = cosines.new_zeros(B), cosines.new_empty(B, K), cosines.new_empty(B, L)
-        cosines, mask = cosines.contiguous(), mask.contiguous().view(torch.uint8)
-        hit = None if matched is None else matched.contiguous().view(torch.uint8)
-        ctx.settings = {
-            "MATCHED": hit is not None, "AVERAGE_ALL": average_all, "SLOTS": _power(K), "WIDTH": _power(L),
-        }  # fmt: skip
-        _own[(B,)](
-            cosines, mask, hit, seq, over_phrases, over_slots, None, None, None, None, 1 / gamma, K, L,
-            BACK=False, **ctx.settings,
-        )  # fmt: skip
-        ctx.save_for_backward(cosines, mask, hit)
-        ctx.gamma = gamma
-        return seq, over_phrases, over_slots
-
-    @staticmethod
-    def backward(ctx: Any, d_seq: Tensor, d_phrases: Tensor, d_slots: Tensor) -> tuple[Tensor | None, ...]:
-        cosines, mask, hit = ctx.saved_tensors
-        B, K, L = cosines.shape
-        grad = torch.empty_like(cosines)
-        _own[(B,)](
-            cosines, mask, hit, None, None, None, d_seq.contiguous(), d_phrases.contiguous(), d_slots.contiguous(),
-            grad, 1 / ctx.gamma, K, L, BACK=True, **ctx.settings,
-        )  # fmt: skip
-        return grad, None, None, None, None
-
-
 class _SmoothFunction(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -282,19 +348,6 @@ class _SmoothFunction(torch.autograd.Function):
 def unit(x: Tensor) -> Tensor:
     """Vectors (..., D) at length 1, in float32."""
     made: Tensor = _UnitFunction.apply(x)  # type: ignore[no-untyped-call]
-    return made
-
-
-def own(
-    cosines: Tensor, mask: Tensor, matched: Tensor | None, gamma: float, average_all: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each video's own pairs: the local loss (B,), and log-sums over phrases (B, K) and over slots (B, L).
-
-    cosines (B, K, L) float32, mask (B, L), matched (B, K, L) or None: then the local loss is 0.
-    """
-    made: tuple[Tensor, Tensor, Tensor] = _OwnFunction.apply(  # type: ignore[no-untyped-call]
-        cosines, mask, matched, gamma, average_all
-    )
     return made
 
 
@@ -325,13 +378,99 @@ def log_sums(products: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> t
 
 
 def shares(
-    products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None
-) -> Tensor:
-    """See :func:`stepformer.core.log_sums._shares`; written over the products."""
+    products: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor, down: tuple[Tensor, Tensor] | None,
+    kind: torch.dtype,
+) -> Tensor:  # fmt: skip
+    """See :func:`stepformer.core.log_sums._shares`; written over the products where the type is theirs."""
     rows, J = products.shape
+    out = products if kind == products.dtype else torch.empty_like(products, dtype=kind)
     columns, d_columns = (None, None) if down is None else (down[0], down[1].contiguous())
     _shares[(rows, triton.cdiv(J, 2048))](
-        products, mask.view(torch.uint8), over_z, d_rows, columns, d_columns, J, 1 / gamma,
+        products, mask.view(torch.uint8), over_z, d_rows, columns, d_columns, out, J, 1 / gamma,
         DOWN=down is not None, BLOCK=2048, num_warps=8,
     )  # fmt: skip
-    return products
+    return out
+
+
+class Pairs(NamedTuple):
+    """What :func:`pair_losses` counts: weights, and the forms as in :class:`stepformer.core.losses.LossConfig`."""
+
+    seq: float
+    glob: float
+    div: float
+    gamma: float
+    keep: float
+    best_per_slot: int | None
+    average_all: bool
+    log_mean: bool
+    both_ways: bool
+
+
+def pair_losses(
+    slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, how: Pairs
+) -> tuple[Tensor, Tensor]:
+    """The local, the global and the diversity loss together: their weighted sum, and (seq, glob, div, matched) (4,).
+
+    slots (B, K, D) and phrases (B, L, D) at length 1; half_phrases: a copy in the type that the product of all slots
+    with all phrases is made in; mask (B, L), lengths (B,). Their gradient is known as soon as their values are, so
+    that both are made at once, with the alignment at the same time as the large product.
+    """
+    made: tuple[Tensor, Tensor] = _PairLosses.apply(slots, phrases, half_phrases, mask, lengths, how)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _PairLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, how: Pairs
+    ) -> tuple[Tensor, Tensor]:
+        B, K, D = slots.shape
+        L, scale = phrases.shape[1], 1 / how.gamma
+        size = {"SLOTS": _power(K), "WIDTH": _power(L)}
+        slots = slots.contiguous()
+        cosines = torch.bmm(slots, phrases.mT)  # (B, K, L)
+        beside = Beside(slots.device)
+        with beside:
+            rows = match_rows(cosines, lengths, how.keep, how.best_per_slot)
+
+        new = slots.new_empty
+        own_phrases, own_slots, seq, hits = new(B, K), new(B, L), new(B), new(B)
+        _own_sums[(B,)](cosines, lengths, own_phrases, own_slots, scale, K, L, **size)
+        every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.reshape(B * L, D)
+        over_phrases, over_slots, products = make_sums(every, said, mask.flatten(), how.gamma, how.both_ways)
+        glob, d_phrases, d_rows = new(2).zero_(), new(B * K), new(B * K)
+        form: dict[str, Any] = {"LOG_MEAN": how.log_mean, "BLOCK": 1024, "num_warps": 8}
+        _nce[(1,)](own_phrases, over_phrases, lengths, glob, d_phrases, d_rows, B * K, how.glob, K, **form)
+        down = d_slots = None
+        if how.both_ways:
+            d_slots, d_columns = new(B * L), new(B * L)
+            seen = mask.contiguous().view(torch.uint8)
+            _nce[(1,)](own_slots, over_slots, seen, glob[1:], d_slots, d_columns, B * L, how.glob, 1, **form)
+            down = over_slots, d_columns
+        grad, _ = sums_back(every, said, mask.flatten(), how.gamma, over_phrases, d_rows, down, products)
+        assert grad is not None
+
+        beside.join()
+        d_cosines = torch.empty_like(cosines)
+        _own[(B,)](
+            cosines, lengths, rows, d_phrases, d_slots, d_cosines, seq, hits, scale, how.seq / B, K, L,
+            AVERAGE_ALL=how.average_all, DOWN=how.both_ways, **size,
+        )  # fmt: skip
+        grad = grad.view(B, K, D).baddbmm_(d_cosines, phrases)
+        pairs = B * K * max(1, K - 1)
+        spread = new(B, triton.cdiv(D, 128))
+        _apart[(B, spread.shape[1])](slots, grad, spread, K, D, how.div / pairs, SLOTS=size["SLOTS"], BLOCK=128)
+        values = new(5)
+        _totals[(1,)](
+            seq, hits, spread, glob, values, B, spread.numel(), pairs, how.seq, how.glob, how.div, BLOCK=1024
+        )
+        total, values = values[0], values[1:]
+        ctx.save_for_backward(grad)
+        ctx.mark_non_differentiable(values)
+        return total, values
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = ctx.saved_tensors
+        return grad * up, None, None, None, None, None
+

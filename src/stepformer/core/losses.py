@@ -70,13 +70,21 @@ def _unit_once(x: Tensor) -> Tensor:
     return unit(x)
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What the losses need of a batch beside the model's output: :meth:`Criterion.ahead` makes it in the meantime."""
+
+    phrases: Tensor  # (B, L, D) at length 1
+    half_phrases: Tensor  # the same in the type that the product of all slots with all phrases is made in
+    lengths: Tensor  # (B,) phrases
+    drawn: tuple[Tensor, Tensor, Tensor] | None  # smoothness: frames (B, I), valid (B, I), window (B,)
+
+
 class Compared:
     """What the losses share, each made once: unit vectors and cosines of slots (B, K, D) and phrases (B, L, D)."""
 
-    def __init__(self, slots: Tensor, phrases: Tensor) -> None:
-        self._slots, self._phrases = slots, phrases
-        self._sums: tuple[Tensor, Tensor] | None = None
-        self.beside = Beside(slots.device)  # where losses are computed at the same time as the global one
+    def __init__(self, slots: Tensor, phrases: Tensor, ahead: Ahead | None = None) -> None:
+        self._slots, self._phrases, self.ahead = slots, phrases, ahead
 
     @cached_property
     def slots(self) -> Tensor:
@@ -86,41 +94,18 @@ class Compared:
     @cached_property
     def phrases(self) -> Tensor:
         """(B, L, D)"""
-        return _unit_once(self._phrases)
+        return self.ahead.phrases if self.ahead is not None else _unit_once(self._phrases)
 
     @cached_property
     def cosines(self) -> Tensor:
         """(B, K, L)"""
         return products(self.slots, self.phrases)
 
-    def local(self, mask: Tensor, matched: Tensor, gamma: float, average: Literal["all", "matched"]) -> Tensor:
-        """The local loss; see :func:`seq_loss`."""
-        if not self._fits:
-            return _seq_loss(self.cosines, mask, matched, gamma, average)
-        return self._own(mask, matched, gamma, average).mean()
-
     def own_sums(self, mask: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
         """log sum of exp(cos / gamma) over the video's own phrases, (B, K), and over its own slots, (B, L)."""
-        self.beside.join()
-        if self._sums is None and self._fits:
-            self._own(mask, None, gamma, "all")
-        if self._sums is None:
-            logits = self.cosines / gamma
-            own = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min)
-            return own.logsumexp(2), logits.logsumexp(1)
-        return self._sums
-
-    @property
-    def _fits(self) -> bool:
-        """Whether one program can hold a video's cosines."""
-        return _kernels(self.cosines) and self.cosines.shape[1] * self.cosines.shape[2] <= 1 << 13
-
-    def _own(self, mask: Tensor, matched: Tensor | None, gamma: float, average: str) -> Tensor:
-        from stepformer.core import loss_kernels
-
-        local, over_phrases, over_slots = loss_kernels.own(self.cosines, mask, matched, gamma, average == "all")
-        self._sums = over_phrases, over_slots
-        return local
+        logits = self.cosines / gamma
+        own = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min)
+        return own.logsumexp(2), logits.logsumexp(1)
 
 
 def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: int | None = None) -> Tensor:
@@ -134,7 +119,7 @@ def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: in
     if similarity.dtype == torch.float32 and _kernels(similarity):
         from stepformer.core import match_kernel
 
-        if match_kernel.fits(similarity):
+        if match_kernel.fits(*similarity.shape[1:]):
             return match_kernel.match(similarity, lengths, keep, best_per_slot)
     drop = percentile_drop(similarity, keep, top_per_row=best_per_slot, lengths=lengths)
     return drop_dtw_batch(-similarity, drop, 0.0, lengths=lengths, matching="one_to_one", check=False)
@@ -459,7 +444,7 @@ def _seq(x: LossInput) -> Tensor:
     c = x.config
     matched = match(x.pair.cosines.detach(), x.phrase_mask, c.keep, c.best_per_slot)
     x.log["matched"] = matched.sum((1, 2)).float().mean()
-    return x.pair.local(x.phrase_mask, matched, c.gamma, c.seq_average)
+    return _seq_loss(x.pair.cosines, x.phrase_mask, matched, c.gamma, c.seq_average)
 
 
 def _glob(x: LossInput) -> Tensor:
@@ -479,8 +464,9 @@ def _smooth(x: LossInput) -> Tensor:
     c = x.config
     if c.smooth == "released":
         return released_smooth_loss(x.output.frames, x.output.slots, x.video_mask, x.generator)
-    index, valid = sample_frames(x.video_mask, c.smooth_frames, x.generator)
-    window = (x.video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
+    ahead = x.pair.ahead
+    drawn = ahead.drawn if ahead is not None else None
+    index, valid, window = drawn if drawn is not None else _draw(x.video_mask, c, x.generator)
     frames = x.output.frames
     picked = _unit_once(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])))
     similarity = products(picked, x.pair.slots)  # (B, I, K)
@@ -492,6 +478,12 @@ def _smooth(x: LossInput) -> Tensor:
             similarity, index, valid, window, c.smooth_gamma, log_mean, c.smooth_with_self
         ).mean()
     return _smooth_loss(similarity, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
+
+
+def _draw(mask: Tensor, c: LossConfig, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The frames whose attention is to be smooth, which of them exist, and how far their neighbours are."""
+    index, valid = sample_frames(mask, c.smooth_frames, generator)
+    return index, valid, (mask.sum(1) * c.smooth_window).clamp(min=1.0)
 
 
 def _soft_dtw(x: LossInput) -> Tensor:
@@ -563,6 +555,24 @@ class Criterion:
 
         return Criterion(replace(self.config, weights={**self.config.weights, **dict.fromkeys(names, 0.0)}))
 
+    def ahead(
+        self, slots: int, phrases: Tensor, phrase_mask: Tensor, video_mask: Tensor, kind: torch.dtype
+    ) -> Ahead | None:
+        """What needs no output of the model; None where the losses of pairs are not made together, by kernels.
+
+        slots: K; kind: the type in which the product of all slots with all phrases may be made.
+        """
+        c = self.config
+        if not (_kernels(phrases) and c.weights.get("seq") and c.weights.get("glob")):
+            return None
+        from stepformer.core import match_kernel
+
+        if not match_kernel.fits(slots, phrases.shape[1]):
+            return None
+        unit_phrases = _unit_once(phrases)
+        drawn = _draw(video_mask, c, None) if c.weights.get("smooth") and c.smooth == "paper" else None
+        return Ahead(unit_phrases, unit_phrases.to(kind), phrase_mask.sum(1), drawn)
+
     def __call__(
         self,
         output: Slots,
@@ -571,10 +581,11 @@ class Criterion:
         video_mask: Tensor,
         generator: torch.Generator | None = None,
         phrase_times: Tensor | None = None,
+        ahead: Ahead | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Total loss and its parts for one batch: phrases (B, L, D), phrase_mask (B, L), video_mask (B, N),
         phrase_times (B, L) in frames."""
-        c, slots, pair = self.config, output.slots, Compared(output.slots, phrases)
+        c, slots, pair = self.config, output.slots, Compared(output.slots, phrases, ahead)
         parts: dict[str, Tensor] = {}
         made: dict[str, Tensor] = {}
 
@@ -585,22 +596,37 @@ class Criterion:
             )
 
         names = [name for name, weight in c.weights.items() if weight]
-        if "glob" in names:
-            # its one large product fills the GPU while the others, small and many, wait for each other
-            _ = pair.cosines
-            with pair.beside:
-                for name in names:
-                    if name != "glob":
-                        compute(name)
-            compute("glob")
-            pair.beside.join()
-        else:
-            for name in names:
-                compute(name)
         total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
+        together: tuple[str, ...] = ()
+        beside = Beside(slots.device, 1)
+        if ahead is not None:
+            # one large product fills the GPU while the other losses, small and many, wait for each other
+            together = ("seq", "glob", "div") if c.div_on == "slots" and c.weights.get("div") else ("seq", "glob")
+            _ = pair.slots
+            with beside:
+                for name in names:
+                    if name not in together:
+                        compute(name)
+            total, values = self._pair_losses(pair, ahead, phrase_mask, together)
+            made |= zip(together, values.unbind(), strict=False)
+            parts["matched"] = values[3]
+            beside.join()
         for name in names:
-            total = total + float(c.weights[name]) * made[name]
+            if name not in together:
+                if ahead is None:
+                    compute(name)
+                total = total + float(c.weights[name]) * made[name]
         return total, {**parts, **{name: made[name] for name in names}}
+
+    def _pair_losses(self, pair: Compared, ahead: Ahead, mask: Tensor, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
+        from stepformer.core.loss_kernels import Pairs, pair_losses
+
+        c = self.config
+        how = Pairs(
+            float(c.weights["seq"]), float(c.weights["glob"]), float(c.weights["div"]) if "div" in names else 0.0,
+            c.gamma, c.keep, c.best_per_slot, c.seq_average == "all", c.glob_form == "log_mean", c.glob_both_ways,
+        )  # fmt: skip
+        return pair_losses(pair.slots, ahead.phrases, ahead.half_phrases, mask, ahead.lengths, how)
 
 
 def loss_preset(name: str, **changes: Any) -> LossConfig:

@@ -4,7 +4,7 @@ The modules of :mod:`stepformer.core.model` say what a layer computes. This file
 kernels and none of the float32 attention:
 
 - cross-attention with folded projections (``Attention._folded``): ``heads * K`` rows per video against the frames as
-  they are, two batched products with one pass of softmax between; what is stored is the attention in bf16
+  they are, two batched products with one pass of softmax between; what is stored are the scores in bf16
 - everything between two matrix products is one kernel: residual, dropout and norm; bias, activation and dropout; the
   attention of slots among each other. Triton on CUDA (`core.stack_kernels`), plain torch elsewhere
 - gradients of weights are made for all layers at once when the backward pass is through, in one batched product per
@@ -111,9 +111,12 @@ def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor
 
 
 def activate_back(
-    grad: Tensor, before: Tensor, bias: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``."""
+    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``.
+
+    sums (S, F): that of the bias, each row from some of the rows.
+    """
     x = before.to(bias.dtype) + bias
     g = _drop(grad.to(bias.dtype), seed, site, threshold)
     if gelu:
@@ -121,6 +124,7 @@ def activate_back(
         grad.copy_(g * slope)
     else:
         grad.copy_(torch.where(x > 0, g, 0.0))
+    sums.zero_()[0] = _wide(grad).sum(0)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -128,24 +132,30 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def softmax(
-    scores: Tensor, mask: Tensor, dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int
+    scores: Tensor, mask: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """scores (B, K H, N) become the attention, in place; ``dropped`` what dropout leaves of it. mask (B, N)."""
-    p = (_wide(scores) * scale).masked_fill(~mask[:, None], -torch.inf).softmax(-1).nan_to_num(0.0)
-    scores.copy_(p)
-    if dropped is not None:
-        dropped.copy_(_drop(p, seed, site, threshold))
+    """What dropout leaves of the attention: scores (B, K H, N), mask (B, N) -> out (B, K H, N).
+
+    level (B, K H): with it :func:`_weights` makes the attention from the scores again, so that it is not stored.
+    """
+    seen = (_wide(scores) * scale).masked_fill(~mask[:, None], -torch.inf)
+    level.copy_(seen.logsumexp(-1).nan_to_num(neginf=torch.inf, posinf=torch.inf))
+    out.copy_(_drop(_weights(scores, mask, level, scale), seed, site, threshold))
+
+
+def _weights(scores: Tensor, mask: Tensor, level: Tensor, scale: float) -> Tensor:
+    return torch.where(mask[:, None], (_wide(scores) * scale - level[..., None]).exp(), 0.0)
 
 
 def softmax_back(
-    grad: Tensor, weights: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None, scale: float, seed: Tensor,
-    site: int, threshold: int,
+    grad: Tensor, scores: Tensor, mask: Tensor, level: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None,
+    scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
 
-    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped`` is written again where it is wanted.
+    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped``: what dropout left, made again.
     """
-    p, g = _wide(weights), _drop(_wide(grad), seed, site, threshold)
+    p, g = _weights(scores, mask, level, scale), _drop(_wide(grad), seed, site, threshold)
     if extra is not None:
         g = g + (extra / heads).repeat_interleave(heads, 1)
     grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
@@ -153,23 +163,38 @@ def softmax_back(
         dropped.copy_(_drop(p, seed, site, threshold))
 
 
+def mean_weights(scores: Tensor, mask: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+    """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
+    B, rows, N = scores.shape
+    return _weights(scores, mask, level, scale).view(B, rows // heads, heads, N).mean(2)
+
+
+def fold(x: Tensor, weight: Tensor, out: Tensor, heads: int) -> None:
+    """Each head's part of x times its part of the weight: (R, D), (D, D) -> (R, H D)."""
+    torch.bmm(_heads(x, heads), weight.view(heads, -1, weight.shape[1]), out=_heads(out, heads))
+
+
 def attend(
-    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, slots: int, heads: int, seed: Tensor,
-    site: int, threshold: int,
+    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None, slots: int,
+    heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D)."""
+    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
+
+    sums (B, 3 D): of d_qkv over each video's slots.
+    """
     size = qkv.shape[1] // 3 // heads
     q, k, v = _wide(qkv).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
     p = (q @ k.mT * size**-0.5).softmax(-1)
     passed = _drop(p, seed, site, threshold)
     if out is not None:
         out.copy_((passed @ v).transpose(1, 2).flatten(2).flatten(0, 1))
-    if grad is not None and d_qkv is not None:
+    if grad is not None and d_qkv is not None and sums is not None:
         g = _wide(grad).view(-1, slots, heads, size).transpose(1, 2)
         dp = _drop(g @ v.mT, seed, site, threshold)
         ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * size**-0.5
         made = torch.stack((ds @ k, ds.mT @ q, passed.mT @ g))  # (3, B, H, K, D / H)
         d_qkv.copy_(made.permute(1, 3, 0, 2, 4).reshape(d_qkv.shape))
+        sums.copy_(_wide(d_qkv).view(-1, slots, d_qkv.shape[1]).sum(1))
 
 
 # -- the weights ------------------------------------------------------------------------------------------------------
@@ -277,64 +302,71 @@ class _Layers(torch.autograd.Function):
         y1, y2, y3 = new(L, R, D), new(L, R, D), new(L, R, D)
         yq = y1 if content else new(L, R, D)  # what queries and keys of self-attention are made of
         qkv, own, q, mixed = new(L, R, 3 * D), new(L, R, D), new(L, R, D), new(L, R, D)
-        read, weights = new(L, B, K * H, D), new(L, B, K * H, N)
+        read, level = new(L, B, K * H, D), new(L, B, K * H, dtype=wide)
+        scores = new(L, B, K * H, _pitch(N))[..., :N]
+        passed = new(B, K * H, _pitch(N))[..., :N]  # what dropout leaves of the attention
         before, after = new(L, R, config.feedforward), new(L, R, config.feedforward)
         folded = new(L if grads_to_frames else 1, B, K * H, D)
-        dropped = new(B, K * H, N) if dropout else None
         query = None if content else queries.detach()
+
+        # weights sum to 1: the bias of the values is one of what follows
+        behind = torch.baddbmm(full["cross_out_bias"][..., None], full["cross_out"], full["v_bias"][..., None])[..., 0]
 
         start = queries.detach().expand(B, K, D).reshape(R, D) if content else queries.new_zeros(R, D)
         branch: Tensor | None = None
 
         def norm(
-            number: int, given: str, layer: int, bias: str, of: int, site: int, y: Tensor | None, add: Any
+            number: int, given: str, layer: int, bias: Tensor | None, site: int, y: Tensor | None, add: Any
         ) -> None:
             ops.add_norm(
-                x[number - 1] if number else start, branch, full[bias][of] if bias else None, full[given][layer],
+                x[number - 1] if number else start, branch, bias, full[given][layer],
                 full[f"{given}_bias"][layer], query if add is not None else None, x[number], y, add, mean[number],
                 rstd[number], seed, site, dropout, eps,
             )  # fmt: skip
 
         for i in range(L):
             s = stack.sites(i)
-            norm(3 * i, "norm1", i, "ff2_bias" if i else "", i - 1, s[0] - 1, y1[i], None if content else yq[i])
+            bias = full["ff2_bias"][i - 1] if i else None
+            norm(3 * i, "norm1", i, bias, s[0] - 1, y1[i], None if content else yq[i])
             if content:
                 torch.addmm(half["qkv_bias"][i], y1[i], half["qkv"][i].t(), out=qkv[i])
             else:
                 for rows, given in ((slice(0, 2 * D), yq[i]), (slice(2 * D, 3 * D), y1[i])):
                     torch.addmm(half["qkv_bias"][i, rows], given, half["qkv"][i, rows].t(), out=qkv[i, :, rows])
-            ops.attend(qkv[i], own[i], None, None, K, H, seed, s[0], dropout)
+            ops.attend(qkv[i], own[i], None, None, None, K, H, seed, s[0], dropout)
             branch = own[i] @ half["out"][i].t()
-            norm(3 * i + 1, "norm2", i, "out_bias", i, s[1], y2[i] if content else None, None if content else y2[i])
+            plain, asking = (y2[i], None) if content else (None, y2[i])
+            norm(3 * i + 1, "norm2", i, full["out_bias"][i], s[1], plain, asking)
             torch.addmm(half["q_bias"][i], y2[i], half["q"][i].t(), out=q[i])
             asked = folded[i if grads_to_frames else 0]
-            torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
-            torch.bmm(asked, key.mT, out=weights[i])
-            ops.softmax(weights[i], mask, dropped, size**-0.5, seed, s[2], dropout)
-            torch.bmm(weights[i] if dropped is None else dropped, value, out=read[i])
+            ops.fold(q[i], half["k"][i], asked.view(R, H * D), H)
+            torch.bmm(asked, key.mT, out=scores[i])
+            ops.softmax(scores[i], mask, passed, level[i], size**-0.5, seed, s[2], dropout)
+            torch.bmm(passed, value, out=read[i])
             torch.bmm(_heads(read[i].view(R, H * D), H), half["v"][i].view(H, size, D).mT, out=_heads(mixed[i], H))
-            mixed[i] += half["v_bias"][i]
             branch = mixed[i] @ half["cross_out"][i].t()
-            norm(3 * i + 2, "norm3", i, "cross_out_bias", i, s[3], y3[i], None)
+            norm(3 * i + 2, "norm3", i, behind[i], s[3], y3[i], None)
             torch.mm(y3[i], half["ff1"][i].t(), out=before[i])
             ops.activate(before[i], full["ff1_bias"][i], after[i], gelu, seed, s[4], dropout)
             branch = after[i] @ half["ff2"][i].t()
         state = new(R, D, dtype=wide)
-        norm(3 * L, "norm", 0, "ff2_bias", L - 1, 6 * L - 1, state, None)
+        norm(3 * L, "norm", 0, full["ff2_bias"][L - 1], 6 * L - 1, state, None)
 
-        seen = weights[L - 1].view(B, K, H, N).to(wide).mean(2) if attention else new(0, dtype=wide)
+        seen = new(0, dtype=wide)
+        if attention:
+            seen = ops.mean_weights(scores[L - 1], mask, level[L - 1], H, size**-0.5)
         if not attention:
             ctx.mark_non_differentiable(seen)
-        ctx.save_for_backward(key, value)
-        ctx.kept = (x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, weights, before, after, folded)
+        ctx.save_for_backward(key, value, mask)
+        ctx.kept = (x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, scores, level, before, after, folded)
         ctx.stack, ctx.dropout, ctx.attention = stack, dropout, attention
         return state.view(B, K, D), seen
 
     @staticmethod
     def backward(ctx: Any, d_state: Tensor, d_seen: Tensor) -> tuple[Tensor | None, ...]:
         stack, dropout = ctx.stack, ctx.dropout
-        x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, weights, before, after, folded = ctx.kept
-        key, value = ctx.saved_tensors
+        x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, scores, level, before, after, folded = ctx.kept
+        key, value, mask = ctx.saved_tensors
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
@@ -349,7 +381,8 @@ class _Layers(torch.autograd.Function):
         # of what the norms gave, and of the branches before them: norm 0 has none, which its bias's sum skips
         dy, d_branch = new(3 * L + 1, R, D), new(3 * L + 1, R, D)
         d_own, d_cross, d_ff = d_branch[1::3], d_branch[2::3], d_branch[3::3]  # (L, R, D)
-        d_folded, d_read, d_scores = new(L, B, K * H, D), new(B, K * H, D), new(B, K * H, N)
+        d_folded, d_read, d_scores = new(L, B, K * H, D), new(B, K * H, D), new(B, K * H, _pitch(N))[..., :N]
+        qkv_sums, before_sums = new(L, B, 3 * D, dtype=wide), new(L, B, config.feedforward, dtype=wide)
         added = new(0 if content else L, R, D)  # of what the queries were added to in self-attention
         # one gradient where keys and values are the same frames
         shared = key is value or key.data_ptr() == value.data_ptr()
@@ -357,7 +390,7 @@ class _Layers(torch.autograd.Function):
         d_value = None
         if ctx.needs_input_grad[2]:
             d_value = d_key if shared and d_key is not None else value.new_zeros(value.shape)
-        dropped = new(B, K * H, N) if dropout and d_value is not None else None
+        passed = new(B, K * H, _pitch(N))[..., :N] if d_value is not None else None
 
         def norm(number: int, given: str, layer: int, site: int, up: Tensor | None = None) -> None:
             ops.add_norm_back(
@@ -371,23 +404,25 @@ class _Layers(torch.autograd.Function):
         for i in reversed(range(L)):
             s = stack.sites(i)
             torch.mm(d_ff[i], half["ff2"][i], out=d_before[i])
-            ops.activate_back(d_before[i], before[i], full["ff1_bias"][i], gelu, seed, s[4], dropout)
+            ops.activate_back(d_before[i], before[i], full["ff1_bias"][i], before_sums[i], gelu, seed, s[4], dropout)
             torch.mm(d_before[i], half["ff1"][i], out=dy[3 * i + 2])
             norm(3 * i + 2, "norm3", i, s[3])
             torch.mm(d_cross[i], half["cross_out"][i], out=d_mixed[i])
-            torch.bmm(_heads(d_mixed[i], H), half["v"][i].view(H, size, D), out=_heads(d_read.view(R, H * D), H))
+            ops.fold(d_mixed[i], half["v"][i], d_read.view(R, H * D), H)
             torch.bmm(d_read, value.mT, out=d_scores)
             extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
-            ops.softmax_back(d_scores, weights[i], extra, H, dropped, size**-0.5, seed, s[2], dropout)
+            ops.softmax_back(
+                d_scores, scores[i], mask, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout
+            )
             torch.bmm(d_scores, key, out=d_folded[i])
             if d_key is not None:
                 d_key.baddbmm_(d_scores.mT, folded[i])
-            if d_value is not None:
-                d_value.baddbmm_((weights[i] if dropped is None else dropped).mT, d_read)
+            if d_value is not None and passed is not None:
+                d_value.baddbmm_(passed.mT, d_read)
             torch.bmm(_heads(d_folded[i].view(R, H * D), H), half["k"][i].view(H, size, D).mT, out=_heads(d_q[i], H))
             torch.mm(d_q[i], half["q"][i], out=dy[3 * i + 1])
             norm(3 * i + 1, "norm2", i, s[1])
-            ops.attend(qkv[i], None, d_own[i] @ half["out"][i], d_qkv[i], K, H, seed, s[0], dropout)
+            ops.attend(qkv[i], None, d_own[i] @ half["out"][i], d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout)
             if content:
                 torch.mm(d_qkv[i], half["qkv"][i], out=dy[3 * i])
             else:
@@ -409,7 +444,7 @@ class _Layers(torch.autograd.Function):
         for name, small, large in (("k", q, d_folded), ("v", d_mixed, read)):
             for one, other, out in zip(small, large, grad[name], strict=True):
                 weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
-        for name, down in (("qkv_bias", d_qkv), ("q_bias", d_q), ("v_bias", d_mixed), ("ff1_bias", d_before)):
+        for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
             torch.sum(down, 1, dtype=wide, out=grad[name])
         sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D)
         layers = sums[:-1].view(L, 3, 3, D)
@@ -424,6 +459,9 @@ class _Layers(torch.autograd.Function):
         to += [grad["out_bias"], grad["cross_out_bias"], grad["ff2_bias"][: L - 1]]
         made += [layers[:, 1, 2], layers[:, 2, 2], layers[1:, 0, 2]]
         torch._foreach_copy_(to, made)
+        summed = grad["cross_out_bias"]  # of what the values' bias was added to as well
+        torch.bmm(summed[:, None], full["cross_out"], out=grad["v_bias"][:, None])
+        grad["cross_out"].baddbmm_(summed[..., None], full["v_bias"][:, None])
 
         if content:
             d_queries = dx.view(B, K, D).sum(0)
@@ -432,6 +470,11 @@ class _Layers(torch.autograd.Function):
         if d_value is d_key and d_key is not None:
             d_value = None  # both are in the one
         return d_queries, d_key, d_value, None, None, None
+
+
+def _pitch(n: int) -> int:
+    """Elements from row to row of the attention: rows begin at whole cache lines, which products read faster."""
+    return -(-n // 64) * 64
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:

@@ -138,12 +138,16 @@ def _activate(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["site"])
 def _activate_back(  # type: ignore[no-untyped-def]
-    grad, before, bias, seed, site, total, F, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr
-):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    ok = at < total
+    grad, before, bias, sums, seed, site, rows, F,
+    PART: tl.constexpr, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    r = tl.program_id(0) * PART + tl.arange(0, PART)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    ok = (r < rows)[:, None] & (c < F)[None, :]
+    at = r[:, None] * F + c[None, :]
     g = tl.load(grad + at, mask=ok, other=0.0).to(tl.float32)
-    value = tl.load(before + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + at % F, mask=ok, other=0.0)
+    value = tl.load(before + at, mask=ok, other=0.0).to(tl.float32)
+    value += tl.load(bias + c, mask=c < F, other=0.0)[None, :]
     if THRESHOLD > 0:
         g = tl.where(_kept(seed, site, at, THRESHOLD), g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
     if GELU:
@@ -152,53 +156,108 @@ def _activate_back(  # type: ignore[no-untyped-def]
     else:
         g = tl.where(value > 0, g, 0.0)
     tl.store(grad + at, g, mask=ok)
+    tl.store(sums + tl.program_id(0) * F + c, tl.sum(g, axis=0), mask=c < F)
 
 
 @triton.jit(do_not_specialize=["site"])
 def _softmax(  # type: ignore[no-untyped-def]
-    scores, mask, dropped, seed, site, scale, PER_ITEM, N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr
+    scores, mask, out, level, seed, site, scale, PER_ITEM, PITCH,
+    N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     c = tl.arange(0, WIDTH)
     inside = c < N
-    at = row.to(tl.int64) * N + c
+    at = row.to(tl.int64) * PITCH + c
     seen = tl.load(mask + (row // PER_ITEM) * N + c, mask=inside, other=0) != 0
     value = tl.load(scores + at, mask=inside, other=0.0).to(tl.float32) * scale
     value = tl.where(seen, value, -1e30)
-    value = tl.where(seen, tl.exp(value - tl.max(value, axis=0)), 0.0)
+    top = tl.max(value, axis=0)
+    value = tl.where(seen, tl.exp(value - top), 0.0)
     total = tl.sum(value, axis=0)
+    tl.store(level + row, tl.where(total > 0, top + tl.log(total), float("inf")))
     value = value * (1.0 / tl.where(total > 0, total, 1.0))
-    tl.store(scores + at, value, mask=inside)
     if THRESHOLD > 0:
-        value = tl.where(_kept(seed, site, at, THRESHOLD), value * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-        tl.store(dropped + at, value, mask=inside)
+        kept = _kept(seed, site, row * N + c, THRESHOLD)
+        value = tl.where(kept, value * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+    tl.store(out + at, value, mask=inside)
+
+
+@triton.jit
+def _weights(scores, mask, level, scale, c, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A row of the attention, from the scores as :func:`_softmax` left them."""
+    seen = tl.load(mask + c, mask=c < N, other=0) != 0
+    value = tl.load(scores + c, mask=c < N, other=0.0).to(tl.float32) * scale
+    return tl.where(seen, tl.exp(value - tl.load(level)), 0.0)
 
 
 @triton.jit(do_not_specialize=["site"])
 def _softmax_back(  # type: ignore[no-untyped-def]
-    grad, weights, extra, dropped, seed, site, scale, HEADS, N: tl.constexpr,
+    grad, scores, mask, level, extra, dropped, seed, site, scale, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
     WIDTH: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     c = tl.arange(0, WIDTH)
     inside = c < N
-    at = row.to(tl.int64) * N + c
-    g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32)
-    p = tl.load(weights + at, mask=inside, other=0.0).to(tl.float32)
+    start = row.to(tl.int64) * PITCH
+    g = tl.load(grad + start + c, mask=inside, other=0.0).to(tl.float32)
+    p = _weights(scores + start, mask + (row // PER_ITEM) * N, level + row, scale, c, N)
     if THRESHOLD > 0:
-        kept = _kept(seed, site, at, THRESHOLD)
+        kept = _kept(seed, site, row * N + c, THRESHOLD)
         g = tl.where(kept, g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-        if DROPPED:
-            tl.store(dropped + at, tl.where(kept, p * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0), mask=inside)
+    if DROPPED:
+        left = p
+        if THRESHOLD > 0:
+            left = tl.where(kept, p * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        tl.store(dropped + start + c, left, mask=inside)
     if EXTRA:
         g += tl.load(extra + (row // HEADS).to(tl.int64) * N + c, mask=inside, other=0.0) / HEADS
     g = p * (g - tl.sum(p * g, axis=0)) * scale
-    tl.store(grad + at, g, mask=inside)
+    tl.store(grad + start + c, g, mask=inside)
+
+
+@triton.jit
+def _mean_weights(  # type: ignore[no-untyped-def]
+    scores, mask, level, out, scale, HEADS, SLOTS, PITCH, N: tl.constexpr, WIDTH: tl.constexpr
+):
+    slot = tl.program_id(0)
+    c = tl.arange(0, WIDTH)
+    total = tl.zeros([WIDTH], tl.float32)
+    for head in range(0, HEADS):
+        row = slot * HEADS + head
+        total += _weights(scores + row.to(tl.int64) * PITCH, mask + (slot // SLOTS) * N, level + row, scale, c, N)
+    tl.store(out + slot.to(tl.int64) * N + c, total / HEADS, mask=c < N)
+
+
+@triton.jit
+def _fold(  # type: ignore[no-untyped-def]
+    x, weight, out, rows, HEADS, SIZE: tl.constexpr, DIM: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1)
+    columns = tl.cdiv(DIM, BLOCK)
+    r = (tl.program_id(0) // columns) * ROWS + tl.arange(0, ROWS)
+    c = (tl.program_id(0) % columns) * BLOCK + tl.arange(0, BLOCK)
+    k = tl.arange(0, PART)
+    x += head * SIZE
+    weight += head * SIZE * DIM
+    made = tl.zeros([ROWS, BLOCK], tl.float32)
+    for first in range(0, SIZE, PART):
+        a = tl.load(
+            x + r[:, None] * (HEADS * SIZE) + first + k[None, :],
+            mask=(r < rows)[:, None] & (first + k < SIZE)[None, :], other=0.0,
+        )  # fmt: skip
+        b = tl.load(
+            weight + (first + k)[:, None] * DIM + c[None, :],
+            mask=(first + k < SIZE)[:, None] & (c < DIM)[None, :], other=0.0,
+        )  # fmt: skip
+        made = tl.dot(a, b, made)
+    at = r[:, None] * (HEADS * DIM) + head * DIM + c[None, :]
+    tl.store(out + at, made.to(out.dtype.element_ty), mask=(r < rows)[:, None] & (c < DIM)[None, :])
 
 
 @triton.jit(do_not_specialize=["site"])
 def _attend(  # type: ignore[no-untyped-def]
-    qkv, out, grad, d_qkv, seed, site, scale, K, HEADS,
+    qkv, out, grad, d_qkv, sums, seed, site, scale, K, HEADS,
     DIM: tl.constexpr, SIZE: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BACK: tl.constexpr,
     THRESHOLD: tl.constexpr,
 ):  # fmt: skip
@@ -230,9 +289,16 @@ def _attend(  # type: ignore[no-untyped-def]
             dp = tl.where(kept, dp * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
         ds = p * (dp - tl.sum(p * dp, axis=1)[:, None]) * scale
         ds = ds.to(q.dtype)
-        tl.store(d_qkv + at, tl.dot(ds, k), mask=ok)
-        tl.store(d_qkv + at + DIM, tl.dot(tl.trans(ds), q), mask=ok)
-        tl.store(d_qkv + at + 2 * DIM, tl.dot(tl.trans(passed.to(v.dtype)), g), mask=ok)
+        here = item * 3 * DIM + head * SIZE + c
+        d = tl.dot(ds, k)  # rows behind the last slot are zero
+        tl.store(d_qkv + at, d, mask=ok)
+        tl.store(sums + here, tl.sum(d, axis=0), mask=c < SIZE)
+        d = tl.dot(tl.trans(ds), q)
+        tl.store(d_qkv + at + DIM, d, mask=ok)
+        tl.store(sums + here + DIM, tl.sum(d, axis=0), mask=c < SIZE)
+        d = tl.dot(tl.trans(passed.to(v.dtype)), g)
+        tl.store(d_qkv + at + 2 * DIM, d, mask=ok)
+        tl.store(sums + here + 2 * DIM, tl.sum(d, axis=0), mask=c < SIZE)
 
 
 @triton.jit
@@ -242,6 +308,8 @@ def _update(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     length = tl.load(norm)
     fine = (tl.load(bad) == 0) & (length < float("inf"))  # False for NaN
+    if (tl.program_id(0) == 0) & (not fine):
+        tl.store(bad, 1)  # the others see the length, whichever comes first
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     ok = (at < total) & fine
     lr = tl.load(control).to(tl.float32)
@@ -336,49 +404,71 @@ def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor
 
 
 def activate_back(
-    grad: Tensor, before: Tensor, bias: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
 ) -> None:
     """See :func:`stepformer.core.stack.activate_back`."""
-    total = before.numel()
-    _activate_back[(triton.cdiv(total, 1024),)](
-        grad, before, bias, seed, site, total, before.shape[1], GELU=gelu, THRESHOLD=threshold, BLOCK=1024
+    rows, width = before.shape
+    part = int(triton.next_power_of_2(triton.cdiv(rows, len(sums))))  # rows that one program sums over
+    if triton.cdiv(rows, part) < len(sums):
+        sums[triton.cdiv(rows, part) :].zero_()
+    _activate_back[(triton.cdiv(rows, part), triton.cdiv(width, 64))](
+        grad, before, bias, sums, seed, site, rows, width, PART=part, GELU=gelu, THRESHOLD=threshold, BLOCK=64
     )
 
 
 def softmax(
-    scores: Tensor, mask: Tensor, dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int
+    scores: Tensor, mask: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
     """See :func:`stepformer.core.stack.softmax`."""
     B, rows, N = scores.shape
     width = _width(N)
     _softmax[(B * rows,)](
-        scores, mask.view(torch.uint8), dropped, seed, site, scale, rows, N=N, WIDTH=width, THRESHOLD=threshold,
-        num_warps=_warps(width),
+        scores, mask.view(torch.uint8), out, level, seed, site, scale, rows, scores.stride(1), N=N, WIDTH=width,
+        THRESHOLD=threshold, num_warps=_warps(width),
     )  # fmt: skip
 
 
 def softmax_back(
-    grad: Tensor, weights: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None, scale: float, seed: Tensor,
-    site: int, threshold: int,
+    grad: Tensor, scores: Tensor, mask: Tensor, level: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None,
+    scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """See :func:`stepformer.core.stack.softmax_back`."""
     B, rows, N = grad.shape
     width = _width(N)
     _softmax_back[(B * rows,)](
-        grad, weights, extra, dropped, seed, site, scale, heads, N=N, WIDTH=width, EXTRA=extra is not None,
-        DROPPED=dropped is not None, THRESHOLD=threshold, num_warps=_warps(width, 4),
+        grad, scores, mask.view(torch.uint8), level, extra, dropped, seed, site, scale, heads, rows, scores.stride(1),
+        N=N, WIDTH=width, EXTRA=extra is not None, DROPPED=dropped is not None, THRESHOLD=threshold,
+        num_warps=_warps(width, 4),
     )  # fmt: skip
 
 
+def mean_weights(scores: Tensor, mask: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+    """See :func:`stepformer.core.stack.mean_weights`."""
+    B, rows, N = scores.shape
+    out = torch.empty((B, rows // heads, N), dtype=torch.float32, device=scores.device)
+    _mean_weights[(B * rows // heads,)](
+        scores, mask.view(torch.uint8), level, out, scale, heads, rows // heads, scores.stride(1), N=N, WIDTH=_width(N)
+    )
+    return out
+
+
+def fold(x: Tensor, weight: Tensor, out: Tensor, heads: int) -> None:
+    """See :func:`stepformer.core.stack.fold`."""
+    (rows, width), dim = x.shape, weight.shape[1]
+    _fold[(triton.cdiv(rows, 128) * triton.cdiv(dim, 256), heads)](
+        x, weight, out, rows, heads, SIZE=width // heads, DIM=dim, ROWS=128, BLOCK=256, PART=32, num_warps=8
+    )
+
+
 def attend(
-    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, slots: int, heads: int, seed: Tensor,
-    site: int, threshold: int,
+    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None, slots: int,
+    heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """See :func:`stepformer.core.stack.attend`."""
     rows, dim = len(qkv), qkv.shape[1] // 3
     size = dim // heads
     _attend[(rows // slots * heads,)](
-        qkv, out, grad, d_qkv, seed, site, size**-0.5, slots, heads,
+        qkv, out, grad, d_qkv, sums, seed, site, size**-0.5, slots, heads,
         DIM=dim, SIZE=size, SLOTS=_width(slots), WIDTH=_width(size), BACK=grad is not None, THRESHOLD=threshold,
         num_warps=4,
     )  # fmt: skip

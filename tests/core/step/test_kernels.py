@@ -35,6 +35,16 @@ def kernels():
     return stack_kernels
 
 
+class AllRows:
+    """A tensor of which only the sum over its rows is given."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def float(self):
+        return self.rows.float().sum(0)
+
+
 def both(kernels, name, make):
     """The tensors that a function wrote, by the plain version and by the kernel, from the same arguments."""
     found = []
@@ -108,8 +118,8 @@ def test_activate(kernels, dropout, gelu):
         return (draw(R, width), draw(width), out, gelu, SEED, 3, dropout), [out]
 
     def backward():
-        grad = draw(R, width)
-        return (grad, draw(R, width), draw(width), gelu, SEED, 3, dropout), [grad]
+        grad, sums = draw(R, width), torch.full((3, width), torch.nan, device=DEVICE)
+        return (grad, draw(R, width), draw(width), sums, gelu, SEED, 3, dropout), [grad, AllRows(sums)]
 
     both(kernels, "activate", forward)
     both(kernels, "activate_back", backward)
@@ -121,21 +131,43 @@ def test_softmax(kernels, dropout, extra):
     B, K, H, N = 3, 2, 2, 37
     mask = (torch.arange(N) < torch.tensor([N, 20, 1])[:, None]).to(DEVICE)
 
-    def forward():
-        scores = draw(B, K * H, N) * 3
-        dropped = torch.full_like(scores, torch.nan) if dropout else None
-        return (scores, mask, dropped, 0.5, SEED, 2, dropout), [scores, *([dropped] if dropout else [])]
+    def rows():  # as in the stack: rows lie further apart than they are long
+        return torch.full((B, K * H, 64), torch.nan, device=DEVICE)[..., :N]
 
-    weights, *_ = both(kernels, "softmax", forward)
-    assert torch.allclose(weights.sum(-1), torch.ones(B, K * H, device=DEVICE))
+    def made():
+        scores, passed, level = rows().copy_(draw(B, K * H, N) * 3), rows(), draw(B, K * H)
+        return scores, passed, level, (scores, mask, passed, level, 0.5, SEED, 2, dropout)
+
+    def forward():
+        _, passed, level, arguments = made()
+        return arguments, [passed, level]
+
+    passed, _ = both(kernels, "softmax", forward)
+    assert dropout or torch.allclose(passed.sum(-1), torch.ones(B, K * H, device=DEVICE))
 
     def backward():
-        grad = draw(B, K * H, N)
-        again = torch.full_like(grad, torch.nan) if dropout else None
+        scores, _, level, arguments = made()
+        stack.softmax(*arguments)
+        grad, again = rows().copy_(draw(B, K * H, N)), rows()
         other = draw(B, K, N) if extra else None
-        return (grad, weights, other, H, again, 0.5, SEED, 2, dropout), [grad, *([again] if dropout else [])]
+        return (grad, scores, mask, level, other, H, again, 0.5, SEED, 2, dropout), [grad, again]
 
     both(kernels, "softmax_back", backward)
+    scores, _, level, arguments = made()
+    stack.softmax(*arguments)
+    plain, fast = (ops.mean_weights(scores, mask, level, H, 0.5) for ops in (stack, kernels))
+    assert torch.allclose(plain, fast, atol=1e-5)
+    assert torch.allclose(plain.sum(-1), torch.ones(B, K, device=DEVICE))
+
+
+def test_fold(kernels):
+    R, H, size, dim = 150, 3, 24, 40
+
+    def make():
+        out = torch.full((R, H * dim), torch.nan, device=DEVICE)
+        return (draw(R, H * size), draw(H * size, dim), out, H), [out]
+
+    both(kernels, "fold", make)
 
 
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
@@ -146,11 +178,11 @@ def test_attend(kernels, dropout, slots, size):
 
     def forward():
         out = torch.full((R, D), torch.nan, device=DEVICE)
-        return (draw(R, 3 * D), out, None, None, slots, H, SEED, 11, dropout), [out]
+        return (draw(R, 3 * D), out, None, None, None, slots, H, SEED, 11, dropout), [out]
 
     def backward():
-        d_qkv = torch.full((R, 3 * D), torch.nan, device=DEVICE)
-        return (draw(R, 3 * D), None, draw(R, D), d_qkv, slots, H, SEED, 11, dropout), [d_qkv]
+        d_qkv, sums = (torch.full((n, 3 * D), torch.nan, device=DEVICE) for n in (R, B))
+        return (draw(R, 3 * D), None, draw(R, D), d_qkv, sums, slots, H, SEED, 11, dropout), [d_qkv, sums]
 
     both(kernels, "attend", forward)
     both(kernels, "attend", backward)
@@ -177,6 +209,7 @@ def test_update(kernels, decoupled, averaged, broken, monkeypatch):
         module.update(*arguments)
         found.append([t.float().cpu() for t in arguments[:6] if t is not None])
         assert broken == "" or torch.equal(arguments[0].cpu(), before.cpu())
+        assert bool(arguments[8]) == bool(broken)
     for a, b in zip(*found, strict=True):
         assert torch.allclose(a, b, rtol=1e-2 if a is found[0][-1] else 1e-5, atol=1e-6)
 
@@ -200,19 +233,27 @@ def with_kernels(monkeypatch):
 @pytest.mark.parametrize("average", ["all", "matched"])
 @pytest.mark.parametrize("form", ["log_mean", "mean_log"])
 @pytest.mark.parametrize("both_ways", [False, True])
-def test_losses_of_pairs(with_kernels, average, form, both_ways):
+@pytest.mark.parametrize("weights", [{"seq": 1.0, "glob": 2.0, "div": 0.5}, {"glob": 0.3, "seq": 3.0}])
+def test_losses_of_pairs_together(with_kernels, average, form, both_ways, weights):
+    slots, phrases, mask = pairs(0)
+    criterion = losses.Criterion(
+        losses.LossConfig(
+            weights, gamma=0.2, keep=0.7, seq_average=average, glob_form=form, glob_both_ways=both_ways
+        )
+    )
+    output = losses.Slots(slots, slots, None)
+    seen = torch.ones(slots.shape[:2], dtype=torch.bool, device=DEVICE)
     found = []
     for on in (False, True):
         with_kernels(on)
-        slots, phrases, mask = pairs(0)
-        matched = losses.match(losses.cosines(slots, phrases).detach(), mask, 0.7)
-        pair = losses.Compared(slots, phrases)
-        seq = pair.local(mask, matched, 0.2, average)
-        glob = losses._glob_loss(pair, mask, 0.2, form, both_ways)
-        grad = torch.autograd.grad(seq + 2 * glob + losses._div_loss(pair.slots), slots)[0]
-        found.append((seq, glob, grad))
-    for plain, fast in zip(*found, strict=True):
-        assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-5)
+        ahead = criterion.ahead(slots.shape[1], phrases, mask, seen, torch.float32)
+        assert (ahead is not None) == on
+        total, parts = criterion(output, phrases, mask, seen, ahead=ahead)
+        found.append((parts, total, torch.autograd.grad(3 * total, slots)[0]))
+    (plain, *more), (fast, *other) = found
+    assert set(plain) == set(fast) == {*weights, "matched"}
+    for a, b in [*((plain[name], fast[name]) for name in plain), *zip(more, other, strict=True)]:
+        assert torch.allclose(b, a, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", ["log_mean", "mean_log"])
