@@ -8,7 +8,6 @@ Threads copy float16 rows from memory-mapped shards into batches, two batches ah
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import zlib
@@ -28,6 +27,7 @@ from stepformer.errors import InputError
 WINDOW = 16
 """Shards whose videos are shuffled together: 4 GB, about 7,000 videos of 400 s in 768 dimensions."""
 _AHEAD = 2  # batches
+_STEP = 64  # rows by which memory for batches differs in size
 _AT_ONCE = 16  # videos that a thread copies before it looks for other work
 
 
@@ -135,29 +135,33 @@ class StoreBatches:
         video_mask, phrase_mask = (
             torch.arange(most) < lengths[rows, None] for most, lengths in zip(shape, (frames, said), strict=True)
         )
-        video, phrases = (
-            buffers.room((len(members), most, self.dim)) for buffers, most in zip(self._buffers, shape, strict=True)
-        )
-        batch = StoreBatch(video, video_mask, phrases, phrase_mask, torch.zeros(phrase_mask.shape))
+        rooms = [
+            buffers.room(len(members), most, self.dim) for buffers, most in zip(self._buffers, shape, strict=True)
+        ]
+        (video, phrases), times = (room.batch for room in rooms), torch.zeros(phrase_mask.shape)
+        batch = StoreBatch(video, video_mask, phrases, phrase_mask, times)
         work = [
-            self._pool.submit(self._fill, batch, first, members[first : first + _AT_ONCE])
+            self._pool.submit(self._fill, rooms, times.numpy(), first, members[first : first + _AT_ONCE])
             for first in range(0, len(members), _AT_ONCE)
         ]
         return batch, work
 
-    def _fill(self, batch: StoreBatch, first: int, members: Sequence[tuple[FeatureStore, str]]) -> None:
-        """Rows of a batch from ``first`` on."""
-        video, phrases, times = batch.video.numpy(), batch.phrases.numpy(), batch.phrase_times.numpy()
+    def _fill(
+        self, rooms: Sequence[_Room], times: npt.NDArray[np.float32], first: int,
+        members: Sequence[tuple[FeatureStore, str]],
+    ) -> None:  # fmt: skip
+        """Videos of a batch from number ``first`` on: frames, phrases and when these are said."""
         for row, (store, name) in enumerate(members, first):
             entry, stored = store.entry(name), store.arrays(name)
             n, text, said = min(entry.n, self.max_frames), stored.phrases, stored.said
             if entry.said < len(said):
                 wanted = said[:, 2] == 0
                 text, said = text[wanted], said[wanted]
-            video[row, :n] = shorten(stored.features, self.max_frames)
-            video[row, n:] = 0
-            phrases[row, : entry.said] = text
-            phrases[row, entry.said :] = 0
+            given = shorten(stored.features, self.max_frames), text
+            for room, rows in zip(rooms, given, strict=True):
+                room.memory[row, : len(rows)] = rows
+                room.memory[row, len(rows) : room.used[row]] = 0
+                room.used[row] = len(rows)
             times[row, : entry.said] = (said[:, 0] + said[:, 1]) * (0.5 * n / max(entry.duration_s, 1e-6))
 
 
@@ -168,25 +172,35 @@ def _finished(reading: tuple[StoreBatch, list[Future[None]]]) -> StoreBatch:
     return batch
 
 
+class _Room(NamedTuple):
+    """Memory for the vectors of a batch."""
+
+    batch: Tensor  # (B, most, D)
+    memory: npt.NDArray[np.float16]  # (B, at least most, D), of which that is a part
+    used: npt.NDArray[np.int64]  # (B,) rows of each video that are not zero
+
+
 class _Buffers:
     """Memory for batches, used again once nobody holds it: fresh pages cost more than the copy into them."""
 
     def __init__(self) -> None:
-        self._kept: list[npt.NDArray[np.float16]] = []
+        self._kept: list[tuple[npt.NDArray[np.float16], npt.NDArray[np.int64]]] = []
 
-    def room(self, shape: tuple[int, ...]) -> Tensor:
-        """An uninitialised float16 tensor."""
+    def room(self, videos: int, most: int, dim: int) -> _Room:
+        """Memory for a batch (videos, most, dim)."""
         if torch.cuda.is_available():  # torch itself keeps pinned memory until copies from it are done
-            return torch.empty(shape, dtype=torch.float16, pin_memory=True)
-        size = math.prod(shape)
-        # a list and the call itself hold a buffer that nobody uses
-        unused = [i for i in range(len(self._kept)) if sys.getrefcount(self._kept[i]) == 2]
-        fitting = [i for i in unused if len(self._kept[i]) >= size]
+            pinned = torch.empty(videos, most, dim, dtype=torch.float16, pin_memory=True)
+            return _Room(pinned, pinned.numpy(), np.full(videos, most))
+        # a size in steps is used again as it is, with little to be made zero
+        size = (-(-most // _STEP) * _STEP, dim)
+        # its pair in the list and the call itself hold an array that nobody uses
+        unused = [i for i in range(len(self._kept)) if sys.getrefcount(self._kept[i][0]) == 2]
+        fitting = [i for i in unused if self._kept[i][0].shape[1:] == size and len(self._kept[i][0]) >= videos]
         if fitting:
-            flat = self._kept[fitting[0]]
+            memory, used = self._kept[fitting[0]]
         else:
-            for i in reversed(unused):
+            for i in reversed(unused[:-_AHEAD]):
                 del self._kept[i]
-            flat = np.empty(1 << (size - 1).bit_length(), np.float16)  # the system gives pages as they are touched
-            self._kept.append(flat)
-        return torch.from_numpy(flat[:size].reshape(shape))
+            memory, used = np.zeros((videos, *size), np.float16), np.zeros(videos, np.int64)
+            self._kept.append((memory, used))
+        return _Room(torch.from_numpy(memory[:videos, :most]), memory, used)
