@@ -11,7 +11,8 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.measured import report
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
 
 HELP = """Times every alignment kernel on the batches that training and inference make, against a naive Python
 loop over cells, and checks that all give the same alignments. Times are the best of the repeats (other work on the
-machine only ever adds to a time), after one call to warm up, which compiles where there is something to compile."""
+machine only ever adds to a time), after one call to warm up, which compiles where there is something to compile.
+
+With --plot, also the time of one alignment (drop_dtw, with its checks) against rows and columns, as a picture."""
 
 EXAMPLES = [
     "stepformer bench align",
     "stepformer bench align --json > align.json",
     "stepformer bench align --device cuda",
+    "stepformer bench align --plot align.svg",
 ]
 
 
@@ -66,6 +70,7 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
     add(parser, "device", "threads", "repeats", "seed", device="cpu", threads=1, repeats=5)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw times against rows and columns, SVG or PNG")
     parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
 
 
@@ -80,17 +85,42 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     try:
         rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
+        swept = sweep(args.repeats, args.seed) if args.plot else []
     finally:
         torch.set_num_threads(threads)
-    facts = {
+    if args.plot:
+        from stepformer.bench.curves import Curve, draw
+
+        curves = [Curve(name, [(size, us / 1000) for size, us in points]) for name, points in swept]
+        draw(curves, args.plot, f"one alignment, many-to-one, both sides droppable; {SWEPT.K} rows, {SWEPT.N} columns")
+    facts: dict[str, Any] = {
         "cases": {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES},
         "threads": args.threads,
         "agree": True,
         "numba": _version("numba"),
         "triton": _version("triton"),
     }
+    facts |= {f"us_against_{name}": {str(size): round(us, 1) for size, us in points} for name, points in swept}
     report(args, facts, [asdict(row) for row in rows], "all kernels gave the same matches and costs, exactly")
     return 0
+
+
+SWEPT = Case("one", "many_to_one", 1, 32, 400)
+
+
+def sweep(repeats: int, seed: int) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Microseconds of one alignment with its checks, against rows and against columns: the best of many calls."""
+    from stepformer.core.align import drop_dtw
+
+    def best(case: Case) -> float:
+        costs, drop = _problem(case, seed)
+        matrix, price = costs[0].numpy(), float(drop[0])
+        drop_dtw(matrix, price, 0.0, case.matching)
+        return 1000 * _best_ms(lambda: drop_dtw(matrix, price, 0.0, case.matching), 40 * repeats, None)
+
+    rows = [(K, best(replace(SWEPT, K=K))) for K in (8, 16, 32, 64, 128)]
+    columns = [(N, best(replace(SWEPT, N=N))) for N in (100, 200, 400, 800, 1600)]
+    return [("rows", rows), ("columns", columns)]
 
 
 def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) -> list[Row]:

@@ -15,9 +15,11 @@ import argparse
 import json
 import multiprocessing
 import platform
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stepformer.cli.options import Several, add, numbers, positive
@@ -34,6 +36,7 @@ EXAMPLES = [
     "stepformer bench train",
     "stepformer bench train --device cuda --presets paper --batches 72 --frames 1000 --widths 768 --phrases 90",
     "stepformer bench train --device cuda --presets paper --batches 72 --frames 1000 --widths 768 --sweep --out s.json",
+    "stepformer bench train --from s.json --plot step.svg",
 ]
 
 VIDEOS, HOURS, EPOCHS = 1_200_000, 134_472, 60
@@ -106,6 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phrases", type=positive, default=20, metavar="N", help="most phrases per video")
     parser.add_argument("--no-reference", action="store_true", help="leave out the straightforward step")
     parser.add_argument("--sweep", action="store_true", help="also step times against frames, batch, slots, phrases")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --sweep or --from: step times as SVG or PNG")
+    parser.add_argument("--from", dest="given", type=Path, metavar="JSON", help="plot what --out wrote before")
     add(parser, "out")
     add(parser, "repeats", "device", "threads", device="cpu", threads=1)
 
@@ -115,11 +120,20 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from stepformer.base.files import write_json
+    from stepformer.base.guard import reading
     from stepformer.core.devices import torch_device
     from stepformer.reproduce.execute import commit, machine
 
     if min(args.repeats, args.threads, args.phrases, *args.batches, *args.frames, *args.widths) < 1:
         raise UsageError("--batches, --frames, --widths, --phrases, --repeats and --threads must be at least 1")
+    if args.given is not None:
+        if args.plot is None:
+            raise UsageError("--from goes with --plot")
+        with reading(args.given, "JSON of bench train"):
+            plot(json.loads(args.given.read_text("utf-8")), args.plot)
+        return 0
+    if args.plot is not None and not args.sweep:
+        raise UsageError("--plot goes with --sweep, or with --from")
     device = str(torch_device(args.device))
     shapes = [
         Shape(preset, batch, frames, width, phrases=args.phrases)
@@ -147,6 +161,8 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.out:
         write_json(args.out, report)
+    if args.plot is not None:
+        plot(report, args.plot)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0
@@ -157,6 +173,26 @@ def run(args: argparse.Namespace) -> int:
             f"{row.batch} videos, {row.frames} frames, {row.slots} slots, {row.phrases} phrases: {row.step_ms:.3f} ms"
         )
     return 0
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    """Draws the step times of a sweep."""
+    from stepformer.bench.curves import Curve, draw
+
+    rows = report.get("sweep") or []
+    if not rows:
+        raise UsageError("there are no step times to plot; measure them with --sweep --out FILE")
+    first, names = rows[0], {"frames": "frames", "batch": "videos", "slots": "slots", "phrases": "phrases"}
+
+    def alone(row: dict[str, Any], name: str) -> bool:
+        return all(row[other] == first[other] for other in names if other != name)
+
+    curves = [
+        Curve(label, list({row[name]: row["step_ms"] for row in rows if alone(row, name)}.items()))
+        for name, label in names.items()
+    ]
+    shape = ", ".join(f"{first[name]} {label}" for name, label in names.items())
+    draw(curves, path, f"training step, {first['preset']}, {shape}; {report['machine']}")
 
 
 def print_rows(rows: list[Row]) -> None:
@@ -208,7 +244,19 @@ def sweep(shape: Shape) -> list[Shape]:
 
 def _in_turn(shapes: list[Shape], *settings: Any) -> list[Row]:
     """On a GPU, whose peak memory can be reset."""
-    return [measure(shape, *settings) for shape in shapes]
+    rows = []
+    for shape in shapes:
+        rows.append(measure(shape, *settings))
+        _say(rows[-1])
+    return rows
+
+
+def _say(row: Row) -> None:
+    """One shape is measured: those that follow may take long."""
+    shape = f"{row.preset}, {row.batch} videos, {row.frames} frames, {row.slots} slots, {row.phrases} phrases"
+    reference = "" if row.reference_ms is None else f", reference {row.reference_ms:.2f} ms"
+    took = f"{row.step_ms:.3f} ms{reference}, {row.peak_mib:.0f} MiB"
+    print(f"{shape}, width {row.width}: {took}", file=sys.stderr, flush=True)
 
 
 def _in_processes(shapes: list[Shape], *settings: Any) -> list[Row]:
@@ -218,6 +266,7 @@ def _in_processes(shapes: list[Shape], *settings: Any) -> list[Row]:
     for shape in shapes:
         with context.Pool(1) as pool:
             rows.append(pool.apply(measure, (shape, *settings)))
+        _say(rows[-1])
     return rows
 
 
