@@ -169,11 +169,6 @@ def mean_weights(scores: Tensor, mask: Tensor, level: Tensor, heads: int, scale:
     return _weights(scores, mask, level, scale).view(B, rows // heads, heads, N).mean(2)
 
 
-def fold(x: Tensor, weight: Tensor, out: Tensor, heads: int) -> None:
-    """Each head's part of x times its part of the weight: (R, D), (D, D) -> (R, H D)."""
-    torch.bmm(_heads(x, heads), weight.view(heads, -1, weight.shape[1]), out=_heads(out, heads))
-
-
 def attend(
     qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None, slots: int,
     heads: int, seed: Tensor, site: int, threshold: int,
@@ -339,7 +334,7 @@ class _Layers(torch.autograd.Function):
             norm(3 * i + 1, "norm2", i, full["out_bias"][i], s[1], plain, asking)
             torch.addmm(half["q_bias"][i], y2[i], half["q"][i].t(), out=q[i])
             asked = folded[i if grads_to_frames else 0]
-            ops.fold(q[i], half["k"][i], asked.view(R, H * D), H)
+            torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
             torch.bmm(asked, key.mT, out=scores[i])
             ops.softmax(scores[i], mask, passed, level[i], size**-0.5, seed, s[2], dropout)
             torch.bmm(passed, value, out=read[i])
@@ -408,7 +403,7 @@ class _Layers(torch.autograd.Function):
             torch.mm(d_before[i], half["ff1"][i], out=dy[3 * i + 2])
             norm(3 * i + 2, "norm3", i, s[3])
             torch.mm(d_cross[i], half["cross_out"][i], out=d_mixed[i])
-            ops.fold(d_mixed[i], half["v"][i], d_read.view(R, H * D), H)
+            torch.bmm(_heads(d_mixed[i], H), half["v"][i].view(H, size, D), out=_heads(d_read.view(R, H * D), H))
             torch.bmm(d_read, value.mT, out=d_scores)
             extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
             ops.softmax_back(

@@ -228,33 +228,6 @@ def _mean_weights(  # type: ignore[no-untyped-def]
     tl.store(out + slot.to(tl.int64) * N + c, total / HEADS, mask=c < N)
 
 
-@triton.jit
-def _fold(  # type: ignore[no-untyped-def]
-    x, weight, out, rows, HEADS, SIZE: tl.constexpr, DIM: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr,
-):  # fmt: skip
-    head = tl.program_id(1)
-    columns = tl.cdiv(DIM, BLOCK)
-    r = (tl.program_id(0) // columns) * ROWS + tl.arange(0, ROWS)
-    c = (tl.program_id(0) % columns) * BLOCK + tl.arange(0, BLOCK)
-    k = tl.arange(0, PART)
-    x += head * SIZE
-    weight += head * SIZE * DIM
-    made = tl.zeros([ROWS, BLOCK], tl.float32)
-    for first in range(0, SIZE, PART):
-        a = tl.load(
-            x + r[:, None] * (HEADS * SIZE) + first + k[None, :],
-            mask=(r < rows)[:, None] & (first + k < SIZE)[None, :], other=0.0,
-        )  # fmt: skip
-        b = tl.load(
-            weight + (first + k)[:, None] * DIM + c[None, :],
-            mask=(first + k < SIZE)[:, None] & (c < DIM)[None, :], other=0.0,
-        )  # fmt: skip
-        made = tl.dot(a, b, made)
-    at = r[:, None] * (HEADS * DIM) + head * DIM + c[None, :]
-    tl.store(out + at, made.to(out.dtype.element_ty), mask=(r < rows)[:, None] & (c < DIM)[None, :])
-
-
 @triton.jit(do_not_specialize=["site"])
 def _attend(  # type: ignore[no-untyped-def]
     qkv, out, grad, d_qkv, sums, seed, site, scale, K, HEADS,
@@ -450,14 +423,6 @@ def mean_weights(scores: Tensor, mask: Tensor, level: Tensor, heads: int, scale:
         scores, mask.view(torch.uint8), level, out, scale, heads, rows // heads, scores.stride(1), N=N, WIDTH=_width(N)
     )
     return out
-
-
-def fold(x: Tensor, weight: Tensor, out: Tensor, heads: int) -> None:
-    """See :func:`stepformer.core.stack.fold`."""
-    (rows, width), dim = x.shape, weight.shape[1]
-    _fold[(triton.cdiv(rows, 128) * triton.cdiv(dim, 256), heads)](
-        x, weight, out, rows, heads, SIZE=width // heads, DIM=dim, ROWS=128, BLOCK=256, PART=32, num_warps=8
-    )
 
 
 def attend(

@@ -160,16 +160,6 @@ def test_softmax(kernels, dropout, extra):
     assert torch.allclose(plain.sum(-1), torch.ones(B, K, device=DEVICE))
 
 
-def test_fold(kernels):
-    R, H, size, dim = 150, 3, 24, 40
-
-    def make():
-        out = torch.full((R, H * dim), torch.nan, device=DEVICE)
-        return (draw(R, H * size), draw(H * size, dim), out, H), [out]
-
-    both(kernels, "fold", make)
-
-
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
 @pytest.mark.parametrize(("slots", "size"), [(5, 24), (16, 16)])
 def test_attend(kernels, dropout, slots, size):
