@@ -6,16 +6,12 @@ as their value is compute both together.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from stepformer.core.devices import Beside
-from stepformer.core.log_sums import make_sums, sums_back
-from stepformer.core.match_kernel import match_rows
 
 
 @triton.jit
@@ -392,85 +388,63 @@ def shares(
     return out
 
 
-class Pairs(NamedTuple):
-    """What :func:`pair_losses` counts: weights, and the forms as in :class:`stepformer.core.losses.LossConfig`."""
-
-    seq: float
-    glob: float
-    div: float
-    gamma: float
-    keep: float
-    best_per_slot: int | None
-    average_all: bool
-    log_mean: bool
-    both_ways: bool
+def own_sums(cosines: Tensor, lengths: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """Log-sums of exp(cosines / gamma) over each video's own phrases, (B, K), and over its slots, (B, L)."""
+    B, K, L = cosines.shape
+    over_phrases, over_slots = cosines.new_empty(B, K), cosines.new_empty(B, L)
+    _own_sums[(B,)](
+        cosines, lengths, over_phrases, over_slots, 1 / gamma, K, L, SLOTS=_power(K), WIDTH=_power(L)
+    )
+    return over_phrases, over_slots
 
 
-def pair_losses(
-    slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, how: Pairs
+def nce(
+    own: Tensor, every: Tensor, valid: Tensor, value: Tensor, weight: float, log_mean: bool
 ) -> tuple[Tensor, Tensor]:
-    """The local, the global and the diversity loss together: their weighted sum, and (seq, glob, div, matched) (4,).
+    """Writes the loss of own - every, (n,), to ``value``; returns its gradients by both, times a weight.
 
-    slots (B, K, D) and phrases (B, L, D) at length 1; half_phrases: a copy in the type that the product of all slots
-    with all phrases is made in; mask (B, L), lengths (B,). Their gradient is known as soon as their values are, so
-    that both are made at once, with the alignment at the same time as the large product.
+    valid: of any type, 0 where an entry does not count; each of its elements stands for as many entries as fit.
     """
-    made: tuple[Tensor, Tensor] = _PairLosses.apply(slots, phrases, half_phrases, mask, lengths, how)  # type: ignore[no-untyped-call]
-    return made
+    n = own.numel()
+    d_own, d_every = own.new_empty(n), own.new_empty(n)
+    _nce[(1,)](
+        own, every, valid, value, d_own, d_every, n, weight, n // valid.numel(), LOG_MEAN=log_mean, BLOCK=1024,
+        num_warps=8,
+    )  # fmt: skip
+    return d_own, d_every
 
 
-class _PairLosses(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, how: Pairs
-    ) -> tuple[Tensor, Tensor]:
-        B, K, D = slots.shape
-        L, scale = phrases.shape[1], 1 / how.gamma
-        size = {"SLOTS": _power(K), "WIDTH": _power(L)}
-        slots = slots.contiguous()
-        cosines = torch.bmm(slots, phrases.mT)  # (B, K, L)
-        beside = Beside(slots.device)
-        with beside:
-            rows = match_rows(cosines, lengths, how.keep, how.best_per_slot)
+def local(
+    cosines: Tensor, lengths: Tensor, rows: Tensor, d_phrases: Tensor, d_slots: Tensor | None, gamma: float, up: float,
+    average_all: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The local loss and the number of matches of each video, (B,), and the gradient of the cosines (B, K, L).
 
-        new = slots.new_empty
-        own_phrases, own_slots, seq, hits = new(B, K), new(B, L), new(B), new(B)
-        _own_sums[(B,)](cosines, lengths, own_phrases, own_slots, scale, K, L, **size)
-        every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.reshape(B * L, D)
-        over_phrases, over_slots, products = make_sums(every, said, mask.flatten(), how.gamma, how.both_ways)
-        glob, d_phrases, d_rows = new(2).zero_(), new(B * K), new(B * K)
-        form: dict[str, Any] = {"LOG_MEAN": how.log_mean, "BLOCK": 1024, "num_warps": 8}
-        _nce[(1,)](own_phrases, over_phrases, lengths, glob, d_phrases, d_rows, B * K, how.glob, K, **form)
-        down = d_slots = None
-        if how.both_ways:
-            d_slots, d_columns = new(B * L), new(B * L)
-            seen = mask.contiguous().view(torch.uint8)
-            _nce[(1,)](own_slots, over_slots, seen, glob[1:], d_slots, d_columns, B * L, how.glob, 1, **form)
-            down = over_slots, d_columns
-        grad, _ = sums_back(every, said, mask.flatten(), how.gamma, over_phrases, d_rows, down, products)
-        assert grad is not None
+    rows (B, L) int32: the slot of each phrase, or -1. The gradient is that of ``up`` times the local losses, and of the
+    log-sums of :func:`own_sums`, whose gradients are d_phrases and d_slots.
+    """
+    B, K, L = cosines.shape
+    grad, seq, hits = torch.empty_like(cosines), cosines.new_empty(B), cosines.new_empty(B)
+    _own[(B,)](
+        cosines, lengths, rows, d_phrases, d_slots, grad, seq, hits, 1 / gamma, up, K, L,
+        AVERAGE_ALL=average_all, DOWN=d_slots is not None, SLOTS=_power(K), WIDTH=_power(L),
+    )  # fmt: skip
+    return seq, hits, grad
 
-        beside.join()
-        d_cosines = torch.empty_like(cosines)
-        _own[(B,)](
-            cosines, lengths, rows, d_phrases, d_slots, d_cosines, seq, hits, scale, how.seq / B, K, L,
-            AVERAGE_ALL=how.average_all, DOWN=how.both_ways, **size,
-        )  # fmt: skip
-        grad = grad.view(B, K, D).baddbmm_(d_cosines, phrases)
-        pairs = B * K * max(1, K - 1)
-        spread = new(B, triton.cdiv(D, 128))
-        _apart[(B, spread.shape[1])](slots, grad, spread, K, D, how.div / pairs, SLOTS=size["SLOTS"], BLOCK=128)
-        values = new(5)
-        _totals[(1,)](
-            seq, hits, spread, glob, values, B, spread.numel(), pairs, how.seq, how.glob, how.div, BLOCK=1024
-        )
-        total, values = values[0], values[1:]
-        ctx.save_for_backward(grad)
-        ctx.mark_non_differentiable(values)
-        return total, values
 
-    @staticmethod
-    def backward(ctx: Any, up: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = ctx.saved_tensors
-        return grad * up, None, None, None, None, None
+def apart(slots: Tensor, grad: Tensor, up: float) -> Tensor:
+    """Parts whose sum is that of the cosines of all pairs of unit slots (B, K, D); ``up`` times its gradient is added
+    to ``grad``."""
+    B, K, D = slots.shape
+    parts = slots.new_empty(B, triton.cdiv(D, 128))
+    _apart[(B, parts.shape[1])](slots, grad, parts, K, D, up, SLOTS=_power(K), BLOCK=128)
+    return parts
 
+
+def totals(
+    seq: Tensor, hits: Tensor, spread: Tensor, glob: Tensor, pairs: int, weights: tuple[float, float, float]
+) -> Tensor:
+    """(5,): the weighted sum of the losses, seq, glob, div, and the mean number of matches."""
+    out = seq.new_empty(5)
+    _totals[(1,)](seq, hits, spread, glob, out, len(seq), spread.numel(), pairs, *weights, BLOCK=1024)
+    return out

@@ -619,7 +619,7 @@ class Criterion:
         return total, {**parts, **{name: made[name] for name in names}}
 
     def _pair_losses(self, pair: Compared, ahead: Ahead, mask: Tensor, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-        from stepformer.core.loss_kernels import Pairs, pair_losses
+        from stepformer.core.pair_losses import Pairs, pair_losses
 
         c = self.config
         how = Pairs(
