@@ -39,6 +39,10 @@ def fake(monkeypatch, tmp_path):
         def __init__(self, folder: str, **_: object) -> None:
             pass
 
+        def detect_language(self, sound, vad_filter: bool):
+            english = float(sound.max() > 0.3)  # what is said quietly is German
+            return ("en", 0.9, [("en", 0.9)]) if english else ("de", 0.8, [("de", 0.8), ("en", 0.05)])
+
         def transcribe(self, sound, **options: object):
             assert options["language"] == "en" and options["task"] == "transcribe"
             calls.append(len(sound))
@@ -87,6 +91,18 @@ def test_the_transcript_is_kept_and_made_again_when_the_sound_changes(fake, tmp_
     assert speech.transcribe(talk, model=tmp_path) == [cue] and len(fake) == 3
     write_wav(talk, (5, 0.5))
     assert speech.transcribe(talk, model=tmp_path) == [cue] and len(fake) == 4
+
+
+def test_another_language_is_not_written_down_as_english(fake, tmp_path) -> None:
+    from stepformer.narration.listening import Listening, narration_of
+
+    talk = write_wav(tmp_path / "talk.wav", (4, 0.25))
+    for _ in range(2):  # heard, then read from the cache
+        with pytest.raises(speech.OtherLanguageError, match=r"sounds like de.*--language de"):
+            speech.transcribe(talk, model=tmp_path)
+    assert not fake
+    narration = narration_of(talk, Listening(speech_model=str(tmp_path)))
+    assert narration.cues == () and "not English" in narration.notes[0]
 
 
 def test_silence_costs_nothing_and_is_kept_too(fake, tmp_path, monkeypatch) -> None:

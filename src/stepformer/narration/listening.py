@@ -18,7 +18,7 @@ from stepformer.narration.cleaning import is_english
 from stepformer.narration.cues import Cue, cue_at
 from stepformer.narration.phrases import Phrase, PhraseOptions
 from stepformer.narration.readers import read_subtitles, tidy
-from stepformer.narration.speech import Report, transcribe
+from stepformer.narration.speech import OtherLanguageError, Report, transcribe
 
 Source = Literal["file", "beside", "inside", "speech", "none"]
 
@@ -99,6 +99,8 @@ def narration_of(
                 return _noted(Narration(tuple(cues), "speech", where, tuple(notes), streams))
         except MissingError as error:
             notes.append(f"somebody speaks, but it is not heard: {error}")
+        except OtherLanguageError as error:
+            notes.append(str(error))
         except InputError:
             pass  # no sound track, or one that cannot be decoded: a silent video
     return Narration(notes=tuple(notes), streams=streams)

@@ -30,7 +30,7 @@ MODELS = ("base", "small")
 """Names of speech models: base is pinned and fetched by ``stepformer models``, small comes from the model hub only."""
 _PINNED = {"base": "whisper-base"}
 _HUB = {"small": "Systran/faster-whisper-small"}
-_VERSION = "1"  # of what is kept
+_VERSION = "2"  # of what is kept
 _BLOCK_S = 30.0
 _PART_S = 600.0  # sound held at once
 _LEAST_SPEECH_S = 2.0  # in a part; less is a shout or a mistake of the voice check
@@ -39,6 +39,10 @@ _SILENT = 1e-4  # loudest root mean square of half a second, of full scale: belo
 Report = Callable[[float, float], None]
 """Called while sound is heard, with seconds done and seconds in all."""
 Spans = list[tuple[float, float]]
+
+
+class OtherLanguageError(InputError):
+    """Somebody speaks, but not the language that was expected."""
 
 
 def transcribe(
@@ -56,15 +60,19 @@ def transcribe(
 
     Raises:
         InputError: the video cannot be read or has no sound.
+        OtherLanguageError: another language than English is spoken, and ``language`` does not name it.
         MissingError: faster-whisper or the weights are not here.
     """
     kept = _kept_file(Path(video), str(model), language)
     if cache and (found := _read_kept(kept)) is not None:
         return found
     segments: list[dict[str, Any]] = []
+    others: set[str] = set()
     for start_s, sound in parts_with_speech(video, report):
-        segments += _listen(sound, start_s, str(model), language, str(video))
-    text = json.dumps({"segments": segments}, ensure_ascii=False)
+        heard, other = _listen(sound, start_s, str(model), language, str(video))
+        segments += heard
+        others |= other
+    text = json.dumps({"segments": segments, "other": " ".join(sorted(others))}, ensure_ascii=False)
     if cache:
         with suppress(OSError):  # a full or read-only disk costs the second look its speed, nothing else
             files.write_text(kept, text + "\n")
@@ -81,6 +89,8 @@ def _kept_file(video: Path, model: str, language: str) -> Path:
 def _read_kept(path: Path) -> list[Cue] | None:
     try:
         return _cues(path.read_text(encoding="utf-8"), str(path))
+    except OtherLanguageError:
+        raise
     except (OSError, ValueError, StepFormerError):
         return None  # not there, or damaged: it is made again
 
@@ -89,6 +99,9 @@ def _cues(text: str, name: str) -> list[Cue]:
     value = json.loads(text)
     if not isinstance(value, Mapping) or not isinstance(value.get("segments"), list):
         raise InputError(f"{name}: expected a transcript")
+    if not value["segments"] and (other := str(value.get("other") or "")):
+        code = other.split(maxsplit=1)[0]
+        raise OtherLanguageError(f"the speech is not English (it sounds like {other}): --language {code} translates it")
     return parse_subtitles(text, name, "whisperx") if value["segments"] else []
 
 
@@ -196,15 +209,21 @@ def _folder(model: str) -> str:
     return str(weights.pull(_PINNED[model]))
 
 
-def _listen(sound: Samples, start_s: float, model: str, language: str, video: str) -> list[dict[str, Any]]:
-    """Segments of one part of the sound, in seconds of the video."""
+def _listen(
+    sound: Samples, start_s: float, model: str, language: str, video: str
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """Segments of one part of the sound, in seconds of the video; or none, and the code of another language."""
     engine = _load(model)
     try:
+        if language == "en":  # told that it is English, Whisper makes up English for any language
+            best, chance, chances = engine.detect_language(sound, vad_filter=True)
+            if chance >= 0.5 and dict(chances).get("en", 0.0) < 0.1:
+                return [], {str(best)}
         segments, _ = engine.transcribe(
             sound, language=language, task="transcribe" if language == "en" else "translate",
             word_timestamps=True, condition_on_previous_text=False, vad_filter=True,
         )  # fmt: skip
-        return list(_plain(segments, start_s))
+        return list(_plain(segments, start_s)), set()
     except StepFormerError:
         raise
     except Exception as error:
