@@ -6,8 +6,8 @@ Exits with 1 if a reader gave anything but a result or a documented error, took 
 hung; if work was lost or repeated by a kill; or if a request failed. Cases are numbered and the same on every machine:
 a fault is seen again with ``--only READER --first N --cases 1``.
 
-A soak that was stopped goes on where it was (``--state FILE``). Cases tried before the code was changed count, but the
-table says how many they are; ``--again`` tries them on the code as it is now.
+A soak that was stopped goes on where it was (``--state FILE``); a reader with a fault begins anew. Cases tried before
+the code was changed count, but the table says how many they are; ``--again`` tries them on the code as it is now.
 """
 
 from __future__ import annotations
@@ -269,17 +269,17 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of each reader's first case (default: 0)")
     parser.add_argument("--only", help="one reader by name")
     parser.add_argument("--state", type=Path, help="file that keeps what was found; a stopped soak goes on from it")
-    parser.add_argument("--again", action="store_true", help="try cases of earlier code, and with faults, once more")
+    parser.add_argument("--again", action="store_true", help="try cases of earlier code once more")
     args = parser.parse_args()
     names = {name: reader for name, reader in known().items() if args.only in (None, name)}
     counts = shares(names, args.cases)
     state, code = State.kept(args.state), code_now()
     for name in names:
         row = state.rows.setdefault(name, Row())
-        if args.again and (row.earlier or row.faults or state.code != code):
-            state.rows[name] = Row()
-        elif state.code != code:
+        if state.code != code:
             row.earlier = row.done
+        if row.faults or (args.again and row.earlier):
+            state.rows[name] = Row()
     state.code = code
     shared = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as place:

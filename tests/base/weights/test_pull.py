@@ -422,3 +422,14 @@ def test_a_password_is_never_printed(site, monkeypatch):
     assert "secret" not in str(caught.value)
     assert "hidden" not in str(caught.value)
     assert host in str(caught.value)
+
+
+@pytest.mark.parametrize("page", [b"<![CDxyz", b'{"files": ' + b"[" * 5000, b'{"files": [{"filename": 5}]}'])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_damaged_index_page_is_a_sentence(site, page, as_json):
+    """Found by fuzzing: Python's HTML parser asserts, its JSON parser runs out of stack."""
+    site.json_index = as_json
+    spec = make(site)
+    site.files["/simple/some-box/"] = page
+    with pytest.raises(MissingError, match="found in no package index"):
+        weights.pull(spec, quiet=True)

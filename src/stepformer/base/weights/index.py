@@ -15,9 +15,10 @@ import sys
 import urllib.parse
 from html.parser import HTMLParser
 
-from stepformer.base.guard import json_of
+from stepformer.base.guard import reading
 from stepformer.base.weights.http import open_url, shown
 from stepformer.errors import MissingError, StepFormerError
+from stepformer.timeline import json_values
 
 _PAGE_BYTES = 64 << 20  # the largest projects have a few megabytes
 _JSON_PAGE = "application/vnd.pypi.simple.v1+json"
@@ -92,13 +93,15 @@ def _page_links(page_url: str) -> list[tuple[str, str]]:
     accept = f"{_JSON_PAGE}, text/html;q=0.5"
     with open_url(page_url, headers={"Accept": accept}) as answer:
         body, kind, final_url = answer.read(_PAGE_BYTES), answer.headers.get_content_type(), answer.geturl()
-    if kind == _JSON_PAGE:
-        links = [(entry["filename"], entry["url"]) for entry in json_of(body, shown(page_url))["files"]]
-    else:
-        parser = _Links()
-        parser.feed(body.decode("utf-8", "replace"))
-        links = parser.links
-    return [(name, urllib.parse.urljoin(final_url, href)) for name, href in links]
+    with reading(shown(page_url), "page of a package index"):
+        if kind == _JSON_PAGE:
+            links = [(str(entry["filename"]), str(entry["url"])) for entry in json_values(body)["files"]]
+        else:
+            parser = _Links()
+            parser.feed(body.decode("utf-8", "replace"))
+            links = parser.links
+        return [(name, urllib.parse.urljoin(final_url, href)) for name, href in links]
+    raise AssertionError
 
 
 def _ask(*words: str) -> str:
@@ -132,6 +135,6 @@ def find_file(project: str, filename: str) -> str:
                 if name == filename:
                     return url.partition("#")[0]
             troubles.append(f"{shown(page)} does not list it")
-        except (OSError, ValueError, KeyError, TypeError, StepFormerError) as error:
+        except (OSError, ValueError, StepFormerError) as error:
             troubles.append(f"{shown(page)}: {error}")
     raise StepFormerError(f"{filename} was found in no package index: " + "; ".join(troubles))
