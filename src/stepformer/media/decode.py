@@ -128,7 +128,8 @@ class FrameDecoder:
         self._container = stack.enter_context(opened(self._path, self._hardware))
         self._stream = video_stream(self._container, self._path)
         self._context = self._stream.codec_context
-        self._context.thread_type = "AUTO"
+        # FFmpeg's VP9 decoder, several frames at once, crashes on a damaged frame after it was flushed
+        self._context.thread_type = "SLICE" if self._context.name == "vp9" else "AUTO"
         self._context.thread_count = self._threads
         self._base = float(self._stream.time_base)
         self.pixel_aspect = pixel_aspect(self._stream)
