@@ -162,3 +162,37 @@ def test_processes_share_the_cores(monkeypatch, given, each):
     if given:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert [outcome.value for outcome in run_many(threads_here, [1, 2], jobs=2)] == [each, each]
+
+
+def greedy(item):
+    """Takes so many MiB and holds them."""
+    import numpy as np
+
+    return int(np.ones(item << 20, np.uint8).sum()) >> 20
+
+
+def test_one_input_cannot_take_all_memory():
+    found = results(run_many(greedy, [10, 2000, 20], apart=True, memory_bytes=300 << 20))
+    assert found == {10: (10, None), 2000: (None, "it needs more memory than one input may use"), 20: (20, None)}
+
+
+def talkative(item):
+    """Notes how far it is, every 0.3 s, so many times; then says nothing for a while."""
+    from stepformer.base import many
+
+    times, silent_s = item
+    for i in range(times):
+        time.sleep(0.3)
+        many.note(i)
+    time.sleep(silent_s)
+    return "done"
+
+
+def test_a_single_job_apart_tells_how_far_it_is_and_is_given_up_when_it_falls_silent(monkeypatch):
+    monkeypatch.setattr("stepformer.base.many._POLITE_S", 0.2)
+    heard = []
+    items = [(8, 0.0), (1, 60.0)]
+    outcomes = run_many(talkative, items, apart=True, noted=lambda item, value: heard.append(value), silence_s=1.5)
+    found = results(outcomes)
+    assert found[8, 0.0] == ("done", None) and heard == [*range(8), 0]  # longer than the silence, but not silent
+    assert found[1, 60.0] == (None, "it was given up: nothing more was read of it for 0.025 minutes")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
+import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
@@ -440,3 +442,42 @@ encoders.ENCODERS["sleepy"] = Sleepy
     assert [Path(json.loads(line)["video"]).name for line in out.splitlines()] == ["a.mp4", "z.mp4"]
     assert "white.mp4: it was given up after 8 s, the time limit" in err
     assert "2 done, 0 left as they were, 1 failed" in err
+
+
+@pytest.mark.parametrize("command", ["discover", "prepare"])
+def test_a_decoder_that_crashes_costs_its_own_video_even_of_one_job(command):
+    """As a user runs it, without options: here the crash is an encoder's, from a plugin."""
+    Path("videos").mkdir()
+    for name, colours in {"a.mp4": [RED, BLUE], "white.mp4": [WHITE, WHITE], "z.mp4": [BLUE, RED]}.items():
+        write_video(Path("videos", name), colours)
+    parts = Path(__file__).parents[1] / "app" / "discover"
+    Path("crashing.py").write_text(
+        f"""import os, sys
+sys.path.insert(0, {str(parts)!r})
+from discover_parts import ColourEncoder
+from stepformer import encoders
+
+class Crashing(ColourEncoder):
+    name = fingerprint = "crashing"
+
+    def encode_video(self, clips):
+        if clips.min() > 200:
+            os.abort()
+        return super().encode_video(clips)
+
+encoders.ENCODERS["crashing"] = Crashing
+"""
+    )
+    given = {
+        "discover": ["discover", "videos", "--no-labels", "--json", "--keep-going"],
+        "prepare": ["prepare", "features", "videos", "store", "--no-text", "--json"],
+    }[command]
+    words = [sys.executable, "-m", "stepformer", *given, "--plugin", "crashing.py", "--encoder", "crashing"]
+    clean = {name: value for name, value in os.environ.items() if name != "STEPFORMER_PLUGINS"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=clean)
+    assert done.returncode == 5, done.stderr
+    assert "white.mp4: the process that worked on it died (out of memory, or a decoder crash)" in done.stderr
+    if command == "discover":
+        assert [Path(json.loads(line)["video"]).name for line in done.stdout.splitlines()] == ["a.mp4", "z.mp4"]
+    else:
+        assert json.loads(done.stdout)["videos"] == 2

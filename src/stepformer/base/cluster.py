@@ -39,10 +39,14 @@ def run_anywhere(
     initargs: tuple[Any, ...] = (),
     time_limit_s: float | None = None,
     gpu: bool = False,
+    **here: Any,
 ) -> Iterator[Outcome[Item, Value]]:
-    """On a cluster where one is named, else in ``jobs`` processes here; 0 jobs: as many as fit the cluster."""
+    """On a cluster where one is named, else in ``jobs`` processes here; 0 jobs: as many as fit the cluster.
+
+    ``here``: what :func:`run_many` takes besides.
+    """
     if cluster is None:
-        return run_many(work, items, jobs, initializer, initargs, time_limit_s)
+        return run_many(work, items, jobs, initializer, initargs, time_limit_s, **here)
     return run_on_cluster(cluster, work, items, jobs, initializer, initargs, time_limit_s, gpu)
 
 

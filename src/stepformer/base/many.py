@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -11,14 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from stepformer.base.progress import Progress
 from stepformer.errors import StepFormerError
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 DIED = "the process that worked on it died (out of memory, or a decoder crash)"
+_MEMORY_BYTES = 16 << 30  # the largest speech model has six; four fifths of the machine where that is less
 _POLITE_S = 10.0  # a process that is told to stop may finish writing what it has
 
 
@@ -36,6 +40,8 @@ def sentence(error: BaseException) -> str:
     """An error as one sentence for a list of failures."""
     if isinstance(error, OSError) and not isinstance(error, StepFormerError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return "it needs more memory than one input may use"
     return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
 
 
@@ -69,14 +75,20 @@ def run_many(
     initializer: Callable[..., Any] | None = None,
     initargs: tuple[Any, ...] = (),
     time_limit_s: float | None = None,
+    *,
+    apart: bool = False,
+    noted: Callable[[Item, Any], None] | None = None,
+    silence_s: float | None = None,
+    memory_bytes: int | None = None,
 ) -> Iterator[Outcome[Item, Value]]:
-    """Outcomes in the order in which they finish. ``jobs=1`` without a limit works in this process.
+    """Outcomes in the order in which they finish. ``jobs=1`` without a limit works in this process, unless ``apart``.
 
-    A process that dies (a crash in a decoder, out of memory), or works on one input for more than ``time_limit_s``
-    seconds and is ended for it, fails that input alone; another takes its place. An error of the ``initializer`` is
-    raised here.
+    A process that dies (a crash in a decoder, out of memory), works on one input for more than ``time_limit_s`` seconds
+    or sends no :func:`note` of it for ``silence_s``, fails that input alone; another takes its place. One that has
+    started may use ``memory_bytes`` more (:func:`most_memory` where none is given). ``noted`` is called with an input
+    and what its process notes of it. An error of the ``initializer`` is raised here.
     """
-    if jobs <= 1 and time_limit_s is None:
+    if jobs <= 1 and time_limit_s is None and not apart:
         if initializer is not None:
             initializer(*initargs)
         for item in items:
@@ -99,11 +111,12 @@ def run_many(
                 except StopIteration:
                     done = True
                     break
-                hands.append(_Hand(first, threads, work, initializer, initargs))
+                hands.append(_Hand(first, threads, memory_bytes or most_memory(), work, initializer, initargs))
             if not hands:
                 return
             now = time.monotonic()
-            left_s = [hand.since + time_limit_s - now for hand in hands if hand.busy] if time_limit_s else []
+            left_s = [hand.given_up_at(time_limit_s, silence_s)[0] - now for hand in hands if hand.busy]
+            left_s = [left for left in left_s if left < math.inf]
             ready = wait([hand.pipe for hand in hands], max(0.0, min(left_s)) if left_s else None)
             for hand in list(hands):
                 if hand.pipe in ready:
@@ -119,6 +132,11 @@ def run_many(
                     if kind == "ready":
                         hand.begin()
                         continue
+                    if kind == "note":
+                        hand.heard = time.monotonic()
+                        if noted is not None:
+                            noted(hand.item, value)
+                        continue
                     hand.busy = False
                     yield Outcome(hand.item, value) if kind == "value" else failure(hand.item, value)
                     try:
@@ -128,10 +146,10 @@ def run_many(
                         done = True
                         hands.remove(hand)
                         hand.end()
-                elif time_limit_s and hand.busy and time.monotonic() - hand.since > time_limit_s:
+                elif hand.busy and time.monotonic() > (late := hand.given_up_at(time_limit_s, silence_s))[0]:
                     hands.remove(hand)
                     hand.end()
-                    yield failure(hand.item, given_up(time_limit_s))
+                    yield failure(hand.item, late[1])
     finally:
         for hand in hands:
             hand.end()
@@ -154,12 +172,18 @@ class _Hand:
     """A process that works on one input at a time."""
 
     def __init__(
-        self, item: Any, threads: int, work: Callable[..., Any], initializer: Any, initargs: tuple[Any, ...]
+        self,
+        item: Any,
+        threads: int,
+        memory: int,
+        work: Callable[..., Any],
+        initializer: Any,
+        initargs: tuple[Any, ...],
     ) -> None:
         context = _context()
-        self.item, self.busy, self.since = item, False, 0.0
+        self.item, self.busy, self.since, self.heard = item, False, 0.0, 0.0
         self.pipe, theirs = context.Pipe()
-        given = (theirs, dict(os.environ), threads, work, initializer, initargs)
+        given = (theirs, dict(os.environ), Progress.silent, threads, memory, work, initializer, initargs)
         self._process = context.Process(target=_serve, args=given)
         self._process.start()
         theirs.close()
@@ -167,8 +191,17 @@ class _Hand:
     def begin(self) -> None:
         """Hands the input over; the time limit counts from here."""
         self.busy, self.since = True, time.monotonic()
+        self.heard = self.since
         with suppress(OSError):  # it has died: receiving says so
             self.pipe.send(self.item)
+
+    def given_up_at(self, time_limit_s: float | None, silence_s: float | None) -> tuple[float, StepFormerError]:
+        """When the input is given up, by the clock of this machine, and what is said then."""
+        late = [(self.since + time_limit_s, given_up(time_limit_s))] if time_limit_s else []
+        if silence_s:
+            silent = f"it was given up: nothing more was read of it for {silence_s / 60:g} minutes"
+            late.append((self.heard + silence_s, StepFormerError(silent)))
+        return min(late, key=lambda one: one[0], default=(math.inf, StepFormerError("")))
 
     def end(self) -> None:
         """Stops the process: idle at once, at work as by Ctrl-C, and by force if it does not listen."""
@@ -189,10 +222,43 @@ def limit_threads(count: int) -> None:
         sys.modules["torch"].set_num_threads(count)
 
 
+def most_memory() -> int:
+    """Bytes that work on one input may add to what its process holds when it begins."""
+    try:
+        return min(_MEMORY_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 4 // 5)
+    except (AttributeError, ValueError, OSError):  # no such numbers here (Windows), and no limits either
+        return _MEMORY_BYTES
+
+
+def _limit_memory(more: int) -> None:
+    """A process that a damaged file makes grow is refused memory before the machine runs out of it."""
+    try:
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (used + more, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError, OSError):
+        pass  # not Linux: time limits remain
+
+
+_notes: list[Any] = [None, 0.0]  # in a process of run_many: its pipe, and when it last sent a note
+
+
+def note(value: Any) -> None:
+    """From work in a process of :func:`run_many`: says how far it is. At most ten times a second; elsewhere nothing."""
+    now = time.monotonic()
+    if _notes[0] is not None and now - _notes[1] > 0.1:
+        _notes[1] = now
+        _notes[0].send(("note", value))
+
+
 def _serve(
     pipe: Connection,
     environment: dict[str, str],
+    silent: bool,
     threads: int,
+    memory: int,
     work: Callable[[Any], Any],
     initializer: Any,
     initargs: tuple[Any, ...],
@@ -200,7 +266,9 @@ def _serve(
     """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
     os.environ.clear()  # the server's is that of the first start
     os.environ.update(environment)
+    Progress.silent = silent
     limit_threads(threads)
+    _notes[0] = pipe
     try:
         try:
             if initializer is not None:
@@ -208,6 +276,7 @@ def _serve(
         except Exception as error:
             pipe.send(("broken", own(error)))
             return
+        _limit_memory(memory)
         pipe.send(("ready", None))
         while True:
             pipe.send(answer_of(work, pipe.recv()))

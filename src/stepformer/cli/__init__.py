@@ -143,8 +143,11 @@ def _group(argv: Sequence[str]) -> int:
     raise UsageError(f"no command {within + given!r}; {meant}stepformer {within}--help lists them{elsewhere}")
 
 
-def _run(argv: list[str]) -> int:
-    """Help, version, or one command."""
+def _run(argv: list[str], apart: bool) -> int:
+    """Help, version, or one command.
+
+    ``apart``: a single job, too, has a process of its own, so that a decoder that crashes costs one video.
+    """
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -157,6 +160,7 @@ def _run(argv: list[str]) -> int:
     name, rest = found
     module = command_module(name)
     args = resolve(command_parser(name), name, rest, getattr(module, "FIELDS", ()))
+    args.apart = apart
     with messages(args.verbose, args.quiet, args.log_file):
         for key, source in args.sources.items():
             if source not in ("flag", "default"):
@@ -199,7 +203,11 @@ def _caught(action: Callable[[], int | None], debug: bool) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
+    """Runs one command and returns its exit code.
+
+    With ``argv`` given, a program calls (a notebook, a test), maybe with encoders that other processes do not know.
+    """
+    apart = argv is None
     argv = list(sys.argv[1:] if argv is None else argv)
     with messages():
-        return _caught(lambda: _run(argv), "--debug" in argv)
+        return _caught(lambda: _run(argv, apart), "--debug" in argv)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stepformer.base import many
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
@@ -26,6 +27,8 @@ OVER_VIDEOS = (
     "time_limit", "cluster", "dry_run",
 )  # fmt: skip
 """The options of commands that work on videos one by one."""
+
+_SILENCE_S = 1800.0  # a video of which nothing more is read for so long; weights may be fetched meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ def _start(name: str, encoder: str | None, device: str | None, find: Finder, cac
     """Loads the model once per process."""
     from stepformer.app.discover import load_model
 
-    _worker.update(model=load_model(name, encoder=encoder, device=device), find=find, cache=cache, progress=None)
+    model = load_model(name, encoder=encoder, device=device)
+    _worker.update(model=model, find=find, cache=cache, progress=_Noted())
 
 
 def _work(job: Job) -> Done:
@@ -141,7 +145,8 @@ def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source
         return lengths, []
     files = [source for source in lengths if source.kind == "video" and source.path.is_file()]
     broken: list[Done] = []
-    for outcome in run_many(_length_s, files, min(args.jobs, len(files)), time_limit_s=args.time_limit):
+    limits: dict[str, Any] = {"time_limit_s": args.time_limit, "apart": args.apart, "silence_s": _SILENCE_S}
+    for outcome in run_many(_length_s, files, min(args.jobs, len(files)), **limits):
         if outcome.error is None:
             lengths[outcome.item] = outcome.value or 0.0
         else:
@@ -167,16 +172,34 @@ def _each(
     total_s = sum(lengths[job.source] for job in jobs)
     with Progress(args.command, total_s or None, "s of video") as bar:
         progress = VideoProgress(bar)
-        here = args.jobs == 1 and args.time_limit is None and args.cluster is None
+        here = args.jobs == 1 and args.time_limit is None and args.cluster is None and not args.apart
         if here:
             _start(*start)
             _worker["progress"] = progress
         begin = None if here else _start
         at_once, gpu = min(workers_of(args), len(jobs)), args.device != "cpu"
-        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, begin, start, args.time_limit, gpu):
+
+        def noted(_: Job, note: tuple[str, float, float]) -> None:
+            if at_once == 1:  # of several at once, the bar counts those that are done
+                getattr(progress, note[0])(*note[1:])
+
+        limits: dict[str, Any] = {"apart": not here, "noted": noted, "silence_s": _SILENCE_S}
+        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, begin, start, args.time_limit, gpu, **limits):
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
+
+
+class _Noted:
+    """Progress of a worker process, shown by the one that started it."""
+
+    def read(self, done_s: float, total_s: float) -> None:
+        """Called while one video is read."""
+        many.note(("read", done_s, total_s))
+
+    def heard(self, done_s: float, total_s: float) -> None:
+        """Called while speech is turned into text."""
+        many.note(("heard", done_s, total_s))
 
 
 class VideoProgress:

@@ -93,7 +93,7 @@ def _videos(args: argparse.Namespace) -> Any:
     summary = Summary()
     with Progress("videos", len(sources), "videos") as progress:
         for summary, name in prepare_features(
-            sources, settings, jobs, time_limit_s=args.time_limit, cluster=args.cluster
+            sources, settings, jobs, time_limit_s=args.time_limit, cluster=args.cluster, apart=args.apart
         ):
             if not progress.done and summary.skipped:
                 progress.advance(summary.skipped)

@@ -53,10 +53,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out:
         may_write([str(Path(args.out) / "procedure.json")], args.overwrite)
+    findings, failed = _find_all(sources, args)
+    if not _worker:
+        _start(args)  # here too: the model names what the videos have in common
     import stepformer
 
-    _start(args)  # here too: the model names what the videos have in common
-    findings, failed = _find_all(sources, args)
     procedure = stepformer.procedure.find(
         findings, _worker["model"], steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
         labels="none" if args.no_labels else "auto",
@@ -107,9 +108,8 @@ def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any
     warn_of_cache()
     findings: dict[Source, Any] = {}
     failed: dict[str, str] = {}
-    begin = None if args.time_limit is None else _start
     with Progress("videos", len(sources), "videos") as progress:
-        for outcome in run_many(_find, sources, 1, begin, (args,), args.time_limit):
+        for outcome in run_many(_find, sources, 1, _start, (args,), args.time_limit, apart=args.apart):
             if outcome.error is None:
                 findings[outcome.item] = outcome.value
             elif args.keep_going:

@@ -149,11 +149,13 @@ def prepare_features(
     shard_bytes: int = SHARD_BYTES,
     time_limit_s: float | None = None,
     cluster: str | None = None,
+    apart: bool = False,
 ) -> Iterator[tuple[Summary, str]]:
     """Encodes what is not in the store yet; gives the growing summary and a video's name after each video.
 
     time_limit_s: a video that takes longer is given up and listed as failed. cluster: a Ray cluster to work on, whose
-    nodes all see the videos and the store; 0 jobs are then as many as it has GPUs, or processors.
+    nodes all see the videos and the store; 0 jobs are then as many as it has GPUs, or processors. apart: a single job,
+    too, works in a process of its own.
 
     Raises before anything is done when the encoder or the phrase parser cannot be had, or the store is another
     encoder's.
@@ -174,7 +176,9 @@ def prepare_features(
             else:
                 todo.append(source)
         jobs = min(jobs, max(1, len(todo)))
-        for outcome in run_anywhere(cluster, _encode, todo, jobs, _start, (settings,), time_limit_s, gpu=True):
+        for outcome in run_anywhere(
+            cluster, _encode, todo, jobs, _start, (settings,), time_limit_s, gpu=True, apart=apart
+        ):
             if outcome.value is not None:
                 summary.done.append(outcome.value)
             else:
