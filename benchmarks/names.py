@@ -1,14 +1,17 @@
 """``stepformer bench names``: names that are seen, and steps that are absent, on YouCook2's frames.
 
 Thresholds are chosen on parts 1 to 5, each with a text tower that was not trained on it, and reported on part 0 with
-the shipped tower. A guessed name is right if the sentence encoder's cosine with the step's own sentence is at least
-RIGHT, plausible from PLAUSIBLE; both were fixed before anything was measured. ``--out`` writes the picture statistics
-that ship (``encoders/clip_pictures.safetensors``) instead: of the captioned photographs of parts 1 to 5.
+the shipped tower. Whether a guessed name is right or plausible is judged by the sentence encoder's cosine with the
+step's own sentence, calibrated on pairs judged by hand (``benchmarks/judged.py``). For ``search``, the frames of a
+part, or of four videos of it, are a library that is asked for its own steps, for other recipes' and for COIN's steps of
+tasks that are not of the kitchen. ``--out`` writes the picture statistics that ship
+(``encoders/clip_pictures.safetensors``) instead: of the captioned photographs of parts 1 to 5.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.clip_data import PARTS, ClipData, Floats, load
+from benchmarks.judged import Judge
 from stepformer.app.discover.presence import above_bank
 from stepformer.app.naming import SHOWN, TOPIC_SHARE, PhraseBank
 from stepformer.base.arrays import unit
@@ -26,15 +30,26 @@ from stepformer.cli.options import add
 from stepformer.data.grammar import phrase_bank
 from stepformer.encoders.clip import ClipText
 from stepformer.encoders.pictures import PictureStatistics, clip_pictures
+from stepformer.narration.lexicon import word_set
 
-HELP = """Measures on held-out frames how often a name by sight is right, at each threshold, and how often locate calls
-a step absent that is there, or there that is absent. Trains five text towers first, unless --towers has them."""
+HELP = """Measures on held-out frames how often a name by sight is right, at each threshold, how often locate calls a
+step absent that is there, or there that is absent, and how often search calls what is there "not here". Trains
+five text towers first, unless --towers has them."""
 EXAMPLES = [
     "stepformer bench names --data DATASETS --towers FOLDER",
     "stepformer bench names --data DATASETS --out clip_pictures.safetensors",
 ]
-RIGHT, PLAUSIBLE = 0.6, 0.45
 KITCHEN = ("cooking", "baking", "drinks")
+COIN_KITCHEN = word_set(
+    "BlowSugar BoilNoodles CarvePumpkin CleanFish CleanRustyPot CleanShrimp CookOmelet CutCantaloupe CutGrapeFruit "
+    "CutMango MakeBurger MakeChocolate MakeCocktail MakeCoffee MakeCookie MakeFrenchFries MakeHomemadeIceCream "
+    "MakeHummus MakeLambKebab MakeMatchaTea MakeOrangeJuice MakePickles MakePizza MakeSalad MakeSalmon MakeSandwich "
+    "MakeStrawberrySmoothie MakeSugarCoatedHaws MakeTea MakeYoutiao OpenChampagneBottle RoastChestnut SmashGarlic "
+    "UnclogSinkWithBakingSoda UseRiceCookerToCookRice UseSoyMilkMaker UseToaster WashDish WrapZongzi"
+)
+"""COIN's tasks whose steps may well be seen in a kitchen."""
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+SMALL = 4  # videos of a small library
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,23 +105,68 @@ def joined(some: Sequence[Measured]) -> Measured:
     return Measured(*(np.concatenate([getattr(one, name) for one in some]) for name in Measured.__slots__))
 
 
-def at_threshold(found: Measured, threshold: float) -> tuple[int, float, float]:
-    """How many names are shown, and the shares of them that are right, and right or plausible."""
+def at_threshold(found: Measured, threshold: float, marks: tuple[float, float]) -> tuple[int, float, float]:
+    """How many names are shown, and the shares of them that are right, and right or plausible; both by cosine."""
     shown = found.cosine[found.score >= threshold]
     if not len(shown):
         return 0, 0.0, 0.0
-    return len(shown), float((shown >= RIGHT).mean()), float((shown >= PLAUSIBLE).mean())
+    return len(shown), float((shown >= marks[0]).mean()), float((shown >= marks[1]).mean())
 
 
-def _report(name: str, found: Measured) -> dict[str, Any]:
-    curve = {round(t, 2): at_threshold(found, t) for t in np.arange(0.2, 0.85, 0.05)}
-    sure = found.share >= TOPIC_SHARE
+def foreign_steps(folder: Path, data: ClipData, part: int) -> list[str]:
+    """COIN's steps of one part that no task of the kitchen has."""
+    videos = json.loads(gzip.decompress((folder / "coin" / "coin_annotations.json.gz").read_bytes())).values()
+    kitchen = {row[3] for v in videos if v["class"] in COIN_KITCHEN or v["class"] is None for row in v["annotation"]}
+    return sorted({text for i in data.coin if data.true.parts[i] == part for text in data.true.texts[i]} - kitchen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Shares of the bank below what a library's own steps, other recipes' steps and foreign steps have at best."""
+
+    own: NDArray[Any]
+    others: NDArray[Any]
+    foreign: NDArray[Any]
+
+
+def ask(data: ClipData, part: int, text: ClipText, foreign: list[str], pictures: PictureStatistics, size: int) -> Asked:
+    """Asks libraries of ``size`` videos of a part, each for its own steps, the next library's, and foreign ones."""
+    bank = PhraseBank(tuple(phrase_bank()), text.encode_text(list(phrase_bank())), pictures=pictures)
+    videos = data.videos(part)
+    libraries = [videos[at : at + size].reshape(-1) for at in range(0, max(1, len(videos) - size + 1), size)]
+    away = text.encode_text(foreign)
+    steps = [text.encode_text([data.frames.texts[row][0] for row in rows]) for rows in libraries]
+    columns: list[list[float]] = [[], [], []]
+    for i, rows in enumerate(libraries):
+        others = steps[(i + 1) % len(steps)] if len(steps) > 1 else steps[i][:0]
+        for column, texts in zip(columns, (steps[i], others, away), strict=True):
+            if len(texts):
+                column.extend(above_bank(texts, data.frames.pictures[rows], pictures, bank))
+    return Asked(*(np.array(column) for column in columns))
+
+
+def area(higher: NDArray[Any], lower: NDArray[Any]) -> float:
+    """The chance that one of the first exceeds one of the second: the area under the ROC curve."""
+    order = np.sort(lower)
+    below, within = np.searchsorted(order, higher, "left"), np.searchsorted(order, higher, "right")
+    return float((below + within).mean() / 2 / len(lower))
+
+
+def _searched(name: str, found: Asked) -> dict[str, Any]:
+    others = area(found.own, found.others) if len(found.others) else None
     errors = {
-        share: (float((found.present < share).mean()), float((found.absent >= share).mean()))
-        for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+        share: tuple(float((x < share).mean()) if len(x) else None for x in (found.own, found.others, found.foreign))
+        for share in SHARES
     }
+    return {"name": name, "area_foreign": area(found.own, found.foreign), "area_others": others, "not_here": errors}
+
+
+def _report(name: str, found: Measured, marks: tuple[float, float]) -> dict[str, Any]:
+    curve = {round(t, 2): at_threshold(found, t, marks) for t in np.arange(0.2, 0.85, 0.05)}
+    sure = found.share >= TOPIC_SHARE
+    errors = {share: (float((found.present < share).mean()), float((found.absent >= share).mean())) for share in SHARES}
     return {
-        "name": name, "frames": len(found.score), "curve": curve, "chosen": at_threshold(found, SHOWN),
+        "name": name, "frames": len(found.score), "curve": curve, "chosen": at_threshold(found, SHOWN, marks),
         "topics": (int(sure.sum()), len(sure), float(found.kitchen[sure].mean()) if sure.any() else 0.0),
         "absent": errors,
     }  # fmt: skip
@@ -149,16 +209,27 @@ def run(args: argparse.Namespace) -> int:
         return 0
     sentences = _Once(default_sentence_encoder())
     towers = towers_of(data, args.towers, args.keep_vectors, sentences)
+    judge, shipped, pictures = Judge(sentences), ClipText(sentences=sentences), clip_pictures()
+    marks = judge.thresholds()
     reports = []
     for bank in ("shipped bank", "extended bank"):
-        extended, pictures = bank == "extended bank", clip_pictures()
+        extended = bank == "extended bank"
         chosen = joined([measure(data, part, text, sentences, extended, pictures) for part, text in towers.items()])
-        reports.append(_report(f"parts 1 to 5, {bank}", chosen))
-        tested = measure(data, 0, ClipText(sentences=sentences), sentences, extended, pictures)
-        reports.append(_report(f"part 0, {bank}", tested))
+        reports.append(_report(f"parts 1 to 5, {bank}", chosen, marks))
+        tested = measure(data, 0, shipped, sentences, extended, pictures)
+        reports.append(_report(f"part 0, {bank}", tested, marks))
+    searched = []
+    for size, kind in ((SMALL, f"libraries of {SMALL} videos"), (len(data.frames.names), "one library")):
+        for name, parts in (("parts 1 to 5", towers), ("part 0", {0: shipped})):
+            each = [ask(data, i, t, foreign_steps(Path(args.data), data, i), pictures, size) for i, t in parts.items()]
+            columns = (np.concatenate([getattr(one, column) for one in each]) for column in Asked.__slots__)
+            searched.append(_searched(f"search, {name}, {kind}", Asked(*columns)))
     if args.json:
-        print(json.dumps(reports, indent=2))
+        print(json.dumps({"names": reports, "search": searched}, indent=2))
         return 0
+    print(judge)
+    for low, pairs, *inside in judge.curve():
+        print(f"  cosine {low:.1f} to {low + 0.1:.1f}: {pairs:.0f} pairs, right, plausible, wrong: {inside}")
     for report in reports:
         print(f"{report['name']}: {report['frames']} frames\n  threshold: shown, right, right or plausible")
         for threshold, (shown, right, plausible) in [*report["curve"].items(), (f"{SHOWN} (chosen)", report["chosen"])]:
@@ -167,4 +238,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"  topic shown for {shown} of {videos} videos, of the kitchen {right:.2f}")
         for share, (missed, kept) in report["absent"].items():
             print(f"  share {share}: present called absent {missed:.3f}, other recipes called present {kept:.3f}")
+    for report in searched:
+        others = "" if report["area_others"] is None else f", other recipes' {report['area_others']:.3f}"
+        print(f"{report['name']}: area under the ROC curve against foreign steps {report['area_foreign']:.3f}{others}")
+        for share, (own, other, foreign) in report["not_here"].items():
+            recipes = "" if other is None else f", of other recipes {other:.3f}"
+            print(f"  share {share}: called not here of its own {own:.3f}{recipes}, of foreign {foreign:.3f}")
     return 0

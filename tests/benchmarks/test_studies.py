@@ -39,7 +39,7 @@ def test_the_package_has_no_study(tmp_path):
 
 
 def test_the_names_judged_by_hand_are_of_all_three_kinds():
-    from benchmarks.said import MARKS, judged
+    from benchmarks.judged import MARKS, judged
 
     pairs = judged()
     marks = [pair.mark for pair in pairs]

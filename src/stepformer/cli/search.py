@@ -17,7 +17,8 @@ HELP = """Searches a folder of processed videos for a step in words. The folder 
 features, a folder of stores, of videos, or of timelines from discover --format json. The answer comes from an index in
 FOLDER/.stepformer-search, made and brought up to date by --update: vectors of discovered steps and of every few seconds
 of video, and, of a timeline whose video is not there, of its steps' names. The score is by how many standard deviations
-a place fits better than places at random; below about 2 it is likely not there."""
+a place fits better than places at random. What no place fits better than most unrelated phrases do is "not here"; the
+nearest places are listed all the same."""
 
 EXAMPLES = [
     "stepformer search store/ --update                       # make the index, or bring it up to date",
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.update:
         result["update"], code = _update(args)
     if args.text is not None:
-        from stepformer.app.search import open_index
+        from stepformer.app.search import HERE, open_index
 
         index = open_index(args.folder)
         if not args.update:
@@ -64,8 +65,11 @@ def run(args: argparse.Namespace) -> int:
         vector = encoder.encode_text([args.text])[0]
         encoded = time.perf_counter()
         hits = index.search_vector(vector, args.top, args.per_video, args.brute_force)
+        share = index.fit_share(vector)
         result |= {
             "query": args.text, "videos": index.info.videos,
+            "here": None if share is None else share >= HERE,
+            "fits_better_than": None if share is None else round(share, 4),
             "text_s": round(encoded - began, 4), "seconds": round(time.perf_counter() - encoded, 4),
             "hits": [hit.to_dict() for hit in hits],
         }  # fmt: skip
@@ -126,6 +130,11 @@ def _print(result: dict[str, Any]) -> None:
         )
     if "hits" not in result:
         return
+    if result["hits"] and result["here"] is False:
+        worse = f"{1 - result['fits_better_than']:.0%}"
+        print(
+            f'"{one_line(result["query"])}" is not here: {worse} of unrelated phrases fit better. The nearest places:'
+        )
     for number, hit in enumerate(result["hits"]):
         span = f"{clock(int(hit['start_s']))} – {clock(hit['end_s'])}"
         label = f"  {one_line(hit['label'])}" if hit["label"] else ""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from stepformer.app.search import FOLDER, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
-from stepformer.app.search.index import unit
+from stepformer.app.naming import PhraseBank
+from stepformer.app.search import FOLDER, HERE, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
+from stepformer.app.search.index import uncentred, unit
 from stepformer.cli import main
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
+from stepformer.encoders.pictures import PictureStatistics
 from stepformer.errors import InputError, UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
@@ -55,6 +58,32 @@ def test_every_planted_step_is_the_first_hit(tmp_path):
             assert (hit.start_s, hit.end_s) == (j * 10, j * 10 + 10)
             assert hit.start_s <= hit.at_s < hit.end_s
             assert hit.score > 3
+
+
+def test_what_fits_worse_than_unrelated_phrases_is_not_here(tmp_path):
+    videos, kinds = library()
+    rng = np.random.default_rng(5)
+    pictures = PictureStatistics.of(rng.standard_normal((4000, DIM)), rank=4)
+    bank = PhraseBank(tuple(map(str, range(200))), unit(rng.standard_normal((200, DIM))), pictures=pictures)
+    means = np.stack([unit(video.frames).mean(0) for video in videos[:3]])
+    writer = IndexWriter(tmp_path, IndexInfo("sentence", "test", DIM), means, bank=bank)
+    writer.add(videos)
+    writer.commit()
+    index = open_index(tmp_path)
+    index.__dict__["encoder"] = SimpleNamespace(pictures=pictures)
+    assert index.fit_share(kinds[3, 2]) == 1.0  # what is shown fits better than any phrase of the bank
+    none = unit(kinds.reshape(-1, DIM)).mean(0)
+    frames = np.concatenate([unit(video.frames) for video in videos])
+    far = min((unit(rng.standard_normal(DIM)) for _ in range(300)), key=lambda x: float((frames @ x).max()))
+    assert index.fit_share(far) < HERE and index.fit_share(-none) < 1.0
+    write(tmp_path, videos)
+    assert open_index(tmp_path).fit_share(kinds[3, 2]) is None  # nothing is known of pictures at large
+
+
+def test_stored_vectors_give_their_pictures_back():
+    pictures = unit(np.random.default_rng(0).standard_normal((50, DIM)) + 0.4)
+    mean = pictures.mean(0)
+    assert np.allclose(uncentred(unit(pictures - mean), mean), pictures, atol=1e-5)
 
 
 def test_graph_and_exact_search_agree_and_places_are_not_repeated(tmp_path):

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from stepformer.app.search.index import FOLDER, IndexedVideo, IndexInfo, IndexWriter
 from stepformer.app.search.library import update_index
-from stepformer.app.search.query import Hit, SearchIndex, open_index
+from stepformer.app.search.query import HERE, Hit, SearchIndex, open_index
 
 __all__ = [
-    "FOLDER", "Hit", "IndexInfo", "IndexWriter", "IndexedVideo", "SearchIndex", "open_index", "update_index",
+    "FOLDER", "HERE", "Hit", "IndexInfo", "IndexWriter", "IndexedVideo", "SearchIndex", "open_index", "update_index",
 ]  # fmt: skip

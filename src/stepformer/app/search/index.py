@@ -12,6 +12,8 @@
       000001/videos.jsonl   name, source, duration, stamp, and the steps' names
       000001/means.npy      (3, D): mean of step vectors, of moments, of texts, taken off before comparing
       000001/sample-steps.npy, ...   vectors at random, to tell what a similarity is worth
+      000001/bank.npy       (1, P): how well each phrase of the bank fits at its best, to tell whether a text is here;
+                            only where the encoder knows how pictures at large lie in its space
 
 A change writes a new generation beside the old one and then renames ``index.json`` into place: a reader, or a run
 that is killed, has the old index or the new one.
@@ -24,7 +26,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,9 @@ import numpy.typing as npt
 from stepformer.base import arrays, guard
 from stepformer.base.files import write_json, write_text
 from stepformer.errors import InputError, NonFiniteError
+
+if TYPE_CHECKING:
+    from stepformer.app.naming import PhraseBank
 
 FORMAT = "stepformer-search"
 FORMAT_VERSION = 2
@@ -163,6 +168,13 @@ def unit(x: npt.ArrayLike) -> Vectors:
     return arrays.unit(x, np.float32)
 
 
+def uncentred(vectors: Vectors, mean: Vectors) -> Vectors:
+    """Unit vectors (N, D) from what is stored of them: what is left without ``mean`` (D,), at unit length."""
+    along = vectors @ mean
+    length = np.sqrt(np.maximum(along**2 + 1 - float(mean @ mean), 0.0)) - along
+    return np.asarray(mean + length[:, None] * vectors, np.float32)
+
+
 def new_graph(dim: int) -> Any:
     """An empty usearch graph: cosine on int8, a quarter of float32; what it loses `bench search` says."""
     from usearch.index import Index
@@ -188,10 +200,18 @@ def open_graph(path: Path, dim: int, view: bool) -> Any:
 class IndexWriter:
     """Builds or changes the index of a library; nothing is seen by readers before :meth:`commit`.
 
-    means: (3, D) of steps, moments and texts, fixed for the life of the graphs, so that vectors stay comparable.
+    means: (3, D) of steps, moments and texts, fixed for the life of the graphs, so that vectors stay comparable. bank:
+    phrases that a question is compared with, to tell whether what it asks for is here.
     """
 
-    def __init__(self, folder: Path, info: IndexInfo, means: Vectors, old: IndexInfo | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        info: IndexInfo,
+        means: Vectors,
+        old: IndexInfo | None = None,
+        bank: PhraseBank | None = None,
+    ) -> None:
         self.folder, self.info, self.means, self.old = folder, info, np.asarray(means, np.float32), old
         if self.means.shape != (3, info.dim):
             raise InputError(f"the index needs three mean vectors of width {info.dim}, got {self.means.shape}")
@@ -205,6 +225,7 @@ class IndexWriter:
             self.entries = {kind: [load_entries(place / f"{kind}.npy")] for kind in KINDS}
             self.videos = list(read_videos(place))
         self.dead = 0 if old is None else old.dead
+        self.bank = bank
 
     def stamps(self) -> dict[str, str]:
         """Video to stamp of everything in the index."""
@@ -282,7 +303,11 @@ class IndexWriter:
             sample = (
                 np.asarray(self.graphs[kind].get(chosen, dtype="f32")) if len(chosen) else np.zeros((0, self.info.dim))
             )
-            np.save(place / f"sample-{kind}.npy", unit(sample.reshape(-1, self.info.dim)), allow_pickle=False)
+            sample = unit(sample.reshape(-1, self.info.dim))
+            np.save(place / f"sample-{kind}.npy", sample, allow_pickle=False)
+            if kind == "moments" and len(sample) and self.bank is not None and self.bank.pictures is not None:
+                best = self.bank.standard(uncentred(sample, self.means[1])).max(0)
+                np.save(place / "bank.npy", np.sort(best)[None].astype(np.float32), allow_pickle=False)
         np.save(place / "means.npy", self.means, allow_pickle=False)
         write_text(place / "videos.jsonl", "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in self.videos))
         alive_videos = sum(video is not None for video in self.videos)

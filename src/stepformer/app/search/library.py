@@ -212,7 +212,7 @@ def update_index(
         writer: IndexWriter | None = None
         if old is not None:
             place = generation_folder(library, old.generation)
-            writer = IndexWriter(library, old, load_array(place, "means.npy", {0: 3, 1: old.dim}), old)
+            writer = IndexWriter(library, old, load_array(place, "means.npy", {0: 3, 1: old.dim}), old, model.bank())
             known = writer.stamps()
         todo = [source for source in sources if known.get(source.video) != source.stamp]
         names = {source.video for source in sources}
@@ -276,7 +276,7 @@ def _new_writer(library: Path, model: Any, videos: list[IndexedVideo]) -> IndexW
         Path(model.name).name,
         model.checkpoint.hash,
     )
-    return IndexWriter(library, info, means_of(videos, model.bank().raw))
+    return IndexWriter(library, info, means_of(videos, model.bank().raw), bank=model.bank())
 
 
 def means_of(videos: list[IndexedVideo], texts: Any) -> Any:

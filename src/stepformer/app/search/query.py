@@ -21,12 +21,17 @@ from stepformer.app.search.index import (
     open_graph,
     read_info,
     read_videos,
+    uncentred,
     unit,
 )
 from stepformer.base.files import no_such
 from stepformer.errors import UsageError
 
 PER_VIDEO = 3
+HERE = 0.6
+"""A text is taken to be in the library if it fits some moment better than this share of the phrase bank fits any:
+``stepformer bench names`` has both error rates."""
+_LOOKED_AT = 64  # moments beside those of the sample that a question is compared with
 _WIDER = 8  # neighbours asked for each result wanted: several moments of one step are one result
 
 
@@ -66,6 +71,8 @@ class SearchIndex:
         self.entries = {kind: load_entries(place / f"{kind}.npy") for kind in KINDS}
         self.means = load_array(place, "means.npy", {0: 3, 1: self.info.dim})
         self._samples = {kind: load_array(place, f"sample-{kind}.npy", {1: self.info.dim}) for kind in KINDS}
+        bank = place / "bank.npy"
+        self._bank = load_array(place, "bank.npy", {0: 1})[0] if bank.is_file() else None
         self._place = place
 
     @cached_property
@@ -121,6 +128,23 @@ class SearchIndex:
             if len(hits) == top:
                 break
         return hits
+
+    def fit_share(self, vector: npt.ArrayLike) -> float | None:
+        """The share of the phrase bank that fits its best moment of the library worse than a text (D,) fits its own;
+        below :data:`HERE` the library hardly shows it. None where the encoder says nothing about pictures at large.
+
+        The fit is in standard deviations above what the text has with pictures of any kind, so that texts which are
+        near to everything gain nothing.
+        """
+        if self._bank is None:
+            return None
+        pictures = self.encoder.pictures
+        text = np.asarray(vector, np.float32).reshape(1, -1)
+        keys, _ = self.nearest("moments", unit(unit(text[0]) - self.means[2]), _LOOKED_AT)
+        found = np.asarray(self.graphs["moments"].get(keys.astype(np.uint64), dtype="f32")).reshape(len(keys), -1)
+        moments = uncentred(np.concatenate([self._samples["moments"], unit(found)]), self.means[1])
+        best = float(pictures.standard(moments, pictures.scaled(text)).max())
+        return float(np.searchsorted(self._bank, best) / len(self._bank))
 
     def nearest(
         self, kind: str, query: Vectors, count: int, exact: bool = False
