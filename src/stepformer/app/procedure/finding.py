@@ -22,24 +22,30 @@ from stepformer.timeline import Step, Timeline
 MIN_SHARE = 0.2
 """A step is common when this share of the videos has it, and at least two videos."""
 
-TOGETHER = 0.18
+TOGETHER = 0.4
 """Videos of one task reach this :func:`togetherness`; ``stepformer bench procedure`` has both error rates."""
+_STRETCHES = 48
+_IN_COMMON = 0.25  # share of a video's stretches that its like has to be looked for: the rest may well be its own
 
 
 def stretches_of(vectors: npt.ArrayLike) -> FloatArray:
-    """(S, D) means of at most 24 equal stretches of a video's vectors (N, D)."""
+    """(S, D) means of at most 48 equal stretches of a video's vectors (N, D)."""
     frames = np.asarray(vectors, np.float64)
-    return np.stack([part.mean(0) for part in np.array_split(frames, min(24, len(frames)))])
+    return np.stack([part.mean(0) for part in np.array_split(frames, min(_STRETCHES, len(frames)))])
 
 
 def togetherness(videos: Sequence[npt.ArrayLike]) -> float:
-    """How much the stretches (S, D) of each video have their like in each other one: the mean best cosine with those of
-    another video, less what all share."""
+    """How much the stretches (S, D) of each video have their like in each other one: the best cosine with those of
+    another video, less what all share, meaned over the quarter of the stretches that has the highest."""
     rows = [unit(video) for video in videos]
     shared = np.mean([video.mean(0) for video in rows], axis=0)
     apart = [unit(video - shared) for video in rows]
-    best = [(a @ b.T).max(1).mean() for i, a in enumerate(apart) for j, b in enumerate(apart) if i != j]
-    return float(np.mean(best))
+
+    def alike(a: FloatArray, b: FloatArray) -> float:
+        best = np.sort((a @ b.T).max(1))
+        return float(best[-max(1, round(_IN_COMMON * len(best))) :].mean())
+
+    return float(np.mean([alike(a, b) for i, a in enumerate(apart) for j, b in enumerate(apart) if i != j]))
 
 
 def find_procedure(
