@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.app.procedure.finding import TOGETHER, stretches_of, togetherness
+from stepformer.app.procedure.finding import least_togetherness, stretches_of, togetherness
 from stepformer.cli.options import add
 from stepformer.errors import UsageError
 
@@ -66,11 +66,10 @@ def run(args: argparse.Namespace) -> int:
         for (_, spans), truth in zip(cases["discovered"], labels, strict=True)
         for a, b in spans
     ]
-    alike, mixed = belonging([stretches_of(vectors) for vectors in frames], trial.tasks, args.seed)
+    stretches = [stretches_of(vectors) for vectors in frames]
+    different = {size: belonging(stretches, trial.tasks, args.seed, size) for size in (2, 3, 4, 6)}
     result = {
-        "called different": {
-            "one task": float((alike < TOGETHER).mean()), "different tasks": float((mixed < TOGETHER).mean()),
-        },
+        "called different": different,
         "background_share": round(float(np.mean(foreign)), 4) if foreign else None,
         "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
         "features": "simulated", "rows": rows,
@@ -81,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"{result['videos']} {args.split} videos of {result['tasks']} tasks, features {result['features']}")
     if foreign:
         print(f"of the steps discovered, {np.mean(foreign):.2f} are mostly background in the truth")
-    share = result["called different"]
-    print(f"called different: {share['one task']:.2f} of groups of one task, {share['different tasks']:.2f} of others")
+    for size, (one, others) in different.items():
+        print(f"called different: {one:.2f} of groups of {size} videos of one task, {others:.2f} of as many tasks")
     print(f"{'segments':<15} {'clusters':<22} {'F1':>6} {'order':>6} {'steps off':>10}")
     for row in rows:
         off = "" if row["count_error"] is None else f"{row['count_error']:.2f}"
@@ -90,18 +89,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def belonging(vectors: list[Any], tasks: Any, seed: int, size: int = 4) -> tuple[Any, Any]:
-    """Togetherness of groups of videos of one task, and of as many groups of ``size`` different tasks."""
+def belonging(vectors: list[Any], tasks: Any, seed: int, size: int, draws: int = 8) -> tuple[float, float]:
+    """Shares of groups of ``size`` videos of one task, and of as many tasks, that are said not to belong together."""
     rng = np.random.default_rng(seed)
-    has = {task: [i for i in np.flatnonzero(tasks == task) if len(vectors[i])] for task in np.unique(tasks)}
-    groups = [members[:size] for members in has.values() if len(members) >= 3]
-    some = [task for task, members in has.items() if members]
-    mixed = [
-        [int(rng.choice(has[task])) for task in rng.choice(some, min(size, len(some)), replace=False)]
-        for _ in range(3 * len(groups))
-    ]
-    alike, different = ([togetherness([vectors[i] for i in group]) for group in some] for some in (groups, mixed))
-    return np.asarray(alike), np.asarray(different)
+    has = {task: np.flatnonzero(tasks == task) for task in np.unique(tasks)}
+    groups = [rng.choice(own, size, replace=False) for own in has.values() if len(own) >= size for _ in range(draws)]
+    some = [rng.choice(list(has), size, replace=False) for _ in range(draws * len(has))] if len(has) >= size else []
+    mixed = [[rng.choice(has[task]) for task in picked] for picked in some]
+    least = least_togetherness(size)
+    called = [[togetherness([vectors[i] for i in group]) < least for group in kind] for kind in (groups, mixed)]
+    one, others = (float(np.mean(kind)) if kind else float("nan") for kind in called)
+    return one, others
 
 
 def _true_steps(vectors: Any, truth: Any) -> tuple[Any, list[tuple[int, int]]]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.clip_data import ClipData, load, part_of
 from benchmarks.judged import Floats, Judge, logistic
 from benchmarks.spoken import Spoken, load_youcook2
-from stepformer.app.naming import FEATURES, SHOWN_SAID, SURE_SAID, WORTH, Worth, candidates, spoken
+from stepformer.app.naming import FEATURES, SHOWN_SAID, SURE_SAID, WORTH, PhraseBank, Worth, candidates, spoken
 from stepformer.cli.options import add
 
 HELP = """Share of spoken names that are right, or right or plausible, and of steps that have one, on videos that chose
@@ -40,44 +40,39 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # -- videos --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Seeing:
-    """A text tower beside the statistics of its pictures, as encoders have them."""
-
-    text: Any
-    pictures: Any
-
-    def encode_text(self, texts: Sequence[str]) -> Any:
-        """Texts to (L, 512)."""
-        return self.text.encode_text(texts)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Heard:
     """A video's narration as phrases; ``seen``: number of a step -> a picture of it (512,); ``tower``: a text side that
-    was not trained on the video; ``sentences``: the sentence encoder."""
+    was not trained on the video, and ``bank`` in its space; ``sentences``: the sentence encoder."""
 
     video: Spoken
     phrases: list[Any]
     seen: dict[int, NDArray[Any]]
-    tower: Seeing
+    tower: Any
+    bank: PhraseBank
     sentences: Any
 
     def names(self, worth: Worth, sight: bool) -> list[tuple[Any, str]]:
         """(name or None, marked sentence) of every step, or, with ``sight``, of every step that has a picture."""
         numbers = sorted(self.seen) if sight else range(len(self.video.steps))
         spans = [self.video.steps[i][:2] for i in numbers]
-        steps = np.stack([self.seen[i] for i in numbers]) if sight and numbers else None
-        encode = self.sentences.encode_text
-        found = spoken(spans, self.phrases, encode, steps=steps, encoder=self.tower, worth=worth)
+        looks = np.stack([self.seen[i] for i in numbers]) if sight and numbers else np.zeros((0, 512))
+
+        def fits(names: Sequence[str]) -> Any:
+            return self.bank.shares_below(self.tower.encode_text(names), looks)
+
+        found = spoken(spans, self.phrases, self.sentences.encode_text, sight=fits if sight else None, worth=worth)
         return [(name, self.video.steps[i][2]) for name, i in zip(found, numbers, strict=True)]
 
 
 def hear(videos: Sequence[Spoken], frames: ClipData, towers: dict[int, Any], sentences: Any) -> list[Heard]:
     """Parses the narration of videos, and finds their pictures."""
+    from stepformer.data.grammar import phrase_bank
     from stepformer.encoders.pictures import clip_pictures
     from stepformer.narration import extract_phrases
 
+    texts = tuple(phrase_bank())
+    banks = {part: PhraseBank(texts, one.encode_text(texts), pictures=clip_pictures()) for part, one in towers.items()}
     rows = {
         (name, text[0].strip()): i
         for i, (name, text) in enumerate(zip(frames.frames.names, frames.frames.texts, strict=True))
@@ -86,8 +81,8 @@ def hear(videos: Sequence[Spoken], frames: ClipData, towers: dict[int, Any], sen
     for video in videos:
         steps = enumerate(text.strip() for _, _, text in video.steps)
         seen = {i: frames.frames.pictures[rows[video.video, t]] for i, t in steps if (video.video, t) in rows}
-        tower = Seeing(towers[part_of(video.video)], clip_pictures())
-        found.append(Heard(video, extract_phrases(video.cues), seen, tower, sentences))
+        part = part_of(video.video)
+        found.append(Heard(video, extract_phrases(video.cues), seen, towers[part], banks[part], sentences))
     return found
 
 
@@ -95,26 +90,26 @@ def fit(videos: Sequence[Heard], judge: Judge) -> Worth:
     """The weights: of all phrases near a step, by the chance that a person would call each its name."""
     rows: list[Floats] = []
     pairs: list[tuple[str, str]] = []
-    standard: list[float] = []
+    seen: list[float] = []
     for heard in videos:
         found = candidates(heard.phrases, heard.sentences.encode_text)
         if found is None:
             continue
         spans = [step[:2] for step in heard.video.steps]
-        features, pictures = found.features(spans), heard.tower.pictures
-        scaled = pictures.scaled(heard.tower.encode_text(found.names))
+        features = found.features(spans)
+        looks = np.stack([heard.seen.get(i, np.full(512, np.nan)) for i in range(len(spans))])
+        shares = heard.bank.shares_below(heard.tower.encode_text(found.names), looks)
         for i, j in np.argwhere(found.near(spans) > 0):
             rows.append(features[i, j])
             pairs.append((found.names[j], heard.video.steps[i][2]))
-            look = heard.seen.get(int(i))
-            standard.append(np.nan if look is None else float(pictures.standard(look[None], scaled[[j]])[0, 0]))
-    x, y, z = np.stack(rows), judge.chance(judge.cosines(pairs)), np.asarray(standard)
+            seen.append(shares[i, j] if int(i) in heard.seen else np.nan)
+    x, y, z = np.stack(rows), judge.chance(judge.cosines(pairs)), np.asarray(seen)
     made = dict(zip(("base", *FEATURES), logistic(x, y), strict=True))
     words = Worth(**made, shared_usually=x[:, FEATURES.index("shared")].mean())
     has = np.isfinite(z)
     odds = words.log_odds(x)
-    seen = logistic(np.c_[odds[has], z[has]], y[has])
-    both = replace(words, seen_base=seen[0], seen_words=seen[1], seen=seen[2])
+    base, share, sight = logistic(np.c_[odds[has], z[has]], y[has])
+    both = replace(words, seen_base=base, seen_words=share, seen=sight)
     return Worth(**{name: round(float(value), 3) for name, value in asdict(both).items()})
 
 

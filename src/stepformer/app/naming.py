@@ -46,6 +46,7 @@ _UNSAID = 5e-4  # share of a topic's phrases that have a word which none of them
 _CERTAIN = 8.0  # how far what is said decides the topic
 _RELATED = 0.2  # cosine from which topics share their words
 _FOREIGN = 0.05  # a word is foreign where it is so much rarer than in its own topic
+_OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
 _FEW_WORDS = 8  # fewer tell no topic
 _PHRASE_ENDS = word_set(
     ", and or with into onto from for at by in on over under to of through across around between until"
@@ -128,6 +129,14 @@ class PhraseBank:
             standard = standard + prior.astype(np.float32)
         return np.asarray(_softmax(standard) @ self.vectors @ self.vectors.T, np.float64)
 
+    def shares_below(self, texts: Floats, vectors: Floats) -> NDArray[np.float64]:
+        """(M, L) the share of the phrases that fit vectors (M, D) of pictures worse than each text (L, D) does."""
+        if self.pictures is None:
+            raise UsageError("this phrase bank has no picture statistics")
+        fits = self.pictures.standard(vectors, self.pictures.scaled(texts))
+        below = [np.searchsorted(np.sort(own), row) for own, row in zip(self.standard(vectors), fits, strict=True)]
+        return np.asarray(below, np.float64).reshape(fits.shape) / len(self.texts)
+
     def standard(self, vectors: Floats) -> NDArray[np.float32]:
         """(M, P) how many deviations above its usual each phrase is near to vectors (M, D) of pictures."""
         if self.pictures is None or self.scaled is None:
@@ -199,29 +208,29 @@ class Worth:
     """The chance that a phrase names a step rightly or plausibly: weights of a logistic model of what is known of both.
     ``stepformer bench said --fit`` makes the values."""
 
-    base: float = -3.936
+    base: float = -3.898
     early_s: float = -0.151  # seconds that it is said before the step begins
-    grounded: float = 2.13  # how likely a camera would see it
-    shared: float = 6.021  # its mean cosine with all that is said in the video, which speech that was misheard lacks
-    local: float = 0.705  # the same with what is said around the step
-    words: float = 0.144
-    vague: float = -0.327  # "use", "get", "take"
-    referring: float = -0.429  # "it" was replaced by what it stands for
-    shared_usually: float = 0.289  # where nothing else is said
-    # with pictures, the log odds are seen_base + seen_words times those above + seen times the deviations by which the
-    # step's pictures are nearer to the name than pictures are on average
-    seen_base: float = -0.741
-    seen_words: float = 0.632
-    seen: float = 0.358
+    grounded: float = 2.159  # how likely a camera would see it
+    shared: float = 5.906  # its mean cosine with all that is said in the video, which speech that was misheard lacks
+    local: float = 0.708  # the same with what is said around the step
+    words: float = 0.139
+    vague: float = -0.34  # "use", "get", "take"
+    referring: float = -0.412  # "it" was replaced by what it stands for
+    shared_usually: float = 0.287  # where nothing else is said
+    # with pictures, the log odds are seen_base + seen_words times those above + seen times the share of the bank that
+    # fits the step's pictures worse than the name does
+    seen_base: float = -1.958
+    seen_words: float = 0.552
+    seen: float = 2.66
 
     def log_odds(self, features: Floats) -> NDArray[np.float64]:
         """(M, L) of features (M, L, 7), in the order of the fields above."""
         weights = np.array([getattr(self, name) for name in FEATURES])
         return np.asarray(self.base + np.asarray(features, np.float64) @ weights)
 
-    def with_sight(self, log_odds: Floats, standard: Floats) -> NDArray[np.float64]:
-        """(M, L) log odds where pictures say their part: deviations (M, L)."""
-        return np.asarray(self.seen_base + self.seen_words * log_odds + self.seen * standard)
+    def with_sight(self, log_odds: Floats, shares: Floats) -> NDArray[np.float64]:
+        """(M, L) log odds where pictures say their part: shares (M, L)."""
+        return np.asarray(self.seen_base + self.seen_words * log_odds + self.seen * shares)
 
 
 FEATURES = ("early_s", "grounded", "shared", "local", "words", "vague", "referring")
@@ -267,7 +276,9 @@ def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
     from stepformer.narration.imperative import spoken_names
 
     said = spoken_names(phrases)
-    telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name)]
+    often = Counter(word for text in {phrase.sentence for phrase in phrases} for word in _stems(text))
+    sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
+    telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
     foreign = foreign_words([said[i] or "" for i in telling])
     useful = [i for i in telling if not foreign.intersection(_things(said[i] or ""))]
     if not useful:
@@ -281,15 +292,14 @@ def spoken(
     phrases: Sequence[Phrase],
     encode: Encode,
     *,
-    steps: Floats | None = None,
-    encoder: Any = None,
+    sight: Encode | None = None,
     worth: Worth | None = None,
 ) -> list[Name | None]:
     """The phrase that names each step, in order, or None where nothing that is said is likely to.
 
-    spans_s: the steps' seconds. encode: the sentence encoder's. steps: (M, D) the means of the steps' pictures in the
-    space of ``encoder``, which count where it knows how pictures at large lie there. Steps and phrases are aligned one
-    to one by Drop-DTW, both droppable; a name's score is the chance that it is right or plausible.
+    spans_s: the steps' seconds. encode: the sentence encoder's. sight: names (L) to how well they fit the steps'
+    pictures, (M, L) of :meth:`PhraseBank.shares_below`. Steps and phrases are aligned one to one by Drop-DTW, both
+    droppable; a name's score is the chance that it is right or plausible.
     """
     from stepformer.core.align import drop_dtw
 
@@ -298,10 +308,8 @@ def spoken(
     if found is None:
         return [None] * len(spans_s)
     log_odds = worth.log_odds(found.features(spans_s))
-    pictures: PictureStatistics | None = getattr(encoder, "pictures", None)
-    if steps is not None and pictures is not None:
-        standard = pictures.standard(steps, pictures.scaled(encoder.encode_text(list(found.names))))
-        log_odds = worth.with_sight(log_odds, standard)
+    if sight is not None:
+        log_odds = worth.with_sight(log_odds, sight(found.names))
     chance = 1 / (1 + np.exp(-log_odds))
     costs = np.where(found.near(spans_s) > 0, SHOWN_SAID - chance, np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
@@ -388,7 +396,7 @@ def foreign_words(names: Sequence[str]) -> frozenset[str]:
 
 
 def _stems(text: str) -> list[str]:
-    return [word.rstrip("s") for word in text.lower().replace("'s", "").replace(",", "").split()]
+    return [word.strip(".,!?").rstrip("s") for word in text.lower().replace("'s", "").split()]
 
 
 def _things(name: str) -> list[str]:
@@ -398,16 +406,17 @@ def _things(name: str) -> list[str]:
     return [word.rstrip("s") for word, after in ends if after in _PHRASE_ENDS and word not in _PHRASE_ENDS]
 
 
-def says_enough(phrase: Phrase, name: str) -> bool:
-    """Whether what was heard can be a name at all: all its words are words of hand work (speech that was misheard has
-    others), and it says what is done ("whisk") or acted on ("make it" does neither)."""
+def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) -> bool:
+    """Whether what was heard can be a name at all: all its words are words of hand work, or said ``often`` (without a
+    plural s), since speech that was misheard has others; and it says what is done ("whisk") or acted on ("make it" does
+    neither)."""
     from stepformer.narration.groundability import PHYSICAL_VERBS, VAGUE_VERBS
 
     if not phrase.verb:  # of somebody else's making
         return True
     parts = name.lower().replace("'s", "").replace(",", "").split()
     known = _known_words()
-    if not all(part in known or part.rstrip("s") in known or part[:1].isdigit() for part in parts):
+    if not all(part in known or part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
     if len(parts) == 1:
         return name in PHYSICAL_VERBS and name not in VAGUE_VERBS

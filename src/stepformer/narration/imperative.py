@@ -32,7 +32,10 @@ _OWN = word_set("mine yours ours hers")
 _ADDING = word_set(
     "add sprinkle pour toss throw drop stir drizzle squeeze season dump crumble salt pepper scatter spoon"
 )
-_NOT_TAKEN_UP = CONTAINERS | word_set("lid heat cover foil temperature flame fire knife spoon fork whisk spatula brush")
+_NOT_TAKEN_UP = CONTAINERS | word_set(
+    "lid heat cover foil temperature flame fire knife spoon fork whisk spatula brush face skin hand hands eye eyes "
+    "nose finger fingers body arm arms leg legs foot feet head neck"
+)
 # what goes into a dish is not what is cooked, cut or served
 _SEASONINGS = word_set(
     "salt pepper oil sauce juice wine vinegar sugar spice spices powder seasoning seasonings herb herbs garlic ginger "

@@ -124,12 +124,10 @@ def phrase(text, at, chatter=False, negated=False):
 
 
 class Texts:
-    """Vectors of some texts; as an encoder with pictures, of a world where every direction is as usual."""
+    """Vectors of some texts."""
 
     def __init__(self, **vectors):
         self.known = {text.replace("_", " "): np.asarray(x, np.float32) for text, x in vectors.items()}
-        width = len(next(iter(self.known.values())))
-        self.pictures = PictureStatistics(np.zeros(width), np.zeros((1, width)), np.full(width, 0.04))
 
     def encode_text(self, texts):
         return np.stack([self.known[text] for text in texts])
@@ -152,11 +150,17 @@ def test_what_is_said_there_names_the_step():
 def test_pictures_decide_between_what_is_said_at_once():
     two = Texts(stir_the_soup=[1, 0, 1], slice_the_bread=[0, 1, 1])
     phrases = [phrase("stir the soup", 2), phrase("slice the bread", 3)]
-    for look, name in (([1, 0, 0], "stir the soup"), ([0, 1, 0], "slice the bread")):
-        found = spoken([(0, 10)], phrases, two.encode_text, steps=np.array([look], float), encoder=two)
-        assert [n.text for n in found] == [name]
-    nowhere = spoken([(0, 10)], phrases, two.encode_text, steps=-np.ones((1, 3)), encoder=two)
-    assert nowhere == [None]  # the pictures speak against both
+    for shares, name in (([[0.9, 0.2]], "stir the soup"), ([[0.2, 0.9]], "slice the bread"), ([[0.1, 0.1]], None)):
+        found = spoken([(0, 10)], phrases, two.encode_text, sight=lambda names, s=shares: np.array(s))
+        assert [n and n.text for n in found] == [name]  # the last: the pictures speak against both
+
+
+def test_a_text_is_compared_with_the_phrases_of_the_bank():
+    bank, shared = seen_world()
+    looks = unit(shared + 0.4 * bank.raw[[2, 6]])
+    shares = bank.shares_below(bank.raw[[2, 6, 0]], looks)
+    assert shares.shape == (2, 3) and shares[0].argmax() == 0 and shares[1].argmax() == 1
+    assert shares[0, 0] == pytest.approx(0.9)  # all of ten but itself
 
 
 def test_what_has_nothing_in_common_with_the_rest_names_nothing():
@@ -211,6 +215,12 @@ def test_the_bank_that_ships_is_large():
     from stepformer.data.grammar import phrase_bank
 
     assert len(phrase_bank()) > 1000
+
+
+def test_a_word_that_is_said_often_is_heard_rightly():
+    toner = Phrase("use my vanilla toner", 0.0, 1.0, verb="use", object="my vanilla toner")
+    assert not says_enough(toner, "use the vanilla toner")
+    assert says_enough(toner, "use the vanilla toner", frozenset(["toner", "vanilla"]))
 
 
 def test_what_was_misheard_or_says_nothing_names_no_step():

@@ -383,7 +383,12 @@ class StepFormer:
         except MissingError as error:
             notes.append(f"what is said names no step: {error}")
             return [None] * len(spans)
-        return spoken(spans, phrases, encode, steps=looks, encoder=self.encoder)
+        bank = self._bank_here(None, [], "")
+        if bank is None or bank.pictures is None:
+            return spoken(spans, phrases, encode)
+        return spoken(
+            spans, phrases, encode, sight=lambda names: bank.shares_below(self.encoder.encode_text(names), looks)
+        )
 
     def _names(
         self,
