@@ -90,7 +90,8 @@ def measure(phases: int = 2) -> list[Row]:
             own: NDArray[np.float32] | None = None
             for times, still in WAYS:
                 looking = ClipEncoder(rate_hz=RATE_HZ, still=still, text=encoder, network=network)
-                vectors = looking.encode_often(pictures, times).vectors
+                encoded = looking.encode_video(pictures) if times == 1 else looking.encode_often(pictures, times)
+                vectors = encoded.vectors
                 own = vectors if own is None else own
                 recall = quality.recall_at(5, quality.similarity(vectors, pool), steps, column_of)
                 mof = quality.ordered_mof(quality.similarity(vectors, pool[column_of], centred=True), steps)

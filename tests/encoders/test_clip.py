@@ -232,6 +232,12 @@ def test_still_pictures_are_looked_at_once(encoder):
     assert encoder.encode_video(shades(1)[:0]).vectors.shape == (0, 512)
 
 
+def test_pictures_of_a_short_video_are_all_looked_at(encoder):
+    encoded = encoder.encode_often(shades(100, 100, 101, 140), 1)
+    assert encoder._network.seen == 4
+    np.testing.assert_array_equal(encoded.vectors[:, 0], [100, 100, 101, 140])
+
+
 def test_slow_change_is_seen(encoder):
     encoded = encoder.encode_video(shades(*range(100, 111)))
     np.testing.assert_array_equal(encoded.vectors[:, 0], [100, 100, 100, 103, 103, 103, 106, 106, 106, 109, 109])

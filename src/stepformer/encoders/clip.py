@@ -139,11 +139,14 @@ class ClipEncoder:
 
     def encode_video(self, frames: Frames) -> Encoded:
         """Pictures (N, H, W, 3) to vectors (N, 512) and structure (N, 768), both of unit length."""
-        return self.encode_often(frames, 1)
+        return self._looked_at(frames, 1, self._still)
 
     def encode_often(self, frames: Frames, times: int) -> Encoded:
         """As :meth:`encode_video`, of pictures that come ``times`` as often as vectors are worth: each has its own
-        structure, and of so many neighbours the middle one's vector."""
+        structure, and of so many neighbours the middle one's vector. 1: every picture, still or not, has its own."""
+        return self._looked_at(frames, times, self._still if times > 1 else 0.0)
+
+    def _looked_at(self, frames: Frames, times: int, still: float) -> Encoded:
         frames = check_frames(frames, self.wants, self.name)
         structure = np.concatenate(
             [np.empty((0, self.structure_dim), np.float32)]
@@ -155,7 +158,7 @@ class ClipEncoder:
             middle = (first + last) // 2
             # compared with the last one looked at, not with its neighbour, so that slow change is seen; the first of a
             # call is always looked at, so that no vector hangs on what was encoded before
-            alike = source and 1.0 - structure[middle] @ structure[source[-1]] < self._still
+            alike = still and source and 1.0 - structure[middle] @ structure[source[-1]] < still
             source += [source[-1] if alike else middle] * (last - first)
         vectors = np.empty((len(frames), self.dim), np.float32)
         looked = np.unique(np.asarray(source, np.int64))

@@ -36,7 +36,8 @@ CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
 _BATCH = 4  # clips decoded ahead of the encoder
 _ENOUGH_LOOKS = 64  # two per slot of the model
-_VERSION = "5"
+_SHORT_S = 48.0  # what is shorter has few looks, and each is worth a vector of its own
+_VERSION = "6"
 _CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
 
 
@@ -150,7 +151,7 @@ def encode_file(
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     encode, times = encoder.encode_video, pictures_per_look(total_s, rate, float(encoder.rate_hz))
-    if times > 1 and hasattr(encoder, "encode_often"):
+    if (times > 1 or rate > encoder.rate_hz) and hasattr(encoder, "encode_often"):
         encode, batch = functools.partial(encoder.encode_often, times=times), batch * times
     spent = {"decode": 0.0, "encode": 0.0}
     parts, reader.longest_gap_s = ([], 0.0) if partial is None else partial.load()
@@ -186,8 +187,10 @@ def encode_file(
 
 
 def pictures_per_look(duration_s: float, rate_hz: float, encoder_hz: float) -> int:
-    """How many neighbouring pictures, ``rate_hz`` per second, may share a vector: as many as come in one of the
-    encoder's intervals, or in two of a video that has ``_ENOUGH_LOOKS`` pairs of them."""
+    """How many neighbouring pictures, ``rate_hz`` per second, may share a vector: none of a short video, else as many
+    as come in one of the encoder's intervals, or in two of a video that has ``_ENOUGH_LOOKS`` pairs of them."""
+    if duration_s < _SHORT_S:
+        return 1
     pair = 2 if duration_s * encoder_hz >= 2 * _ENOUGH_LOOKS else 1
     return max(1, round(pair * rate_hz / encoder_hz))
 

@@ -220,8 +220,8 @@ def test_short_videos_are_looked_at_more_often(tmp_path):
 def test_pictures_share_a_vector_where_the_encoder_can(tmp_path):
     from stepformer.encoders.reading import pictures_per_look
 
-    often = [(8.0, 4.0), (33.0, 2.0), (64.0, 1.0), (127.0, 1.0), (128.0, 1.0), (500.0, 1.0), (64.0, 0.5)]
-    assert [pictures_per_look(*each, 1.0) for each in often] == [4, 2, 1, 1, 2, 2, 1]
+    often = [(8.0, 4.0), (47.0, 2.0), (48.0, 2.0), (64.0, 1.0), (127.0, 1.0), (128.0, 1.0), (500.0, 1.0), (64.0, 0.5)]
+    assert [pictures_per_look(*each, 1.0) for each in often] == [1, 1, 2, 1, 1, 2, 2, 1]
     model = tiny_model()
     asked = []
 
@@ -231,7 +231,10 @@ def test_pictures_share_a_vector_where_the_encoder_can(tmp_path):
 
     model.encoder.encode_often = encode_often
     model.read(write_video(tmp_path / "v.mp4", [RED, GREEN, BLUE], seconds_each=3))
-    assert asked == [(8, 2), (8, 2), (2, 2)]  # four looks at a time
+    assert asked == [(4, 1)] * 4 + [(2, 1)]  # four at a time, each with a vector of its own
+    asked.clear()
+    model.read(write_video(tmp_path / "w.mp4", [RED, GREEN, BLUE], seconds_each=17))
+    assert asked == [(8, 2)] * 12 + [(6, 2)]  # four pairs at a time
 
 
 def test_a_damaged_cache_is_made_again(tmp_path):

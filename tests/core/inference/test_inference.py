@@ -140,6 +140,31 @@ def test_texts_weigh_by_how_well_they_separate_the_moments_of_a_video():
     assert [(s.first, s.last, s.row) for s in found.segments[0]] == [(20 * i, 20 * i + 20, i) for i in range(4)]
 
 
+def test_texts_with_nothing_to_go_by_take_equal_parts():
+    mask, lengths = torch.arange(24) < torch.tensor([[24], [16]]), torch.tensor([4, 2])
+    still, texts = unit(0, 1)[:, None].expand(2, 24, D), unit(1, 4)[None].expand(2, 4, D)
+    found = find_texts(no_slots(still), mask, texts, lengths, DEFAULT_INFERENCE)
+    assert [[(s.first, s.last) for s in video] for video in found.segments] == [
+        [(0, 6), (6, 12), (12, 18), (18, 24)], [(0, 8), (8, 16)],
+    ]  # fmt: skip
+
+
+def test_background_stands_only_where_texts_or_length_speak_for_it():
+    """Two texts, and a frame of something else before them."""
+    video, _, kinds = planted([(3, 1), (0, 24), (1, 25)])
+    mask, two = torch.ones(1, 50, dtype=torch.bool), torch.tensor([2])
+
+    def steps(seen, **options):
+        config = replace(DEFAULT_INFERENCE, **options)
+        found = find_texts(no_slots(seen), mask, kinds[None, :2], two, config, structure=video).segments[0]
+        return [(s.first, s.last, s.row) for s in found]
+
+    still = unit(7, 1)[:, None].expand(1, 50, D)  # texts say nothing
+    assert steps(video) == [(1, 25, 0), (25, 50, 1)]  # they say that the first frame is no step
+    assert steps(still) == [(0, 25, 0), (25, 50, 1)]
+    assert sum(last - first for first, last, _ in steps(still, background_share=0.0)) < 50
+
+
 def test_evidence_lies_between_mean_and_maximum():
     similarity = torch.rand(2, 32, 50) * 2 - 1
     rows = torch.arange(32) < torch.tensor([[32], [7]])
@@ -409,7 +434,7 @@ def test_random_slots_know_nothing_of_the_video():
     assert torch.allclose(a.slots.norm(dim=-1), torch.ones(2, 4))
 
 
-@pytest.mark.parametrize("wrong", [{"keep": 0.0}, {"locate_keep": 1.5}, {"read_share": 2.0}, {"text_share": -0.1}])
+@pytest.mark.parametrize("wrong", [{"keep": 0.0}, {"read_share": 1.5}, {"background_share": 2.0}, {"text_share": -0.1}])
 def test_shares_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match="share"):
         InferenceConfig(**wrong)
