@@ -6,8 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from stepformer.cli.log import log
+from stepformer.cli.log import log, of
 from stepformer.cli.options import add, positive, set_fields
+from stepformer.cli.prepare_features import encode_all
 
 HELP = """Trains a StepFormer for any encoder that puts videos and texts into one space (OpenCLIP, SigLIP, UniVL,
 MIL-NCE, your own): a simulated world in that encoder's space, then the same training as the default model's.
@@ -62,15 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _store(args: argparse.Namespace) -> Path:
     """The user's videos as features and phrases, in the model's folder; what is there already is kept."""
-    from stepformer.base.progress import Progress
-    from stepformer.data.features import Settings, Summary, find_sources, prepare_features
+    from stepformer.data.features import Settings, find_sources
 
     place = Path(args.out) / "features"
-    sources, summary = find_sources(args.videos), Summary()
-    with Progress("videos", len(sources), "videos", quiet=args.json) as progress:
-        for done, name in prepare_features(sources, Settings(str(place), args.encoder)):
-            summary = done
-            progress.advance(1 if name else 0, name)
-    for name, error in summary.failed:
-        log.warning("left out: %s: %s", name, error)
+    for name, error in encode_all(find_sources(args.videos), Settings(str(place), args.encoder)).failed:
+        log.warning(f"left out: {of(name, error)}")
     return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _videos(args: argparse.Namespace) -> Any:
     from stepformer import encoders
-    from stepformer.base.progress import Progress
-    from stepformer.data.features import Settings, Summary, find_sources, prepare_features
+    from stepformer.data.features import Settings, find_sources
 
     heard = listening_of(args)
     sources = find_sources(args.src, heard.language)
@@ -90,11 +89,18 @@ def _videos(args: argparse.Namespace) -> Any:
         phrase_options=options,
         listening=heard,
     )
+    limits = {"time_limit_s": args.time_limit, "cluster": args.cluster, "apart": args.apart}
+    return encode_all(sources, settings, jobs, **limits)
+
+
+def encode_all(sources: Sequence[Any], settings: Any, jobs: int = 1, **limits: Any) -> Any:
+    """Encodes videos into a store with a bar, and gives the summary; ``limits`` as ``prepare_features`` takes them."""
+    from stepformer.base.progress import Progress
+    from stepformer.data.features import Summary, prepare_features
+
     summary = Summary()
     with Progress("videos", len(sources), "videos") as progress:
-        for summary, name in prepare_features(
-            sources, settings, jobs, time_limit_s=args.time_limit, cluster=args.cluster, apart=args.apart
-        ):
+        for summary, name in prepare_features(sources, settings, jobs, **limits):
             if not progress.done and summary.skipped:
                 progress.advance(summary.skipped)
             if name:
@@ -153,9 +159,7 @@ def _imported(args: argparse.Namespace) -> Any:
             else:
                 try:
                     writer.append(sample, replace=True)
-                except (
-                    InputError
-                ) as error:  # of this sample: values that are not finite, a width that is not the store's
+                except InputError as error:  # values that are not finite, a width that is not the store's
                     summary.failed.append((name, str(error)))
                 else:
                     summary.done.append(Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))

@@ -1,51 +1,34 @@
-"""Scores of anybody's predictions: metrics, one module a protocol, tables. NumPy only.
+"""Scores of anybody's predictions: metrics, one module per protocol, tables. NumPy only.
 
-Predictions and labels are int arrays, one id a frame, -1 background. Names are loaded when first used.
+Predictions and labels are int arrays, one id per frame, -1 background.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stepformer.base.lazy import lazy
-
-if TYPE_CHECKING:
-    from stepformer.evaluation.crosstask_recall import moments, score_crosstask_recall
-    from stepformer.evaluation.hungarian import assign
-    from stepformer.evaluation.macro import score_macro, score_macro_task
-    from stepformer.evaluation.metrics import (
-        Confusion,
-        LengthError,
-        TaskScore,
-        VideoScore,
-        confusion,
-        score_task,
-        score_video,
-    )
-    from stepformer.evaluation.per_video import score_per_video
-    from stepformer.evaluation.raster import frame_count, own_labels, rasterise, resample, task_labels
-    from stepformer.evaluation.segmental import score_segmental
-    from stepformer.evaluation.table1 import (
-        Table1Options,
-        Table1Result,
-        TaskInput,
-        cluster_segments,
-        score_table1,
-        score_table1_task,
-    )
-    from stepformer.evaluation.table2 import Table2Result, score_table2
-
-__getattr__, __dir__ = lazy(__name__, {
-    "crosstask_recall": "moments score_crosstask_recall",
-    "hungarian": "assign",
-    "macro": "score_macro score_macro_task",
-    "metrics": "Confusion LengthError TaskScore VideoScore confusion score_task score_video",
-    "per_video": "score_per_video",
-    "raster": "frame_count own_labels rasterise resample task_labels",
-    "segmental": "score_segmental",
-    "table1": "Table1Options Table1Result TaskInput cluster_segments score_table1 score_table1_task",
-    "table2": "Table2Result score_table2",
-})  # fmt: skip
+from stepformer.evaluation.crosstask_recall import moments, score_crosstask_recall
+from stepformer.evaluation.hungarian import assign
+from stepformer.evaluation.macro import score_macro, score_macro_task
+from stepformer.evaluation.metrics import (
+    Confusion,
+    LengthError,
+    TaskScore,
+    VideoScore,
+    confusion,
+    score_task,
+    score_video,
+)
+from stepformer.evaluation.per_video import score_per_video
+from stepformer.evaluation.raster import frame_count, own_labels, rasterise, resample, task_labels
+from stepformer.evaluation.segmental import score_segmental
+from stepformer.evaluation.table1 import (
+    Table1Options,
+    Table1Result,
+    TaskInput,
+    cluster_segments,
+    score_table1,
+    score_table1_task,
+)
+from stepformer.evaluation.table2 import Table2Result, score_table2
 
 __all__ = [
     "Confusion", "LengthError", "Table1Options", "Table1Result", "Table2Result", "TaskInput", "TaskScore", "VideoScore",
