@@ -42,7 +42,7 @@ def test_round_trip(tmp_path, source, target, options):
     found = video.read_chapters(target)
     assert found == info.chapters
     if target.suffix in (".mp4", ".m4v", ".mov"):
-        assert found[0] == video.Chapter(0.0, 0.5, "Start")
+        assert found[0] == video.Chapter(0.0, 0.5, "Intro")
         found = found[1:]
     else:
         assert [c.end_s for c in found] == pytest.approx([2.25, 4.0, 8.0], abs=0.002)

@@ -27,7 +27,7 @@ CHAPTER_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm")
 _FROM_ZERO = (".mp4", ".m4v", ".mov")
 """Containers that know chapter starts only, the first at zero: what lies before the first step gets a chapter too."""
 
-OPENING = "Start"
+OPENING = "Intro"
 _COPIED = ("video", "audio", "subtitle")
 _MILLISECOND = Fraction(1, 1000)
 
@@ -58,7 +58,7 @@ def write_chapters(
 
     The container is chosen by the suffix of ``target``: mp4, m4v, mov, mkv or webm. ``target`` may be ``source``.
     mp4, m4v and mov keep only where chapters start and want the first at zero: where the first step starts later, a
-    chapter called "Start" goes before it, and a chapter lasts until the next.
+    chapter called "Intro" goes before it, and a chapter lasts until the next.
     Data tracks (telemetry, time codes) are left behind, as they are by ffmpeg itself.
     """
     av = import_av()

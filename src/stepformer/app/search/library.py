@@ -146,12 +146,12 @@ def _file(path: Path, folder: Path) -> Source:
     )  # fmt: skip
 
 
-def index_video(source: Source, model: Any, labels: str = "auto", listening: Listening | None = None) -> IndexedVideo:
+def index_video(source: Source, model: Any, listening: Listening | None = None) -> IndexedVideo:
     """Discovers the steps of one video, or takes those of its timeline, and gives what the index keeps of it."""
     if source.features is None:
         return _named_video(source, model)
-    heard = narration_of(source.file, listening) if source.file is not None and labels != "none" else None
-    found = model.find(source.features(model), narration=heard, labels=labels)
+    heard = narration_of(source.file, listening) if source.file is not None else None
+    found = model.find(source.features(model), narration=heard)
     timeline = found.timeline
     both = unit(found.step_vectors) + unit(found.segment_vectors) if len(timeline) else found.step_vectors
     return IndexedVideo(
@@ -190,7 +190,6 @@ def update_index(
     rebuild: bool = False,
     listening: Listening | None = None,
     report: Report | None = None,
-    threads: int = 0,
 ) -> Update:
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
@@ -234,10 +233,10 @@ def update_index(
                 report(number + 1, len(todo), source.video)
             if len(waiting) >= (first if writer is None else _BATCH):
                 writer = writer or _new_writer(library, model, waiting)
-                added += _flush(writer, waiting, known, threads)
+                added += _flush(writer, waiting, known)
         if waiting:
             writer = writer or _new_writer(library, model, waiting)
-            added += _flush(writer, waiting, known, threads)
+            added += _flush(writer, waiting, known)
         if writer is None:
             return Update(0, 0, 0, 0, tuple(failed), None, tuple(left_out))
         removed = writer.remove(gone)
@@ -247,9 +246,9 @@ def update_index(
         return Update(done, replaced, removed, kept, tuple(failed), info, tuple(left_out))
 
 
-def _flush(writer: IndexWriter, waiting: list[IndexedVideo], known: dict[str, str], threads: int) -> int:
+def _flush(writer: IndexWriter, waiting: list[IndexedVideo], known: dict[str, str]) -> int:
     writer.remove([video.video for video in waiting if video.video in known])
-    writer.add(waiting, threads)
+    writer.add(waiting)
     number = len(waiting)
     waiting.clear()
     return number

@@ -21,8 +21,6 @@ from stepformer.show.palette import step_colors
 from stepformer.show.writing import flat, one_line, spans, stamp, step_name, within_video
 from stepformer.timeline import Step, Timeline
 
-_MP4_FAMILY = (".mp4", ".m4v", ".mov")
-
 
 def save_media(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
     """A copy of the video with the steps as its chapters (mp4, m4v, mov, mkv, webm); nothing is encoded again.
@@ -39,8 +37,6 @@ def save_media(timeline: Timeline, path: Path, options: Options) -> tuple[str, .
     timeline, notes = within_video(timeline)
     kept, cut = flat(spans(timeline, 1000))
     chapters = [Chapter(span.start / 1000, span.end / 1000, step_name(timeline[i], i)) for i, span in kept]
-    if path.suffix.lower() in _MP4_FAMILY and chapters and chapters[0].start_s > 0:
-        chapters.insert(0, Chapter(0.0, chapters[0].start_s, "Intro"))
     write_chapters(source, path, chapters)
     return notes + cut
 
