@@ -3,14 +3,13 @@
 ``raw_caption.json``, ``caption.json`` and the sentencified HTM captions share one layout: ``{video: {"start": [],
 "end": [], "text": []}}``. The first is over a gigabyte, so ``iter_captions`` decodes one video at a time and
 never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, category_2, rank, task_id``;
-``task_ids.csv`` names the tasks. Features are one ``.npy`` a video, (seconds, width). Nothing is annotated:
+``task_ids.csv`` names the tasks. Features are one ``.npy`` per video, (seconds, width). Nothing is annotated:
 ``annotations`` is None.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,38 +19,23 @@ from stepformer.base.guard import csv_rows, gunzip, read_bytes, reader
 from stepformer.data.records import Dataset, Problem, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.narration import Cue
-from stepformer.narration.readers.structured import iter_captions
+from stepformer.narration.readers.structured import cues_of, iter_captions
 
 CAPTION_FILES = ("raw_caption.json", "caption.json")
 UNKNOWN_TASK = "howto100m"
 
 
-def parse_cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
-    """The cues of one entry; what has no words or no times is counted and reported once per video."""
-    where = f"video {video}"
-    lists = entry if isinstance(entry, Mapping) else {}
-    starts, ends, texts = lists.get("start"), lists.get("end"), lists.get("text")
-    if not (isinstance(starts, list) and isinstance(ends, list) and isinstance(texts, list)):
-        report(Problem("unparsable", where, "an entry needs the lists start, end and text; not read"))
+def _cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
+    """The cues of one entry; what cannot be read, or has no words or no times, is reported once per video."""
+    try:
+        cues = tuple(cue for cue in cues_of(entry, f"video {video}") if cue.text.strip())
+    except InputError as error:
+        report(Problem("unparsable", f"video {video}", f"{error}; not read"))
         return ()
-    if not len(starts) == len(ends) == len(texts):
-        what = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts; only whole cues are read"
-        report(Problem("inconsistent", where, what))
-    cues: list[Cue] = []
-    bad = 0
-    for start, end, text in zip(starts, ends, texts, strict=False):
-        try:
-            start_s, end_s = float(start), float(end)
-        except (TypeError, ValueError, OverflowError):
-            start_s = end_s = math.nan
-        words = text.strip() if isinstance(text, str) else ""
-        if words and 0 <= start_s <= end_s < math.inf:
-            cues.append(Cue(start_s, end_s, words))
-        else:
-            bad += 1
-    if bad:
-        report(Problem("inconsistent", where, f"{bad} of {len(texts)} cues have no words or no valid times; left out"))
-    return tuple(cues)
+    if bad := len(entry["text"]) - len(cues):
+        what = f"{bad} of {len(entry['text'])} cues have no words or no valid times; left out"
+        report(Problem("inconsistent", f"video {video}", what))
+    return cues
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
@@ -92,7 +76,7 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
     """HowTo100M from a folder, or from one caption file: captions as cues, tasks where the list is there.
 
     ``videos`` keeps only those ids and ``limit`` the first so many, because all cues at once need tens of gigabytes;
-    to go through all of it use ``iter_captions`` and :func:`parse_cues`.
+    to go through all of it use ``iter_captions`` and ``cues_of`` of :mod:`stepformer.narration.readers.structured`.
 
     Raises:
         InputError: nothing readable there.
@@ -137,7 +121,7 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
         chosen = ((v, e) for v, e in iter_captions(captions) if wanted is None or v in wanted)
         try:
             for video, entry in islice(chosen, limit):
-                add(video, parse_cues(video, entry, problems.append))
+                add(video, _cues(video, entry, problems.append))
         except InputError as error:
             if not records:
                 raise
