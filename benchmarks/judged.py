@@ -22,29 +22,32 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A name beside a marked sentence, and what a person says of it."""
+    """A name beside a marked sentence, and what a person says of it; ``source``: "spoken", or "seen" for a guess."""
 
     name: str
     marked: str
     mark: str
+    source: str
 
 
 def judged() -> list[Judged]:
     """The pairs judged by hand."""
     with JUDGED.open(encoding="utf-8", newline="") as stream:
-        return [Judged(row["name"], row["marked"], row["mark"]) for row in csv.DictReader(stream)]
+        return [Judged(**row) for row in csv.DictReader(stream)]
 
 
 @dataclass(frozen=True)
 class Judge:
-    """The sentence encoder in a person's place: calibrated on the judged pairs and their cosines (P,)."""
+    """The sentence encoder in a person's place, calibrated on the judged pairs of one source: guesses from a bank share
+    the topic with what they guess, so that the same cosine says less of them."""
 
     sentences: Any
+    source: str
 
     @cached_property
     def pairs(self) -> list[Judged]:
         """What it is calibrated on."""
-        return judged()
+        return [pair for pair in judged() if pair.source == self.source]
 
     @cached_property
     def hand(self) -> Floats:
@@ -80,10 +83,8 @@ class Judge:
     def __str__(self) -> str:
         right, plausible = self.thresholds()
         agreed = " and ".join(f"{share:.2f}" for share in self.agreement())
-        return (
-            f"right from a sentence cosine of {right}, plausible from {plausible}; {len(self.pairs)} pairs judged by "
-            f"hand agree in {agreed} of them"
-        )
+        found = f"{self.source} names are right from a sentence cosine of {right}, plausible from {plausible}"
+        return f"{found}: {len(self.pairs)} pairs judged by hand agree in {agreed} of them"
 
     def curve(self) -> list[tuple[float, ...]]:
         """Of pairs from a cosine to 0.1 more: how many, and how many are right, plausible and wrong."""

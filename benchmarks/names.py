@@ -209,7 +209,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     sentences = _Once(default_sentence_encoder())
     towers = towers_of(data, args.towers, args.keep_vectors, sentences)
-    judge, shipped, pictures = Judge(sentences), ClipText(sentences=sentences), clip_pictures()
+    judge, shipped, pictures = Judge(sentences, "seen"), ClipText(sentences=sentences), clip_pictures()
     marks = judge.thresholds()
     reports = []
     for bank in ("shipped bank", "extended bank"):

@@ -135,12 +135,13 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.errors import UsageError
 
     sentences = _Once(default_sentence_encoder())
-    judge = Judge(sentences)
+    judge = Judge(sentences, "spoken")
     right, plausible = judge.thresholds()
     if args.judged:
-        print(json.dumps({"pairs": len(judge.pairs), "right": right, "plausible": plausible,
-                          "agreement": judge.agreement(), "cosine_from, pairs, right, plausible, wrong": judge.curve(),
-                          }))  # fmt: skip
+        for one in (judge, Judge(sentences, "seen")):
+            columns = "cosine_from, pairs, right, plausible, wrong"
+            print(json.dumps({"source": one.source, "pairs": len(one.pairs), "thresholds": one.thresholds(),
+                              "agreement": one.agreement(), columns: one.curve()}))  # fmt: skip
         return 0
     if not args.data:
         raise UsageError("give --data, the folder of public datasets, or --judged")

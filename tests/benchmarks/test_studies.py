@@ -45,3 +45,4 @@ def test_the_names_judged_by_hand_are_of_all_three_kinds():
     marks = [pair.mark for pair in pairs]
     assert len(pairs) >= 150 and set(marks) == set(MARKS) and min(map(marks.count, MARKS)) >= 40
     assert len({(pair.name, pair.marked) for pair in pairs}) == len(pairs)
+    assert {pair.source for pair in pairs} == {"spoken", "seen"}

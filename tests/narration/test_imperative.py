@@ -69,6 +69,10 @@ leave your door open -> leave the door open
 now add the salt, the pepper and the cumin -> add the salt, pepper and cumin
 add the onions and the garlic to the pot and cook it for five minutes ->
     add the onions and garlic to the pot; cook it for five minutes
+mix your flour and your baking powder -> mix the flour and baking powder
+i used to fry the fish but now i bake the fish in the oven -> bake the fish in the oven
+we used a knife to cut the bread -> use a knife; cut the bread
+bake for thirty minutes -> bake for thirty minutes
 i'm going to put salt -> add salt
 put the pan ->
 place these tomatoes on an i have a video of it -> place the tomatoes

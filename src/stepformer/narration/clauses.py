@@ -114,7 +114,9 @@ def negation(tree: Tree, i: int, lemma: dict[int, str]) -> Negation:
             break
         name = lemma.get(head, tree.low[head])
         denied = bool(_denials(tree, head))
-        if name in STOPPING:
+        if tree.low[head : head + 2] == ["used", "to"]:
+            open_ = True  # a habit of the past, or what somebody is accustomed to
+        elif name in STOPPING:
             no = not no
         elif name in NOT_OMITTED:
             no = no if denied else not no

@@ -57,6 +57,7 @@ def _decode(data: bytes) -> str:
 
 
 _ASS = re.compile(r"\{\\[^}]*\}")
+_ASS_SPACE = re.compile(r"\\[Nnh]")
 _TAG = re.compile(r"</?[A-Za-z!?][^<>]{0,200}>|<\d[\d:.]*>")
 # tags that were escaped as text; "<salt>" that was escaped is a word
 _ESCAPED_TAG = re.compile(
@@ -77,9 +78,13 @@ _SPEAKER = re.compile(
     r"(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
     r"|(?:^|(?<=\n))\s*[-–—‐]\s+"
 )
+# "Step 2: mix", "3) bake", at the start of a line
+_NUMBERING = re.compile(
+    r"(?m)^\s*(?:[Ss](?:tep|TEP)\s+\d{1,2}\s*[:.)–—-]\s+|\d{1,2}\)\s+|\d{1,2}\.\s+(?=[A-Z]))"
+)
 _ODD_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\t\f\v\x1b\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _ZERO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]")
-_MARKS = re.compile(r"[\[\](){}<>&♪♫♬♩🎵🎶»:*\-–—‐\u00a0-\uffff]")
+_MARKS = re.compile(r"[\\\[\](){}<>&♪♫♬♩🎵🎶»:*\-–—‐\u00a0-\uffff]")
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "´": "'", "`": "'", "…": "..."})
 
 
@@ -93,6 +98,7 @@ def clean_text(text: str, keep_lines: bool = False) -> str:
                 break
             text = html.unescape(text)
         text = _ASS.sub("", text)
+        text = _ASS_SPACE.sub(" ", text)
         text = _ESCAPED_TAG.sub("", text)
         text = _ODD_SPACE.sub(" ", text).translate(_QUOTES)
         text = _ZERO_WIDTH.sub("", text)
@@ -102,6 +108,7 @@ def clean_text(text: str, keep_lines: bool = False) -> str:
         text = _SPEAKER.sub(" ", text)
     else:
         text = _ODD_SPACE.sub(" ", text)
+    text = _NUMBERING.sub("", text)
     lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(lines) if keep_lines else " ".join(line for line in lines if line)
 

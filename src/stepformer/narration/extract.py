@@ -17,6 +17,7 @@ from stepformer.narration.lexicon import (
     PARTICLES,
     REACHING_PREPS,
     STOP_VERBS,
+    TIME_NOUNS,
     TOGETHER,
     TRANSITIVE,
 )
@@ -184,6 +185,8 @@ class Extractor:
         noun = tree.low[measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
         if elided or (things and things[0] in self.resolved):
             noun = _head_word(elided or self.resolved[things[0]])
+        elif not things and noun in TIME_NOUNS:
+            noun = ""  # "bake for thirty minutes" is not done to the minutes
         pronoun = bool(things) and things[0] not in self.resolved and tree.low[things[0]] in OBJECT_PRONOUNS
         if extra == "let":
             prep = self._prep(i, [i])

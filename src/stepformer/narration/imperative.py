@@ -175,7 +175,8 @@ def _plain(thing: str) -> str:
     taken = text != thing
     if words and words[0] in _OWNERS and len(words) > 1:
         words = words[1:] if taken else ["the", *words[1:]]
-    kept = [word for at, word in enumerate(words) if word not in _PRAISE or at == len(words) - 1]
+    last = len(words) - 1
+    kept = [w for at, w in enumerate(words) if at == last or not (w in _PRAISE or (at and w in _OWNERS))]
     return " ".join(kept)
 
 
