@@ -1,8 +1,8 @@
 """``stepformer bench train``: the time of a training step beside the straightforward one and beside its floor.
 
-The data is random, of the shapes asked for, and lies on the device, so that the time is that of the model, the losses,
-the alignment and the optimiser. The reference is the same step as one would write it first: keys and values of all
-frames projected, every loss for itself, kernels launched one by one, torch's clipping and AdamW.
+The data is random, of the shapes asked for. It lies in the host's memory, on a GPU in the pinned memory that training's
+loader fills, or with --on-device where the step is. The reference is the same step as one would write it first: keys
+and values of all frames projected, every loss for itself, kernels launched one by one, torch's clipping and AdamW.
 
 The floor counts what must be computed and moved at least: products with folded projections, frames read once per
 product, attention written and read once, every parameter and moment read and written once. It is divided by what this
@@ -109,6 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phrases", type=positive, default=20, metavar="N", help="most phrases per video")
     parser.add_argument("--no-reference", action="store_true", help="leave out the straightforward step")
     parser.add_argument("--sweep", action="store_true", help="also step times against frames, batch, slots, phrases")
+    parser.add_argument("--on-device", action="store_true", help="batches lie on the GPU already")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --sweep or --from: step times as SVG or PNG")
     parser.add_argument("--from", dest="given", type=Path, metavar="JSON", help="plot what --out wrote before")
     add(parser, "out")
@@ -140,8 +141,9 @@ def run(args: argparse.Namespace) -> int:
         for preset in args.presets for batch in args.batches for frames in args.frames for width in args.widths
     ]  # fmt: skip
     do = _in_turn if device.startswith("cuda") else _in_processes
-    rows = do(shapes, args.repeats, device, args.threads, not args.no_reference)
-    swept = do(sweep(shapes[0]), args.repeats, device, args.threads, False) if args.sweep else []
+    settings = args.repeats, device, args.threads, args.on_device
+    rows = do(shapes, *settings, not args.no_reference)
+    swept = do(sweep(shapes[0]), *settings, False) if args.sweep else []
     ceilings = measure_ceilings(device, args.threads)
     rows, swept = ([replace(row, parts=floors(row, ceilings)) for row in some] for some in (rows, swept))
     about = {
@@ -151,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": args.threads,
+        "batches": "on the device" if args.on_device or not device.startswith("cuda") else "from pinned memory",
         "product_tflops": round(ceilings.tflops, 3),
         "copy_tb_per_s": round(ceilings.tb_per_s, 4),
     }
@@ -270,7 +273,9 @@ def _in_processes(shapes: list[Shape], *settings: Any) -> list[Row]:
     return rows
 
 
-def measure(shape: Shape, repeats: int, device: str, threads: int, reference: bool = False) -> Row:
+def measure(
+    shape: Shape, repeats: int, device: str, threads: int, on_device: bool = False, reference: bool = False
+) -> Row:
     """Steps of one shape: two to warm up, then the median of ``repeats``, on a GPU of stretches without waiting."""
     import torch
 
@@ -278,14 +283,14 @@ def measure(shape: Shape, repeats: int, device: str, threads: int, reference: bo
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    trainer = _trainer(shape, device)
+    trainer = _trainer(shape, device, on_device)
     step_ms, processor = _time(trainer.train_step, repeats, cuda)
     trainer.settle()
     peak = _peak_mib(device)
     parts = tuple(Part(name, 0.0, 0.0, 0.0, ms) for name, ms in _parts(trainer).items()) if cuda else ()
     slow = None
     if reference:
-        slow, _ = _time(_plain_step(_trainer(shape, device)), max(3, repeats // 2), cuda)
+        slow, _ = _time(_plain_step(_trainer(shape, device, on_device)), max(3, repeats // 2), cuda)
     return Row(
         **asdict(shape), step_ms=round(step_ms, 4), reference_ms=None if slow is None else round(slow, 4),
         cpu_s_per_step=round(processor, 4), peak_mib=round(peak, 1),
@@ -294,7 +299,7 @@ def measure(shape: Shape, repeats: int, device: str, threads: int, reference: bo
     )  # fmt: skip
 
 
-def _trainer(shape: Shape, device: str) -> Any:
+def _trainer(shape: Shape, device: str, on_device: bool = False) -> Any:
     import tempfile
 
     from stepformer.core.config import make_config
@@ -305,7 +310,7 @@ def _trainer(shape: Shape, device: str) -> Any:
         "preset": shape.preset, "batch": shape.batch, "steps": 1_000_000, "model": size,
         "data": {"store": "random", "max_frames": shape.frames},
     })  # fmt: skip
-    source: Any = RandomBatches(shape, device)
+    source: Any = RandomBatches(shape, device, on_device)
     return Trainer(config, tempfile.gettempdir(), source, device, quiet=True)
 
 
@@ -401,7 +406,7 @@ class RandomBatches:
 
     encoder, origin = "random", "random vectors"
 
-    def __init__(self, shape: Shape, device: str) -> None:
+    def __init__(self, shape: Shape, device: str, on_device: bool) -> None:
         import torch
 
         self.dim = shape.width
@@ -411,7 +416,9 @@ class RandomBatches:
         said = torch.randint(min(20, L), L + 1, (B, 1), generator=draw, device=device)
         times = torch.linspace(0, N, L, device=device).expand(B, L).contiguous()
         seen = torch.ones(B, N, dtype=torch.bool, device=device)
-        self._batch = Batch(video, seen, phrases, torch.arange(L, device=device) < said, times)
+        made = Batch(video, seen, phrases, torch.arange(L, device=device) < said, times)
+        brought = device.startswith("cuda") and not on_device
+        self._batch = Batch(*(value.cpu().pin_memory() for value in made)) if brought else made
         self.centre = video.float().mean((0, 1)).cpu()
 
     def batch(self, step: int, size: int) -> Any:

@@ -73,7 +73,7 @@ def padded_size(n: int, most: int, parts: int = 8) -> int:
 class _Recorded:
     """One of a shape's two: its input buffers, its graph, and where the graph leaves the numbers to log."""
 
-    inputs: dict[str, Tensor]
+    inputs: dict[str, Tensor]  # the batch, and "control": this step's rates, seed and number
     free: Any = None  # the event after which the buffers may be written: the last replay is through
     graph: Any = None
     names: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ class GraphStep:
         half = torch.bfloat16 if precision == "bf16" else torch.float32
         self.flat = Flat(model, averaged, optimizer, weight_kinds(model) if fused else {}, half)
         self.count = int(self.flat.count)  # read once, before anything runs
-        self.control = torch.zeros(6, dtype=torch.float64, device=device)
+        self.device = device
         self.seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.bad = torch.zeros((), dtype=torch.int32, device=device)
         self.stack: Stack | None = None
@@ -123,18 +123,17 @@ class GraphStep:
 
     def __call__(self, batch: Any, step: int, seed: int, lr: float, follow: float) -> dict[str, Tensor]:
         """Starts a step and returns its numbers on the device, without waiting for them."""
-        with torch.cuda.device(self.control.device) if self._cuda else nullcontext():  # Triton asks for the current one
+        with torch.cuda.device(self.device) if self._cuda else nullcontext():  # Triton asks for the current one
             return self._start(batch, step, seed, lr, follow)
 
     def _start(self, batch: Any, step: int, seed: int, lr: float, follow: float) -> dict[str, Tensor]:
         self.finish(_LATE)  # the buffers of older steps are free
-        recorded = self._ready(batch)
         self.count += 1
         beta1, beta2 = self.config.optim.betas
         rates = self._rates[step % len(self._rates)]
         corrections = (1 - beta1**self.count, math.sqrt(1 - beta2**self.count))
         rates.copy_(torch.tensor([lr, follow, *corrections, seed, self.count], dtype=torch.float64))
-        self.control.copy_(rates, non_blocking=True)
+        recorded = self._ready(batch, rates)
         torch.manual_seed(seed)
         if recorded.graph is not None:
             recorded.graph.replay()
@@ -166,8 +165,8 @@ class GraphStep:
 
     # -- recording ----------------------------------------------------------------------------------------------------
 
-    def _ready(self, batch: Any) -> _Recorded:
-        """The recording for a batch's shape, with the batch in its buffers."""
+    def _ready(self, batch: Any, rates: Tensor) -> _Recorded:
+        """The recording for a batch's shape, with the batch and the rates in its buffers."""
         data = self.config.data
         most = data.max_frames if data.store else data.simulator.max_frames
         frames, phrases = padded_size(batch.video.shape[1], most), padded_size(batch.phrases.shape[1], 96, 3)
@@ -176,7 +175,7 @@ class GraphStep:
         recorded = self._recorded.get((*shape, self._turn))
         if recorded is None:
             recorded = _Recorded(self._buffers(*shape, batch.video.shape[2]))
-            self._fill(recorded, batch)
+            self._fill(recorded, batch, rates)
             if self._cuda:
                 recorded.free = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 self._record(recorded)
@@ -186,10 +185,10 @@ class GraphStep:
                 self._recorded.popitem(last=False)
         else:
             self._recorded.move_to_end((*shape, self._turn))
-            self._fill(recorded, batch)
+            self._fill(recorded, batch, rates)
         return recorded
 
-    def _fill(self, recorded: _Recorded, batch: Any) -> None:
+    def _fill(self, recorded: _Recorded, batch: Any, rates: Tensor) -> None:
         """Copies a batch to the front of its buffers, from the host beside the step under way; masks end with it."""
         here = batch.video.device.type == "cpu" and self._cuda
         if here and recorded.free is not None:
@@ -198,6 +197,9 @@ class GraphStep:
             self._copies.wait_stream(torch.cuda.current_stream())  # which made the buffers
         with torch.cuda.stream(self._copies) if here else nullcontext():
             for name, buffer in recorded.inputs.items():
+                if name == "control":
+                    buffer.copy_(rates, non_blocking=True)
+                    continue
                 value = getattr(batch, name)
                 n = value.shape[1]
                 buffer[:, :n].copy_(value, non_blocking=True)
@@ -207,8 +209,9 @@ class GraphStep:
             torch.cuda.current_stream().wait_stream(self._copies)
 
     def _buffers(self, B: int, N: int, L: int, video: torch.dtype, phrases: torch.dtype, D: int) -> dict[str, Tensor]:
-        device = self.control.device
+        device = self.device
         return {
+            "control": torch.zeros(6, dtype=torch.float64, device=device),
             "video": torch.zeros(B, N, D, dtype=video, device=device),
             "video_mask": torch.zeros(B, N, dtype=torch.bool, device=device),
             "phrases": torch.zeros(B, L, D, dtype=phrases, device=device),
@@ -235,7 +238,7 @@ class GraphStep:
         self.bad.zero_()
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.control.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
@@ -269,9 +272,10 @@ class GraphStep:
     def _step(self, recorded: _Recorded) -> None:
         """What is recorded."""
         flat, o = self.flat, self.config.optim
-        self.seed.copy_(self.control[4:5])
-        flat.count.copy_(self.control[5])
-        beside = Beside(self.control.device, 2)
+        control = recorded.inputs["control"]
+        self.seed.copy_(control[4:5])
+        flat.count.copy_(control[5])
+        beside = Beside(self.device, 2)
         with beside:
             ahead = self.ahead(recorded)
         output = self.forward(recorded)
@@ -280,7 +284,7 @@ class GraphStep:
         self.gradients(loss)
         norm = torch.linalg.vector_norm(flat.grads)
         update(
-            flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, self.control, norm, self.bad,
+            flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, control, norm, self.bad,
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
         )  # fmt: skip
         logged = {"loss": loss, **parts, "grad_norm": norm}

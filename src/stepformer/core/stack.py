@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from stepformer.core.model import DecoderLayer, StepDecoder
 
 _CHANCES = 1 << 24  # dropout draws one of so many numbers
+_LOG2E = math.log2(math.e)
 
 
 # -- what stands between the matrix products, in plain torch ----------------------------------------------------------
@@ -43,8 +44,7 @@ def _mix(x: Tensor) -> Tensor:
     x = x ^ (x >> 16)
     x = (x * 0x7FEB352D) & low
     x = x ^ (x >> 15)
-    x = (x * 0x046CA68B) & low
-    return x ^ (x >> 16)
+    return (x * 0x046CA68B) & low
 
 
 def _kept(seed: Tensor, site: int, shape: tuple[int, ...], threshold: int) -> Tensor:
@@ -132,30 +132,31 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def softmax(
-    scores: Tensor, mask: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
+    scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """What dropout leaves of the attention: scores (B, K H, N), mask (B, N) -> out (B, K H, N).
+    """What dropout leaves of the attention: scores (B, K H, N) -> out (B, K H, N).
 
-    level (B, K H): with it :func:`_weights` makes the attention from the scores again, so that it is not stored.
+    hidden (B, N): 0 where there is a frame, minus infinity elsewhere. level (B, K H): with it :func:`_weights` makes
+    the attention from the scores again, so that it is not stored; to the base of 2, which exponentials are fastest in.
     """
-    seen = (_wide(scores) * scale).masked_fill(~mask[:, None], -torch.inf)
-    level.copy_(seen.logsumexp(-1).nan_to_num(neginf=torch.inf, posinf=torch.inf))
-    out.copy_(_drop(_weights(scores, mask, level, scale), seed, site, threshold))
+    level.copy_((_wide(scores) * scale + hidden[:, None]).logsumexp(-1) * _LOG2E)
+    level.masked_fill_(level == -torch.inf, torch.inf)  # no frame, no attention
+    out.copy_(_drop(_weights(scores, hidden, level, scale), seed, site, threshold))
 
 
-def _weights(scores: Tensor, mask: Tensor, level: Tensor, scale: float) -> Tensor:
-    return torch.where(mask[:, None], (_wide(scores) * scale - level[..., None]).exp(), 0.0)
+def _weights(scores: Tensor, hidden: Tensor, level: Tensor, scale: float) -> Tensor:
+    return torch.exp2((_wide(scores) * scale + hidden[:, None]) * _LOG2E - level[..., None])
 
 
 def softmax_back(
-    grad: Tensor, scores: Tensor, mask: Tensor, level: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None,
-    scale: float, seed: Tensor, site: int, threshold: int,
+    grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
+    dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
 
     extra (B, K, N): a gradient of the attention's mean over heads. ``dropped``: what dropout left, made again.
     """
-    p, g = _weights(scores, mask, level, scale), _drop(_wide(grad), seed, site, threshold)
+    p, g = _weights(scores, hidden, level, scale), _drop(_wide(grad), seed, site, threshold)
     if extra is not None:
         g = g + (extra / heads).repeat_interleave(heads, 1)
     grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
@@ -163,10 +164,10 @@ def softmax_back(
         dropped.copy_(_drop(p, seed, site, threshold))
 
 
-def mean_weights(scores: Tensor, mask: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
     """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
     B, rows, N = scores.shape
-    return _weights(scores, mask, level, scale).view(B, rows // heads, heads, N).mean(2)
+    return _weights(scores, hidden, level, scale).view(B, rows // heads, heads, N).mean(2)
 
 
 def attend(
@@ -300,12 +301,13 @@ class _Layers(torch.autograd.Function):
         read, level = new(L, B, K * H, D), new(L, B, K * H, dtype=wide)
         scores = new(L, B, K * H, _pitch(N))[..., :N]
         passed = new(B, K * H, _pitch(N))[..., :N]  # what dropout leaves of the attention
+        hidden = new(B, N, dtype=wide).zero_().masked_fill_(~mask, -torch.inf)
         before, after = new(L, R, config.feedforward), new(L, R, config.feedforward)
         folded = new(L if grads_to_frames else 1, B, K * H, D)
         query = None if content else queries.detach()
 
         # weights sum to 1: the bias of the values is one of what follows
-        behind = torch.baddbmm(full["cross_out_bias"][..., None], full["cross_out"], full["v_bias"][..., None])[..., 0]
+        behind = full["cross_out_bias"] + torch.bmm(half["cross_out"], half["v_bias"][..., None])[..., 0]
 
         start = queries.detach().expand(B, K, D).reshape(R, D) if content else queries.new_zeros(R, D)
         branch: Tensor | None = None
@@ -336,7 +338,7 @@ class _Layers(torch.autograd.Function):
             asked = folded[i if grads_to_frames else 0]
             torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
             torch.bmm(asked, key.mT, out=scores[i])
-            ops.softmax(scores[i], mask, passed, level[i], size**-0.5, seed, s[2], dropout)
+            ops.softmax(scores[i], hidden, passed, level[i], size**-0.5, seed, s[2], dropout)
             torch.bmm(passed, value, out=read[i])
             torch.bmm(_heads(read[i].view(R, H * D), H), half["v"][i].view(H, size, D).mT, out=_heads(mixed[i], H))
             branch = mixed[i] @ half["cross_out"][i].t()
@@ -349,10 +351,10 @@ class _Layers(torch.autograd.Function):
 
         seen = new(0, dtype=wide)
         if attention:
-            seen = ops.mean_weights(scores[L - 1], mask, level[L - 1], H, size**-0.5)
+            seen = ops.mean_weights(scores[L - 1], hidden, level[L - 1], H, size**-0.5)
         if not attention:
             ctx.mark_non_differentiable(seen)
-        ctx.save_for_backward(key, value, mask)
+        ctx.save_for_backward(key, value, hidden)
         ctx.kept = (x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, scores, level, before, after, folded)
         ctx.stack, ctx.dropout, ctx.attention = stack, dropout, attention
         return state.view(B, K, D), seen
@@ -361,7 +363,7 @@ class _Layers(torch.autograd.Function):
     def backward(ctx: Any, d_state: Tensor, d_seen: Tensor) -> tuple[Tensor | None, ...]:
         stack, dropout = ctx.stack, ctx.dropout
         x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, scores, level, before, after, folded = ctx.kept
-        key, value, mask = ctx.saved_tensors
+        key, value, hidden = ctx.saved_tensors
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
@@ -407,7 +409,7 @@ class _Layers(torch.autograd.Function):
             torch.bmm(d_read, value.mT, out=d_scores)
             extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
             ops.softmax_back(
-                d_scores, scores[i], mask, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout
+                d_scores, scores[i], hidden, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout
             )
             torch.bmm(d_scores, key, out=d_folded[i])
             if d_key is not None:

@@ -7,6 +7,8 @@ Triton is.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -19,8 +21,7 @@ def _mix(x):  # type: ignore[no-untyped-def]  # compiled: Triton types it
     x = x ^ (x >> 16)
     x = x * 0x7FEB352D
     x = x ^ (x >> 15)
-    x = x * 0x046CA68B
-    return x ^ (x >> 16)
+    return x * 0x046CA68B
 
 
 @triton.jit
@@ -159,40 +160,35 @@ def _activate_back(  # type: ignore[no-untyped-def]
     tl.store(sums + tl.program_id(0) * F + c, tl.sum(g, axis=0), mask=c < F)
 
 
+@triton.jit
+def _logits(scores, hidden, scale, c, N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A row of scores, times a scale, minus infinity where there is no frame."""
+    value = tl.load(scores + c, mask=c < N, other=0.0).to(tl.float32)
+    return value * scale + tl.load(hidden + c, mask=c < N, other=float("-inf"))
+
+
 @triton.jit(do_not_specialize=["site"])
 def _softmax(  # type: ignore[no-untyped-def]
-    scores, mask, out, level, seed, site, scale, PER_ITEM, PITCH,
+    scores, hidden, out, level, seed, site, scale, PER_ITEM, PITCH,
     N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     c = tl.arange(0, WIDTH)
-    inside = c < N
-    at = row.to(tl.int64) * PITCH + c
-    seen = tl.load(mask + (row // PER_ITEM) * N + c, mask=inside, other=0) != 0
-    value = tl.load(scores + at, mask=inside, other=0.0).to(tl.float32) * scale
-    value = tl.where(seen, value, -1e30)
-    top = tl.max(value, axis=0)
-    value = tl.where(seen, tl.exp(value - top), 0.0)
+    start = row.to(tl.int64) * PITCH
+    value = _logits(scores + start, hidden + (row // PER_ITEM) * N, scale, c, N)
+    top = tl.maximum(tl.max(value, axis=0), -1e30)
+    value = tl.exp2(value - top)
     total = tl.sum(value, axis=0)
-    tl.store(level + row, tl.where(total > 0, top + tl.log(total), float("inf")))
-    value = value * (1.0 / tl.where(total > 0, total, 1.0))
+    tl.store(level + row, tl.where(total > 0, top + tl.log2(total), float("inf")))
+    value = value * ((16777216.0 / (16777216.0 - THRESHOLD)) / tl.where(total > 0, total, 1.0))
     if THRESHOLD > 0:
-        kept = _kept(seed, site, row * N + c, THRESHOLD)
-        value = tl.where(kept, value * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-    tl.store(out + at, value, mask=inside)
-
-
-@triton.jit
-def _weights(scores, mask, level, scale, c, N: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A row of the attention, from the scores as :func:`_softmax` left them."""
-    seen = tl.load(mask + c, mask=c < N, other=0) != 0
-    value = tl.load(scores + c, mask=c < N, other=0.0).to(tl.float32) * scale
-    return tl.where(seen, tl.exp(value - tl.load(level)), 0.0)
+        value = tl.where(_kept(seed, site, row * N + c, THRESHOLD), value, 0.0)
+    tl.store(out + start + c, value, mask=c < N)
 
 
 @triton.jit(do_not_specialize=["site"])
 def _softmax_back(  # type: ignore[no-untyped-def]
-    grad, scores, mask, level, extra, dropped, seed, site, scale, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
+    grad, scores, hidden, level, extra, dropped, seed, site, scale, scale_2, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
     WIDTH: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
@@ -200,7 +196,8 @@ def _softmax_back(  # type: ignore[no-untyped-def]
     inside = c < N
     start = row.to(tl.int64) * PITCH
     g = tl.load(grad + start + c, mask=inside, other=0.0).to(tl.float32)
-    p = _weights(scores + start, mask + (row // PER_ITEM) * N, level + row, scale, c, N)
+    logits = _logits(scores + start, hidden + (row // PER_ITEM) * N, scale_2, c, N)
+    p = tl.exp2(logits - tl.load(level + row))
     if THRESHOLD > 0:
         kept = _kept(seed, site, row * N + c, THRESHOLD)
         g = tl.where(kept, g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
@@ -217,14 +214,15 @@ def _softmax_back(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _mean_weights(  # type: ignore[no-untyped-def]
-    scores, mask, level, out, scale, HEADS, SLOTS, PITCH, N: tl.constexpr, WIDTH: tl.constexpr
+    scores, hidden, level, out, scale, HEADS, SLOTS, PITCH, N: tl.constexpr, WIDTH: tl.constexpr
 ):
     slot = tl.program_id(0)
     c = tl.arange(0, WIDTH)
     total = tl.zeros([WIDTH], tl.float32)
     for head in range(0, HEADS):
         row = slot * HEADS + head
-        total += _weights(scores + row.to(tl.int64) * PITCH, mask + (slot // SLOTS) * N, level + row, scale, c, N)
+        logits = _logits(scores + row.to(tl.int64) * PITCH, hidden + (slot // SLOTS) * N, scale, c, N)
+        total += tl.exp2(logits - tl.load(level + row))
     tl.store(out + slot.to(tl.int64) * N + c, total / HEADS, mask=c < N)
 
 
@@ -308,13 +306,16 @@ def _update(  # type: ignore[no-untyped-def]
         tl.store(mean + at, old + (p - old) * follow, mask=ok)
 
 
+_LOG2E = math.log2(math.e)
+
+
 def _width(n: int) -> int:
     return max(16, int(triton.next_power_of_2(n)))
 
 
-def _warps(width: int, few: int = 1) -> int:
+def _warps(width: int) -> int:
     """How many warps share a row: one needs no barrier, and holds up to 2,048 elements."""
-    return few if width <= 2048 else 8
+    return 1 if width <= 2048 else 8
 
 
 def add_norm(
@@ -390,37 +391,37 @@ def activate_back(
 
 
 def softmax(
-    scores: Tensor, mask: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
+    scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
     """See :func:`stepformer.core.stack.softmax`."""
     B, rows, N = scores.shape
     width = _width(N)
     _softmax[(B * rows,)](
-        scores, mask.view(torch.uint8), out, level, seed, site, scale, rows, scores.stride(1), N=N, WIDTH=width,
+        scores, hidden, out, level, seed, site, scale * _LOG2E, rows, scores.stride(1), N=N, WIDTH=width,
         THRESHOLD=threshold, num_warps=_warps(width),
     )  # fmt: skip
 
 
 def softmax_back(
-    grad: Tensor, scores: Tensor, mask: Tensor, level: Tensor, extra: Tensor | None, heads: int, dropped: Tensor | None,
-    scale: float, seed: Tensor, site: int, threshold: int,
+    grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
+    dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """See :func:`stepformer.core.stack.softmax_back`."""
     B, rows, N = grad.shape
     width = _width(N)
     _softmax_back[(B * rows,)](
-        grad, scores, mask.view(torch.uint8), level, extra, dropped, seed, site, scale, heads, rows, scores.stride(1),
+        grad, scores, hidden, level, extra, dropped, seed, site, scale, scale * _LOG2E, heads, rows, scores.stride(1),
         N=N, WIDTH=width, EXTRA=extra is not None, DROPPED=dropped is not None, THRESHOLD=threshold,
-        num_warps=_warps(width, 4),
+        num_warps=_warps(width),
     )  # fmt: skip
 
 
-def mean_weights(scores: Tensor, mask: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
     """See :func:`stepformer.core.stack.mean_weights`."""
     B, rows, N = scores.shape
     out = torch.empty((B, rows // heads, N), dtype=torch.float32, device=scores.device)
     _mean_weights[(B * rows // heads,)](
-        scores, mask.view(torch.uint8), level, out, scale, heads, rows // heads, scores.stride(1), N=N, WIDTH=_width(N)
+        scores, hidden, level, out, scale * _LOG2E, heads, rows // heads, scores.stride(1), N=N, WIDTH=_width(N)
     )
     return out
 
