@@ -142,8 +142,8 @@ def run(args: argparse.Namespace) -> int:
     ]  # fmt: skip
     do = _in_turn if device.startswith("cuda") else _in_processes
     settings = args.repeats, device, args.threads, args.on_device
-    rows = do(shapes, *settings, not args.no_reference)
-    swept = do(sweep(shapes[0]), *settings, False) if args.sweep else []
+    rows = do(shapes, *settings, True, not args.no_reference)
+    swept = do(sweep(shapes[0]), *settings) if args.sweep else []
     ceilings = measure_ceilings(device, args.threads)
     rows, swept = ([replace(row, parts=floors(row, ceilings)) for row in some] for some in (rows, swept))
     about = {
@@ -274,8 +274,9 @@ def _in_processes(shapes: list[Shape], *settings: Any) -> list[Row]:
 
 
 def measure(
-    shape: Shape, repeats: int, device: str, threads: int, on_device: bool = False, reference: bool = False
-) -> Row:
+    shape: Shape, repeats: int, device: str, threads: int, on_device: bool = False, parts: bool = False,
+    reference: bool = False,
+) -> Row:  # fmt: skip
     """Steps of one shape: two to warm up, then the median of ``repeats``, on a GPU of stretches without waiting."""
     import torch
 
@@ -287,7 +288,7 @@ def measure(
     step_ms, processor = _time(trainer.train_step, repeats, cuda)
     trainer.settle()
     peak = _peak_mib(device)
-    parts = tuple(Part(name, 0.0, 0.0, 0.0, ms) for name, ms in _parts(trainer).items()) if cuda else ()
+    found = tuple(Part(name, 0.0, 0.0, 0.0, ms) for name, ms in _parts(trainer).items()) if cuda and parts else ()
     slow = None
     if reference:
         slow, _ = _time(_plain_step(_trainer(shape, device, on_device)), max(3, repeats // 2), cuda)
@@ -295,7 +296,7 @@ def measure(
         **asdict(shape), step_ms=round(step_ms, 4), reference_ms=None if slow is None else round(slow, 4),
         cpu_s_per_step=round(processor, 4), peak_mib=round(peak, 1),
         parameters=sum(p.numel() for p in trainer.model.parameters()), recorded=trainer.eager_because is None,
-        parts=parts,
+        parts=found,
     )  # fmt: skip
 
 

@@ -367,7 +367,7 @@ def moment_loss(
     between videos are content with the right topic. ``over`` makes L and M of the numbers of this batch: their sums
     over all processes, where these have a part of the batch each.
     """
-    logits = cosines(phrases, frames) / gamma  # (B, L, N)
+    logits = products(_unit_once(phrases), _unit_once(frames)) / gamma  # (B, L, N)
     low = torch.finfo(logits.dtype).min
     logits = logits.masked_fill(~(video_mask[:, None, :] & phrase_mask[..., None]), low)
     lengths = video_mask.sum(1)[:, None]

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stepformer.base.plugins import Registry
+from stepformer.core.units import unit
 from stepformer.errors import UsageError
 
 _RELATIVE_SPAN = 256.0
@@ -301,7 +302,7 @@ class ReadOut(nn.Module):
         width = self.half_width * torch.exp(widen.clamp(-2, 3))  # narrower windows only make gradients explode
         times = relative_times(mask) / _RELATIVE_SPAN  # (B, N)
         prior = -0.5 * ((times[:, None, :] - centre[..., None]) / width[..., None]).square()
-        content = F.normalize(self.query(x).float(), dim=-1) @ F.normalize(self.key(context).float(), dim=-1).mT
+        content = unit(self.query(x).float()) @ unit(self.key(context).float()).mT
         logits = prior + 10.0 * self.content_scale * content
         return logits.masked_fill(~mask[:, None, :], -1e9).softmax(-1)
 
@@ -378,10 +379,10 @@ class StepDecoder(nn.Module):
         frames = video
         if self.frames_out is not None:
             # unit-norm features are small beside LayerNorm's scale; sqrt(dim) brings both to one size
-            memory = F.normalize(memory, dim=-1) * math.sqrt(config.dim)
+            memory = unit(memory) * math.sqrt(config.dim)
             for layer in self.context:
                 memory = layer(memory, codes, mask)
-            frames = F.normalize(video, dim=-1) + self.frames_out(memory)
+            frames = unit(video) + self.frames_out(memory)
         read = frames
         if config.apart:
             memory, read = memory.detach(), frames.detach()
