@@ -388,13 +388,17 @@ def shares(
     return out
 
 
+def _tile(slots: int, phrases: int) -> dict[str, int]:
+    """How a program holds a video's cosines."""
+    size = {"SLOTS": _power(slots), "WIDTH": _power(phrases)}
+    return size | {"num_warps": 4 if size["SLOTS"] * size["WIDTH"] <= 1 << 12 else 8}
+
+
 def own_sums(cosines: Tensor, lengths: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     """Log-sums of exp(cosines / gamma) over each video's own phrases, (B, K), and over its slots, (B, L)."""
     B, K, L = cosines.shape
     over_phrases, over_slots = cosines.new_empty(B, K), cosines.new_empty(B, L)
-    _own_sums[(B,)](
-        cosines, lengths, over_phrases, over_slots, 1 / gamma, K, L, SLOTS=_power(K), WIDTH=_power(L)
-    )
+    _own_sums[(B,)](cosines, lengths, over_phrases, over_slots, 1 / gamma, K, L, **_tile(K, L))
     return over_phrases, over_slots
 
 
@@ -427,7 +431,7 @@ def local(
     grad, seq, hits = torch.empty_like(cosines), cosines.new_empty(B), cosines.new_empty(B)
     _own[(B,)](
         cosines, lengths, rows, d_phrases, d_slots, grad, seq, hits, 1 / gamma, up, K, L,
-        AVERAGE_ALL=average_all, DOWN=d_slots is not None, SLOTS=_power(K), WIDTH=_power(L),
+        AVERAGE_ALL=average_all, DOWN=d_slots is not None, **_tile(K, L),
     )  # fmt: skip
     return seq, hits, grad
 

@@ -133,7 +133,7 @@ def _match(  # type: ignore[no-untyped-def]
 
 def fits(slots: int, phrases: int) -> bool:
     """Whether a program can hold a video's similarities."""
-    return slots < 128 and slots * phrases <= 1 << 12
+    return slots < 128 and slots * phrases <= 1 << 13
 
 
 @torch.no_grad()
@@ -147,7 +147,7 @@ def match_rows(similarity: Tensor, lengths: Tensor, keep: float, top: int | None
     rows = torch.full((B, L), -1, dtype=torch.int32, device=similarity.device)
     _threshold[(B,)](
         similarity, lengths, drops, K, L, KEEP=keep, TOP=min(top or L, L), ROWS=int(triton.next_power_of_2(K)),
-        WIDTH=int(triton.next_power_of_2(L)), num_warps=4,
+        WIDTH=int(triton.next_power_of_2(L)), num_warps=4 if K * L <= 1 << 12 else 8,
     )  # fmt: skip
     _match[(B,)](similarity, lengths, drops, scratch, rows, K, L, SLOTS=slots, num_warps=1)
     return rows
