@@ -8,13 +8,12 @@ of durations, so ``duration_s`` is None until features are attached. 89 videos s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import reader, tar_files
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, numbered_rows
+from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, numbered_rows
 from stepformer.errors import InputError
 
 TASK_FILES = {"tasks_primary.txt": "primary", "tasks_related.txt": "related"}
@@ -71,21 +70,13 @@ def parse_tasks(text: str, where: str, group: str | None, report: Callable[[Prob
 def parse_annotation(text: str, where: str, task: Task, report: Callable[[Problem], None]) -> tuple[Annotation, ...]:
     """The rows ``step,start,end`` of one video, in file order; rows that make no sense are reported, not kept."""
     rows: list[Annotation] = []
-    for number, cells in numbered_rows(text, where, report):
-        if not cells:
-            continue
-        at = f"{where}:{number}"
-        try:
-            step, start_s, end_s = int(cells[0]), float(cells[1]), float(cells[2])
-        except (ValueError, IndexError):
-            report(Problem("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}"))
-            continue
-        if not 1 <= step <= len(task.steps):
+    for step, start_s, end_s, at in annotation_rows(text, where, report):
+        if not step.isdecimal():
+            report(Problem("unparsable", at, f"expected the number of a step, got {step!r}"))
+        elif not 1 <= int(step) <= len(task.steps):
             report(Problem("inconsistent", at, f"step {step} of task {task.id}, which has {len(task.steps)} steps"))
-        elif not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s <= end_s):
-            report(Problem("inconsistent", at, f"the times {start_s} to {end_s} are not a stretch of a video"))
         else:
-            rows.append(Annotation(step - 1, start_s, end_s, task.steps[step - 1]))
+            rows.append(Annotation(int(step) - 1, start_s, end_s, task.steps[int(step) - 1]))
     return tuple(rows)
 
 

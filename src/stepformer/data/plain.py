@@ -16,7 +16,6 @@ their mean start. A video is whatever has a file in any of the folders. Its dura
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import reader
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, npy_shape, numbered_rows
+from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, npy_shape
 from stepformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,27 +68,12 @@ def _declared(folder: Path, report: Report) -> _StepNames | None:
 
 
 def _rows(path: Path, report: Report) -> list[Row]:
-    rows: list[Row] = []
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         report(Problem("unparsable", str(path), f"cannot be read: {error}"))
-        return rows
-    for number, cells in numbered_rows(text, f"{path.parent.name}/{path.name}", report):
-        if not cells or not any(cell.strip() for cell in cells):
-            continue
-        at = f"{path.parent.name}/{path.name}:{number}"
-        try:
-            step, start_s, end_s = cells[0].strip(), float(cells[1]), float(cells[2])
-        except (ValueError, IndexError):
-            if number > 1 or not cells[0].strip().lower().startswith("step"):  # line 1 may be a header
-                report(Problem("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}"))
-            continue
-        if math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s <= end_s and step:
-            rows.append((step, start_s, end_s, at))
-        else:
-            report(Problem("inconsistent", at, f"{','.join(cells)!r} is not a step and a stretch of a video"))
-    return rows
+        return []
+    return list(annotation_rows(text, f"{path.parent.name}/{path.name}", report))
 
 
 def _occurring(rows: list[Row]) -> _StepNames:

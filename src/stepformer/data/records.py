@@ -193,6 +193,29 @@ def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> I
         report(Problem("unparsable", f"{where}:{number + 1}", f"{error}; not read from here"))
 
 
+def annotation_rows(
+    text: str, where: str, report: Callable[[Problem], None]
+) -> Iterator[tuple[str, float, float, str]]:
+    """Rows ``step,start,end`` of CSV text and where each stands; those that make no sense are reported, not given.
+
+    The first line may be a header that begins with "step".
+    """
+    for number, cells in numbered_rows(text, where, report):
+        if not any(cell.strip() for cell in cells):
+            continue
+        at = f"{where}:{number}"
+        try:
+            step, start_s, end_s = cells[0].strip(), float(cells[1]), float(cells[2])
+        except (ValueError, IndexError):
+            if number > 1 or not cells[0].strip().lower().startswith("step"):
+                report(Problem("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}"))
+            continue
+        if step and 0 <= start_s <= end_s < math.inf:
+            yield step, start_s, end_s, at
+        else:
+            report(Problem("inconsistent", at, f"{','.join(cells)!r} is not a step and a stretch of a video"))
+
+
 def video_id(name: str) -> str:
     """A video's name without the endings of video files: extractors leave ``abc.mp4`` of ``abc.mp4.npy``."""
     while (stem := Path(name)).suffix.lower() in SUFFIXES:
