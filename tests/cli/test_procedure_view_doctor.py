@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from stepformer.cli import COMMANDS, doctor, main
 from stepformer.cli.completion import SHELLS, script
 from stepformer.errors import InputError, StepFormerError
-from stepformer.show.viewer import address, byte_range, make_page, serve
+from stepformer.show.viewer import Page, address, byte_range, make_page, serve
 from stepformer.timeline import Step, Timeline
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
@@ -309,27 +310,63 @@ def test_a_timeline_of_impossible_length_is_one_sentence(tmp_path, capsys, value
     assert said in capsys.readouterr().err
 
 
-def test_the_viewer_holds_many_clients_at_once(tmp_path):
-    import concurrent.futures
-    import threading
-    import urllib.request
-
-    from stepformer.show.viewer import Page, address, serve
-
-    video = tmp_path / "a.mp4"
-    video.write_bytes(bytes(range(256)) * 4000)
+@contextmanager
+def _served(video):
     server = serve(Page(b"page", video))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-
-    def ask(i):
-        span = {"Range": f"bytes={i * 100}-{i * 100 + 999}"}
-        request = urllib.request.Request(address(server) + "a.mp4", headers=span)
-        with urllib.request.urlopen(request, timeout=60) as part:
-            return part.read() == video.read_bytes()[i * 100 : i * 100 + 1000]
-
     try:
-        with concurrent.futures.ThreadPoolExecutor(100) as pool:
-            assert all(pool.map(ask, range(500)))
+        yield server.server_address
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_the_viewer_holds_500_clients_at_once(tmp_path):
+    """All of them connected before the first asks; each asks for two ranges on its connection."""
+    import resource
+    import socket
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))  # both ends are in this process
+    video = tmp_path / "a.mp4"
+    content = bytes(range(256)) * 4000
+    video.write_bytes(content)
+    with _served(video) as place, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(place, timeout=60)) for _ in range(500)]
+        for second in (0, 1):
+            for i, client in enumerate(clients):
+                at = (i + 500 * second) * 100
+                client.sendall(f"GET /a.mp4 HTTP/1.1\r\nRange: bytes={at}-{at + 999}\r\n\r\n".encode())
+            for i, client in enumerate(clients):
+                at = (i + 500 * second) * 100
+                answer = client.makefile("rb")
+                assert answer.readline().startswith(b"HTTP/1.1 206")
+                while answer.readline() != b"\r\n":
+                    pass
+                assert answer.read(1000) == content[at : at + 1000]
+
+
+@pytest.mark.parametrize("asks", ["nothing", "half a request", "everything and reads nothing"])
+def test_slow_clients_are_dropped(tmp_path, monkeypatch, asks):
+    import socket
+    import time
+
+    from stepformer.show import viewer
+
+    monkeypatch.setattr(viewer._Handler, "timeout", 0.5)
+    video = tmp_path / "a.mp4"
+    video.write_bytes(bytes(64 << 20))  # more than the buffers of a connection hold
+    with _served(video) as place, socket.create_connection(place, timeout=60) as client:
+        words = {"nothing": b"", "half a request": b"GET /a.mp4 HT"}.get(asks, b"GET /a.mp4 HTTP/1.1\r\n\r\n")
+        client.sendall(words)
+        time.sleep(2.0 if words.endswith(b"\r\n\r\n") else 0.0)
+        got = 0
+        try:
+            while part := client.recv(1 << 20):
+                got += len(part)
+        except ConnectionResetError:
+            pass
+        assert got < 64 << 20  # the server has closed: nobody waits for the rest
+        with socket.create_connection(place, timeout=60) as other:  # and others are served
+            other.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            assert b"page" in other.makefile("rb").read()
