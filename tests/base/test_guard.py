@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import threading
 import time
 import zipfile
 
@@ -127,3 +128,17 @@ def test_a_reader_in_a_process_of_its_own_cannot_take_us_with_it():
         guard.in_process(grow, "f.mat", what="f.mat")
     with pytest.raises(StepFormerError, match=r"f\.mat again"):
         guard.in_process(refuse, "f.mat", what="f.mat")
+
+
+def test_a_pipe_is_read_and_one_that_gives_nothing_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "PIPE_S", 0.2)
+    os.mkfifo(tmp_path / "a.json")
+    with pytest.raises(InputError, match="gives nothing"):
+        guard.read_json(tmp_path / "a.json")
+    monkeypatch.setattr(guard, "PIPE_S", 30.0)
+    writer = threading.Thread(target=(tmp_path / "a.json").write_text, args=('{"a": 1}',))
+    writer.start()
+    assert guard.read_json(tmp_path / "a.json") == {"a": 1}
+    writer.join()
+    with pytest.raises(InputError, match="larger than 1 MiB"):
+        guard.read_bytes("/dev/zero", 1 << 20)

@@ -481,3 +481,25 @@ encoders.ENCODERS["crashing"] = Crashing
         assert [Path(json.loads(line)["video"]).name for line in done.stdout.splitlines()] == ["a.mp4", "z.mp4"]
     else:
         assert json.loads(done.stdout)["videos"] == 2
+
+
+def test_strange_file_names_and_pipes():
+    """Names that are no UTF-8, steer a terminal or hold a line end; a pipe that is called a video."""
+    Path("videos").mkdir()
+    for name in ("a\udcff.mp4", "a\x1b[31mred.mp4", "a\nb.mp4", "\u202egpj.mp4"):
+        write_video(Path("videos", name), [RED, BLUE])
+    parts = Path(__file__).parents[1] / "app" / "discover"
+    Path("colours.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(parts)!r})\nfrom discover_parts import ColourEncoder\n"
+        "from stepformer import encoders\nencoders.ENCODERS['colours'] = ColourEncoder\n"
+    )
+    words = [sys.executable, "-m", "stepformer", "discover", "--plugin", "colours.py", "--encoder", "colours"]
+    clean = {name: value for name, value in os.environ.items() if name != "STEPFORMER_PLUGINS"}
+    given = {"capture_output": True, "timeout": 300, "env": clean | {"PYTHONIOENCODING": "utf-8"}}
+    done = subprocess.run([*words, "videos", "--no-labels", "--out", "o", "--format", "json,vtt"], check=False, **given)
+    assert done.returncode == 0, done.stderr
+    assert len(list(Path("o").glob("*.steps.json"))) == len(list(Path("o").glob("*.steps.vtt"))) == 4
+    assert b"\x1b[31m" not in done.stdout + done.stderr and b"\\udcff" in done.stdout
+    os.mkfifo("pipe.mp4")
+    done = subprocess.run([*words, "pipe.mp4", "--no-labels"], check=False, **given)
+    assert done.returncode == 3 and b"pipe.mp4 is a device or a pipe, not a video file" in done.stderr

@@ -6,6 +6,7 @@ the disk means that they are made again, never that other numbers are used.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,8 @@ def content_hash(path: Path) -> str:
         OSError: there is no such file, or it cannot be read.
     """
     stat = path.stat()
+    if not S_ISREG(stat.st_mode):
+        raise OSError(errno.EINVAL, "a device or a pipe has no content to go by", str(path))
     note = cache_folder("content") / _short_hash(str(path.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
     with suppress(OSError, UnicodeDecodeError):
         known = note.read_text("ascii")

@@ -82,7 +82,8 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
     """Writes JSON, atomically."""
-    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a file name may be no UTF-8: in JSON it is escaped
 
 
 def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = "") -> InputError:

@@ -14,6 +14,7 @@ import gzip
 import io
 import math
 import os
+import select
 import struct
 import tarfile
 import tokenize
@@ -44,6 +45,7 @@ EXPANSION = 200
 FREE_BYTES = 16 << 20
 """Up to this size anything may be inside a compressed file: small things need no ratio."""
 ARRAY_BYTES = 8 << 30
+PIPE_S = 60.0
 START_METHOD = "spawn"
 """How :func:`in_process` starts: not by a fork, which threads of this process would not survive."""
 
@@ -105,12 +107,32 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
     """A whole file, or an InputError if it is not there, no plain file, or larger than ``limit`` bytes."""
     path = Path(path)
     with reading(path, "file"):
-        with path.open("rb") as stream:
-            data = stream.read(limit + 1)  # not the size on disk: a device or a pipe has none
+        if path.exists() and not path.is_file() and not path.is_dir():
+            data = _from_pipe(path, limit + 1)
+        else:
+            with path.open("rb") as stream:
+                data = stream.read(limit + 1)
         if len(data) > limit:
             raise InputError(f"{path} is larger than {limit >> 20} MiB, the most that is read of such a file")
         return data
     raise AssertionError  # for the type checker: reading() always raises or returns
+
+
+def _from_pipe(path: Path, limit: int) -> bytes:
+    """What a pipe or a device gives, up to ``limit`` bytes; one that gives nothing for a minute is not waited for."""
+    stream = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    data = bytearray()
+    try:
+        while len(data) < limit:
+            if not select.select([stream], [], [], PIPE_S)[0]:
+                raise InputError(f"{path} is a pipe or a device that gives nothing")
+            part = os.read(stream, min(1 << 20, limit - len(data)))
+            if not part:
+                break
+            data += part
+    finally:
+        os.close(stream)
+    return bytes(data)
 
 
 def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:

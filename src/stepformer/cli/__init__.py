@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -208,6 +209,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     With ``argv`` given, a program calls (a notebook, a test), maybe with encoders that other processes do not know.
     """
     apart = argv is None
+    if apart and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no UTF-8
     argv = list(sys.argv[1:] if argv is None else argv)
     with messages():
         return _caught(lambda: _run(argv, apart), "--debug" in argv)

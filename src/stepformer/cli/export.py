@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.cli.inputs import lines_of, video_of
-from stepformer.cli.log import log
+from stepformer.cli.log import log, printable
 from stepformer.cli.options import above_zero, add, positive
 from stepformer.cli.outputs import may_write
 from stepformer.errors import UsageError
@@ -155,6 +155,6 @@ def _print(results: list[dict[str, Any]]) -> None:
     for result in results:
         state = " (there already, left)" if result.get("skipped") else " (dry run)" if result.get("dry_run") else ""
         if result["path"] != "-":
-            print(f"{result['path']}  {result['format']}{state}")
+            print(printable(f"{result['path']}  {result['format']}{state}"))
         for note in result["notes"]:
             log.info(f"{result['path']}: {note}")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +17,17 @@ from stepformer.base.progress import Progress
 log = logging.getLogger("stepformer")
 
 
+def printable(text: str) -> str:
+    """``text`` with control characters spelled out: a file name must not steer the terminal it is printed on."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
 class _Plain(logging.Formatter):
     """The sentence alone; "stepformer: " before what went wrong, so that it is found among other programs' lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line for a person."""
-        text = record.getMessage()
+        text = printable(record.getMessage())
         return f"stepformer: {text}" if record.levelno >= logging.WARNING else text
 
 

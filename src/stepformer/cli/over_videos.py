@@ -16,7 +16,7 @@ from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Source
-from stepformer.cli.log import log, of
+from stepformer.cli.log import log, of, printable
 from stepformer.cli.options import VIDEOS, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
@@ -253,7 +253,7 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
         log.info(f"{done.source}: {note}")
     for file in done.written:
         if not as_json:
-            print(f"{file['path']}  {file['format']}", flush=True)
+            print(printable(f"{file['path']}  {file['format']}"), flush=True)
         for note in file["notes"]:
             log.info(f"{file['path']}: {note}")
     parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in done.spent.items())

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from stepformer.base.files import no_such, replacing, write_bytes
-from stepformer.base.guard import reader
+from stepformer.base.files import replacing, write_bytes
+from stepformer.base.guard import read_bytes, reader
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
 from stepformer.show.export.options import Options, Rendered
@@ -203,13 +203,9 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
         timeline: Timeline = _function(chosen.reader)(Path(path))
         return timeline
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text; is it really {chosen.name}?") from None
-    except FileNotFoundError:
-        raise no_such(path) from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
     try:
         return parse(text, chosen.name, Path(path).stem)
     except InputError as error:
