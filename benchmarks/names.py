@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.clip_data import PARTS, ClipData, Floats, load
 from benchmarks.judged import Judge
-from stepformer.app.discover.presence import above_bank
+from stepformer.app.discover.presence import PRESENT_SEEN, above_bank, best_fit
 from stepformer.app.naming import SHOWN, TOPIC_SHARE, PhraseBank
 from stepformer.base.arrays import unit
 from stepformer.cli.options import add
@@ -55,8 +55,8 @@ SMALL = 4  # videos of a small library
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
     """Of frames (n,): the guess's score, and its sentence cosine with the truth; of videos (v,): the first topic's
-    share, and whether it is of the kitchen; of sentences: the share of the bank below their own video's (n,) and
-    other videos' (m,) best."""
+    share, and whether it is of the kitchen; of sentences: how well they fit their own video's (n,) and other videos'
+    (m,) frames at best, and so of foreign steps."""
 
     score: NDArray[Any]
     cosine: NDArray[Any]
@@ -64,11 +64,13 @@ class Measured:
     kitchen: NDArray[Any]
     present: NDArray[Any]
     absent: NDArray[Any]
+    foreign: NDArray[Any]
 
 
 def measure(
-    data: ClipData, part: int, text: ClipText, sentences: Any, extended: bool, pictures: PictureStatistics
-) -> Measured:
+    data: ClipData, part: int, text: ClipText, sentences: Any, extended: bool, pictures: PictureStatistics,
+    foreign: list[str],
+) -> Measured:  # fmt: skip
     """One part with one tower; ``extended``: with the step sentences of all other parts in the bank."""
     shipped = phrase_bank()
     topics = dict(shipped)
@@ -76,13 +78,13 @@ def measure(
         others = data.frames.of(*(other for other in range(PARTS) if other != part))
         topics = {data.frames.texts[row][0]: "cooking" for row in others} | topics
     bank = PhraseBank(tuple(topics), text.encode_text(list(topics)), tuple(topics.values()), pictures)
-    alone = PhraseBank(tuple(shipped), text.encode_text(list(shipped)), pictures=pictures)
     meaning = unit(sentences.encode_text(list(topics)))
     videos = data.videos(part)
     own = [[data.frames.texts[row][0] for row in video] for video in videos]
     steps = text.encode_text([text for some in own for text in some])
     meant = unit(sentences.encode_text([text for some in own for text in some]))
-    rows: list[list[float]] = [[] for _ in range(6)]
+    strange = text.encode_text(foreign)
+    rows: list[list[float]] = [[] for _ in range(7)]
     for i, video in enumerate(videos):
         x = data.frames.pictures[video]
         whole = x.mean(0)
@@ -93,7 +95,7 @@ def measure(
         away = np.roll(np.arange(len(steps)), -3 * (i + 1))[:9]  # sentences of the next three videos
         values: list[Any] = [
             agreement.max(1), (meaning[best] * meant[at]).sum(1), [share], [topic in KITCHEN],
-            *np.split(above_bank(np.concatenate([steps[at], steps[away]]), x, pictures, alone), [3]),
+            *(best_fit(texts, x, pictures) for texts in (steps[at], steps[away], strange)),
         ]  # fmt: skip
         for column, value in zip(rows, values, strict=True):
             column.extend(value)
@@ -164,7 +166,10 @@ def _searched(name: str, found: Asked) -> dict[str, Any]:
 def _report(name: str, found: Measured, marks: tuple[float, float]) -> dict[str, Any]:
     curve = {round(t, 2): at_threshold(found, t, marks) for t in np.arange(0.2, 0.85, 0.05)}
     sure = found.share >= TOPIC_SHARE
-    errors = {share: (float((found.present < share).mean()), float((found.absent >= share).mean())) for share in SHARES}
+    errors = {
+        deviations: tuple(float((x < deviations).mean()) for x in (found.present, found.absent, found.foreign))
+        for deviations in (0.0, 0.5, 1.0, PRESENT_SEEN, 1.5, 2.0, 2.5)
+    }
     return {
         "name": name, "frames": len(found.score), "curve": curve, "chosen": at_threshold(found, SHOWN, marks),
         "topics": (int(sure.sum()), len(sure), float(found.kitchen[sure].mean()) if sure.any() else 0.0),
@@ -211,17 +216,20 @@ def run(args: argparse.Namespace) -> int:
     towers = towers_of(data, args.towers, args.keep_vectors, sentences)
     judge, shipped, pictures = Judge(sentences, "seen"), ClipText(sentences=sentences), clip_pictures()
     marks = judge.thresholds()
+    foreign = {part: foreign_steps(Path(args.data), data, part) for part in range(PARTS)}
     reports = []
     for bank in ("shipped bank", "extended bank"):
         extended = bank == "extended bank"
-        chosen = joined([measure(data, part, text, sentences, extended, pictures) for part, text in towers.items()])
+        chosen = joined(
+            [measure(data, i, text, sentences, extended, pictures, foreign[i]) for i, text in towers.items()]
+        )
         reports.append(_report(f"parts 1 to 5, {bank}", chosen, marks))
-        tested = measure(data, 0, shipped, sentences, extended, pictures)
+        tested = measure(data, 0, shipped, sentences, extended, pictures, foreign[0])
         reports.append(_report(f"part 0, {bank}", tested, marks))
     searched = []
     for size, kind in ((SMALL, f"libraries of {SMALL} videos"), (len(data.frames.names), "one library")):
         for name, parts in (("parts 1 to 5", towers), ("part 0", {0: shipped})):
-            each = [ask(data, i, t, foreign_steps(Path(args.data), data, i), pictures, size) for i, t in parts.items()]
+            each = [ask(data, i, t, foreign[i], pictures, size) for i, t in parts.items()]
             columns = (np.concatenate([getattr(one, column) for one in each]) for column in Asked.__slots__)
             searched.append(_searched(f"search, {name}, {kind}", Asked(*columns)))
     if args.json:
@@ -236,8 +244,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"  {threshold}: {shown}, {right:.2f}, {plausible:.2f}")
         shown, videos, right = report["topics"]
         print(f"  topic shown for {shown} of {videos} videos, of the kitchen {right:.2f}")
-        for share, (missed, kept) in report["absent"].items():
-            print(f"  share {share}: present called absent {missed:.3f}, other recipes called present {kept:.3f}")
+        for deviations, (own, other, away) in report["absent"].items():
+            print(f"  below {deviations} sd called absent: {own:.3f}, other recipes {other:.3f}, foreign {away:.3f}")
     for report in searched:
         others = "" if report["area_others"] is None else f", other recipes' {report['area_others']:.3f}"
         print(f"{report['name']}: area under the ROC curve against foreign steps {report['area_foreign']:.3f}{others}")

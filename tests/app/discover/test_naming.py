@@ -82,7 +82,7 @@ def test_the_topic_of_the_whole_video_decides_between_phrases():
     assert topic_of(cooking, bank_of()) is None  # no topics, no pictures
 
 
-def test_absent_is_what_fits_worse_than_unrelated_phrases():
+def test_absent_is_what_fits_no_look_better_than_pictures_at_large():
     bank, shared = seen_world()
     video = unit(shared + 0.4 * np.repeat(bank.raw[[1, 2]], 6, 0))
     present = present_texts(np.stack([bank.raw[1], bank.raw[2], -bank.raw[5]]), np.zeros((2, 24)), video, bank)

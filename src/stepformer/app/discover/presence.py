@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 PRESENT = 0.5
 """A text is taken to be in the video if it fits it better than this share of the phrase bank does."""
-PRESENT_SEEN = 0.4
-"""The same where the space's pictures are known; ``stepformer bench names`` has both error rates."""
+PRESENT_SEEN = 1.15
+"""Where the space's pictures are known: a text is absent if it fits no look at the video so many standard deviations
+better than pictures at large; ``stepformer bench names`` has the error rates."""
 
 
 def present_texts(
     texts: NDArray[Any], slots: NDArray[Any], vectors: NDArray[Any], bank: PhraseBank
 ) -> NDArray[np.bool_]:
-    """(M,) whether the best fit of each text (M, D) anywhere in the video is at least that of a share of the bank.
+    """(M,) whether the best fit of each text (M, D) anywhere in the video is good enough to be no chance.
 
-    The fit is with the means of as many equal stretches of the video's vectors (N, D) as there are slots (K, D): in
-    standard deviations where the space's pictures are known, so that texts that are near to everything gain nothing;
-    else in cosine, less the bank's mean, and with the slots as well.
+    Where the space's pictures are known the fit is with single vectors of the video (N, D), in standard deviations, so
+    that texts that are near to everything gain nothing. Else it is a cosine, less the bank's mean, with slots (K, D)
+    and the means of as many equal stretches, and at least that of a share of the bank.
     """
+    if bank.pictures is not None:
+        return best_fit(texts, vectors, bank.pictures) >= PRESENT_SEEN
     video = torch.as_tensor(unit(vectors))[None]
     stretches = pooled_slots(video, torch.ones(video.shape[:2], dtype=torch.bool), len(slots)).slots[0].numpy()
-    if bank.pictures is not None:
-        return above_bank(texts, stretches, bank.pictures, bank) >= PRESENT_SEEN
     seen = unit(slots), unit(stretches)
     mean = unit(bank.raw).mean(0)
 
@@ -44,10 +45,14 @@ def present_texts(
     return np.asarray(best(texts) >= np.quantile(best(bank.raw), PRESENT))
 
 
+def best_fit(texts: NDArray[Any], vectors: NDArray[Any], pictures: PictureStatistics) -> NDArray[np.float32]:
+    """(M,) how well each text (M, D) fits the picture (N, D) that it fits best, in standard deviations."""
+    return np.asarray(pictures.standard(vectors, pictures.scaled(texts)).max(0))
+
+
 def above_bank(
     texts: NDArray[Any], stretches: NDArray[Any], pictures: PictureStatistics, bank: PhraseBank
 ) -> NDArray[np.float64]:
     """(M,) the share of the bank that fits its best stretch (K, D) worse than each text (M, D) does."""
     others = np.sort(bank.standard(stretches).max(0))
-    ours = pictures.standard(stretches, pictures.scaled(texts)).max(0)
-    return np.asarray(np.searchsorted(others, ours) / len(others))
+    return np.asarray(np.searchsorted(others, best_fit(texts, stretches, pictures)) / len(others))
