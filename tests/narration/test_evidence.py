@@ -54,9 +54,9 @@ def test_narration_that_does_not_fit_weighs_less(world) -> None:
 
 
 def test_a_text_gains_where_it_is_said() -> None:
-    phrases = [said(10.0), said(50.0, "fry it"), said(90.0, chatter=True)]
-    found = text_evidence(phrases, np.array([[0.9, 0.1, 0.9], [0.2, 0.8, 0.1]]), 120, RATE)
+    spans_s = [(10.0, 12.0), (50.0, 52.0), (90.0, 92.0)]
+    found = text_evidence(spans_s, np.array([[0.9, 0.1, 0.2], [0.2, 0.8, 0.1]]), 120, RATE)
     assert found.shape == (2, 120)
-    assert found.argmax(1) - OPTIONS.later_s == pytest.approx([11, 51], abs=1)
-    assert found[0, 93] < 0.05 * found[0].max()  # chatter names no step
-    assert not text_evidence(phrases[:1], np.ones((2, 1)), 20, RATE).any()
+    assert found.argmax(1) - OPTIONS.text_later_s == pytest.approx([11, 51], abs=1)
+    assert found[0, 93] < 0.05 * found[0].max()  # a sentence below the average speaks for nothing
+    assert not text_evidence(spans_s[:1], np.ones((2, 1)), 20, RATE).any()

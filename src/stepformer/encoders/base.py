@@ -69,7 +69,8 @@ class Encoder(TextEncoder, Protocol):
     ``wants`` asks for them, any N: batches of one video may be given in turn. Video vectors are stored raw as
     they come; centring, where a method wants it, is done by who aligns. An encoder whose structure is much cheaper
     than its vectors may have ``encode_often(frames, times)`` too, for pictures that come ``times`` as often as a vector
-    of their own is worth its time.
+    of their own is worth its time; one whose texts lie by what they look like may have ``encode_sentences(texts)``, by
+    what they mean, for comparing texts with texts.
     """
 
     rate_hz: float  # vectors per second of video

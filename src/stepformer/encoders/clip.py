@@ -79,10 +79,15 @@ class ClipText:
         self._tower, self._given = TextTower.of(load_file(file)), sentences
         self.fingerprint = f"clip-text:{sha256_of(file)[:12]}"
 
+    def encode_sentences(self, texts: Sequence[str]) -> Vectors:
+        """Texts to (L, 384) unit vectors of what they mean, not of what it looks like."""
+        vectors: Vectors = (self._given or default_sentence_encoder()).encode_text(texts)  # loaded for the first text
+        return vectors
+
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 512) unit vectors."""
-        sentences = (self._given or default_sentence_encoder()).encode_text(texts)  # loaded for the first text
+        sentences = self.encode_sentences(texts)
         return np.asarray(self._tower(torch.from_numpy(sentences)).numpy(), np.float32)
 
 
@@ -135,6 +140,11 @@ class ClipEncoder:
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 512) unit vectors."""
         vectors: Vectors = self._text.encode_text(texts)
+        return vectors
+
+    def encode_sentences(self, texts: Sequence[str]) -> Vectors:
+        """Texts to unit vectors for comparing texts with texts."""
+        vectors: Vectors = getattr(self._text, "encode_sentences", self._text.encode_text)(texts)
         return vectors
 
     def encode_video(self, frames: Frames) -> Encoded:

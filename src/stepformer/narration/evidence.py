@@ -30,7 +30,8 @@ _SHIFTS = 48
 
 @dataclass(frozen=True, slots=True)
 class EvidenceOptions:
-    """What narration is worth. ``stepformer bench narrated --fit`` makes the values."""
+    """What narration is worth. ``stepformer bench narrated --fit`` makes the values, but for the last two, which were
+    chosen on a narrated dev clip (``stepformer bench real``)."""
 
     later_s: float = 6.0  # a step is shown this long after it is spoken of
     spread_s: float = 3.0  # how widely steps scatter around it: a phrase's evidence falls off like such a Gaussian
@@ -40,6 +41,8 @@ class EvidenceOptions:
     fit: float = 0.5  # share of a phrase's worth that goes by how well it fits the pictures then
     full_at: float = 2.0  # spreads above chance at which narration counts in full
     doubt: float = 0.4  # weight of narration whose agreement is not known, or that agrees no better than chance
+    text: float = 1.5  # what a sentence is worth to a given text, for each spread that it says it better than others do
+    text_later_s: float = 3.0  # whole sentences are said nearer to the step than its verb phrase alone
 
 
 OPTIONS = EvidenceOptions()
@@ -64,7 +67,7 @@ def frame_evidence(
     for i, phrase in enumerate(phrases):
         if phrase.negated:
             continue
-        bump = _bump(phrase, times_s, options)
+        bump = _bump((phrase.start_s, phrase.end_s), options.later_s, times_s, options)
         if phrase.chatter:
             against = np.maximum(against, bump)
         else:
@@ -79,28 +82,28 @@ def frame_evidence(
 
 
 def text_evidence(
-    phrases: Sequence[Phrase],
+    spans_s: Sequence[tuple[float, float]],
     similarity: Floats,
     frames: int,
     rate_hz: float,
     trust: float = 1.0,
     options: EvidenceOptions = OPTIONS,
 ) -> NDArray[np.float64]:
-    """(M, N) evidence that each of M texts is shown in a frame, from ``similarity`` (M, L) of texts with phrases.
+    """(M, N) evidence that each of M given texts is shown in a frame, from ``similarity`` (M, L) of texts with
+    sentences said at ``spans_s``.
 
-    A text gains around phrases that say it better than the narration does on average.
+    A text gains around sentences that say it better than the narration does on average.
     """
     similarity = np.asarray(similarity, np.float64)
     out = np.zeros((len(similarity), frames))
-    useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
-    if len(useful) < 2:
+    if len(spans_s) < 2:
         return out
     times_s = (np.arange(frames) + 0.5) / rate_hz
-    rows = similarity[:, useful]
-    above = np.clip((rows - rows.mean(1, keepdims=True)) / np.maximum(rows.std(1, keepdims=True), 1e-9), 0.0, 3.0)
-    for column, i in enumerate(useful):
-        out = np.maximum(out, above[:, [column]] * _bump(phrases[i], times_s, options)[None])
-    return np.asarray(trust * options.step / 2 * out)
+    above = similarity - similarity.mean(1, keepdims=True)
+    above = np.clip(above / np.maximum(similarity.std(1, keepdims=True), 1e-9), 0.0, 3.0)
+    for column, span_s in enumerate(spans_s):
+        out = np.maximum(out, above[:, [column]] * _bump(span_s, options.text_later_s, times_s, options)[None])
+    return np.asarray(trust * options.text * out)
 
 
 def agreement(
@@ -147,8 +150,10 @@ def _fit(phrase_vectors: Floats | None, frame_vectors: Floats | None, rate_hz: f
     return np.asarray(np.clip((near - near.mean(1, keepdims=True)) / spread, 0.0, _MOST_FIT))
 
 
-def _bump(phrase: Phrase, times_s: Floats, options: EvidenceOptions) -> NDArray[np.float64]:
-    """(N,) 1 while a phrase is said, shifted by ``later_s``, falling off on both sides as steps scatter."""
-    start_s, end_s = phrase.start_s + options.later_s, phrase.end_s + options.later_s
+def _bump(
+    span_s: tuple[float, float], later_s: float, times_s: Floats, options: EvidenceOptions
+) -> NDArray[np.float64]:
+    """(N,) 1 while something is said, shifted by ``later_s``, falling off on both sides as steps scatter."""
+    start_s, end_s = span_s[0] + later_s, span_s[1] + later_s
     away = np.maximum(0.0, np.maximum(start_s - times_s, times_s - end_s))
     return np.asarray(np.exp(-0.5 * (away / options.spread_s) ** 2))

@@ -103,3 +103,17 @@ def test_words_that_cannot_be_parsed_are_a_note(monkeypatch):
     assert any("no parser here" in note for note in found.timeline.meta["notes"])
     with pytest.raises(MissingError):
         model.find(features, narration=Narration((Cue(0, 1, "x"),), "file", "given.srt"))
+
+
+def test_a_typed_step_is_placed_where_the_narrator_speaks_of_it(said):
+    """Texts are compared with whole sentences, by meaning where the encoder has one apart from looks."""
+    model = tiny_model()
+    meanings = {"open": [1.0, 0.0], "close": [0.0, 1.0], "talk": [0.7, 0.7]}
+    model.encoder.encode_sentences = lambda texts: np.array([meanings[text.split()[0]] for text in texts])
+    grey = Features(np.tile(planted()[0].mean(0), (60, 1)))  # nothing to see
+    narration = said((2.0, "talk a bit"), (8.0, "open it"), (20.0, "close it"), (40.0, "talk on"), (50.0, "talk more"))
+    found = model.place(grey, ["open the box", "close the box"], judge_presence=False, narration=narration).timeline
+    first, second = found
+    assert first.start_s <= 11.0 < first.end_s <= 23.0 < second.end_s
+    silent = model.place(grey, ["open the box", "close the box"], judge_presence=False).timeline
+    assert [step.start_s for step in silent] == [0.0, 30.0]

@@ -318,7 +318,7 @@ class StepFormer:
                 output, _all(output), _batch(vectors), torch.tensor([len(texts)]), config,
                 structure=_batch(seen.cutting), rate_hz=seen.rate_hz,
                 present=None if present is None else torch.from_numpy(present)[None],
-                text_evidence=_text_evidence(heard, vectors, seen),
+                text_evidence=self._text_evidence(narration, heard, texts, seen),
             )  # fmt: skip
         aligned = time.perf_counter()
         pieces = found.segments[0]
@@ -361,6 +361,28 @@ class StepFormer:
         if not phrases:
             return None
         return phrases, np.asarray(self.encoder.encode_text([phrase.text for phrase in phrases]), np.float32)
+
+    def _text_evidence(
+        self,
+        narration: Narration | None,
+        heard: tuple[list[Phrase], NDArray[np.float32]] | None,
+        texts: Sequence[str],
+        seen: Features,
+    ) -> torch.Tensor | None:
+        """(1, M, N) what is said, as evidence for single texts; None where nothing is.
+
+        Whole sentences are compared, since what is done to a thing is often said without a verb; by their meaning,
+        where the encoder tells it apart from what it looks like.
+        """
+        if narration is None or heard is None:
+            return None
+        from stepformer.narration.evidence import agreement, text_evidence
+
+        meaning = getattr(self.encoder, "encode_sentences", self.encoder.encode_text)
+        similarity = unit(meaning(list(texts))) @ unit(meaning([cue.text for cue in narration.cues])).T
+        spans_s = [(cue.start_s, cue.end_s) for cue in narration.cues]
+        trust = agreement(*heard, seen.vectors, seen.rate_hz)
+        return _batch(text_evidence(spans_s, similarity, len(seen), seen.rate_hz, trust))
 
     def _bank_here(self, texts: Sequence[str] | None, notes: list[str], without: str) -> PhraseBank | None:
         """The bank; None, with a note, where the encoder is a table of vectors that lacks the one that ships."""
@@ -456,19 +478,6 @@ def _all(output: Slots) -> torch.Tensor:
 def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     """(1, N, D) one video's vectors."""
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
-
-
-def _text_evidence(
-    heard: tuple[list[Phrase], NDArray[np.float32]] | None, texts: NDArray[Any], seen: Features
-) -> torch.Tensor | None:
-    """(1, M, N) what is said, as evidence for single texts (M, D); None where nothing is."""
-    if heard is None:
-        return None
-    from stepformer.narration.evidence import agreement, text_evidence
-
-    phrases, vectors = heard
-    trust = agreement(phrases, vectors, seen.vectors, seen.rate_hz)
-    return _batch(text_evidence(phrases, unit(texts) @ unit(vectors).T, len(seen), seen.rate_hz, trust))
 
 
 def _evidence(heard: tuple[list[Phrase], NDArray[np.float32]] | None, seen: Features) -> torch.Tensor | None:
