@@ -379,3 +379,14 @@ def test_a_bad_sample_does_not_stop_the_tar(tmp_path, capsys):
     store = FeatureStore(tmp_path / "s")
     assert sorted(video.video for video in store) == ["a", "z"]
     assert len(store["a"].features) == 7  # the first of the name
+
+
+def test_captions_of_features_are_read_as_prepare_phrases_reads_them(tmp_path):
+    """Rolling captions repeat what was said before, and stay on the screen while the next line is spoken."""
+    from stepformer.data.store_import import _caption_entries
+
+    entry = {"start": [2, 0], "end": [9, 6], "text": ["whisk them", "crack the eggs"]}
+    (tmp_path / "caption.json").write_text(json.dumps({"v": entry}))
+    ((video, read),) = _caption_entries(tmp_path / "caption.json")
+    assert video == "v"
+    assert [(cue.start_s, cue.end_s, cue.text) for cue in read()] == [(0, 2, "crack the eggs"), (2, 9, "whisk them")]

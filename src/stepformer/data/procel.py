@@ -1,4 +1,4 @@
-"""ProceL: a ``data.mat`` a task, and the same as JSON.
+"""ProceL: one ``data.mat`` per task, and the same as JSON.
 
 ``data.mat`` (MATLAB 5) holds, for V videos and S steps: ``grammar`` (S step names), ``key_steps_time`` (V cells of S
 cells of n x 2 seconds), ``caption`` and ``caption_time`` (V cells of the spoken cues), ``framerate``, and
@@ -78,7 +78,7 @@ def _parse_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
 
 
 def _from_cells(path: Path, data: dict[str, Any]) -> tuple[list[str], list[_RawVideo], list[Problem]]:
-    """The cell arrays of a ``data.mat``: a row of videos, each with a cell a step, an n x 2 array of seconds."""
+    """The cell arrays of a ``data.mat``: a row of videos, each with one cell per step, an n x 2 array of seconds."""
     problems: list[Problem] = []
     grammar = [_cell_text(cell) for cell in data["grammar"].ravel()]
     lengths = next((data[n].ravel() for n in ("segment_time", "superframe_time") if n in data), None)
@@ -181,7 +181,7 @@ def _sources(source: Path) -> Iterable[Path]:
 
 @reader("ProceL file")
 def read_procel(source: Path | str) -> Dataset:
-    """ProceL as one dataset, from a folder of tasks, one ``data.mat`` or one JSON; a task a file.
+    """ProceL as one dataset, from a folder of tasks, one ``data.mat`` or one JSON; one task per file.
 
     Raises:
         InputError: nothing there, or a file that is neither.

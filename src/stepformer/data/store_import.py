@@ -209,13 +209,13 @@ def _captions(captions: Path, files: Mapping[str, Path], count: Captioned) -> di
 def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cue]]]]:
     """(video, how to read its cues) of a HowTo100M caption file, or of a folder of subtitle files."""
     from stepformer.data.howto100m import caption_file
-    from stepformer.narration.readers import SUFFIXES, read_subtitles
+    from stepformer.narration.readers import SUFFIXES, read_subtitles, tidy
     from stepformer.narration.readers.structured import cues_of, iter_captions
 
     one = caption_file(captions) if captions.is_dir() else captions
     if one is not None:
         for video, entry in iter_captions(one):
-            yield video, lambda video=video, entry=entry: cues_of(entry, f"video {video}")  # type: ignore[misc]
+            yield video, lambda video=video, entry=entry: tidy(cues_of(entry, f"video {video}"))  # type: ignore[misc]
         return
     for path in sorted(captions.rglob("*")):
         if path.suffix.lower() in SUFFIXES and path.is_file():

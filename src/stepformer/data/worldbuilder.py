@@ -483,5 +483,5 @@ def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tenso
         own = meaning[is_step & (owner == number)]
         if len(own) and len(train):
             closeness = _closeness(own, train)
-            report[name] = {str(line): round(float((closeness > line).float().mean()), 4) for line in REPORTED}
+            report[name] = {str(limit): round(float((closeness > limit).float().mean()), 4) for limit in REPORTED}
     return report

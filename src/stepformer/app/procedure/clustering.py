@@ -50,7 +50,7 @@ class ClusterOptions:
 
     def __post_init__(self) -> None:
         if min(self.place, self.change, self.back) < 0:
-            raise UsageError("ClusterOptions: place, change and back are prices and cannot be negative")
+            raise UsageError("ClusterOptions: place, change and back are penalties and cannot be negative")
         if not self.apart >= 0 or not 0 <= self.centre <= 1:
             raise UsageError("ClusterOptions: apart is a distance and cannot be negative, centre a share in [0, 1]")
         if self.starts < 1 or self.iterations < 1:
@@ -170,8 +170,8 @@ def _alternate(
 
 
 def _dividing(distances: FloatArray, apart: float) -> float:
-    """The line between near and far of distances (M,), inf where the two kinds are not ``apart``: how many of a task's
-    pieces are background, or done by one video only, differs from task to task, so no fixed share serves all."""
+    """The threshold between near and far distances (M,), inf where the two kinds are not ``apart``: how many of a
+    task's pieces are background, or done by one video only, differs from task to task, so no fixed share serves all."""
     values = np.sort(distances)
     number = np.arange(1, len(values))
     if not len(number):

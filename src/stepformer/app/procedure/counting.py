@@ -86,11 +86,11 @@ def choose_count(
         scores[found.count] = silhouette(points, np.concatenate(found.labels), videos)
         if all(scores[t.count] < 0.5 * max(scores.values()) for t in tried[-3:]):
             break  # finer divisions only get worse
-    line = HOLDS * max(scores.values())
+    threshold = HOLDS * max(scores.values())
     values = [-np.inf, *(scores[t.count] for t in tried), -np.inf]
     peaks = [
         t
         for t, left, value, right in zip(tried, values, values[1:], values[2:], strict=False)
-        if value >= line and value > left and value >= right
+        if value >= threshold and value > left and value >= right
     ]
     return (peaks or tried)[-1], scores
