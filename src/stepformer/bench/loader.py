@@ -132,7 +132,7 @@ def measure(source: Any, store: Path, batch: int, repeats: int) -> tuple[tuple[f
         first, rows = next(epochs) * steps, 0
         for step in range(first, first + steps):
             got = source.batch(step, batch)
-            rows += int(got.video_mask.sum()) + int(got.phrase_mask.sum())
+            rows += int(got.video_mask.numpy().sum()) + int(got.phrase_mask.numpy().sum())
         return rows * int(source.dim) * 2
 
     taken: dict[Callable[[], int], list[tuple[float, float]]] = {raw: [], batches: []}

@@ -129,11 +129,13 @@ class StoreBatches:
     def _begin(self, members: Sequence[tuple[FeatureStore, str]], rows: slice) -> tuple[StoreBatch, list[Future[None]]]:
         """A batch of the right shape, and the work that fills it."""
         entries = [store.entry(video) for store, video in members]
-        frames = torch.tensor([min(entry.n, self.max_frames) for entry in entries])
-        said = torch.tensor([entry.said for entry in entries])
+        # NumPy's masks: torch would wake its threads for them, which then spin beside the readers
+        frames = np.array([min(entry.n, self.max_frames) for entry in entries])
+        said = np.array([entry.said for entry in entries])
         members, shape = members[rows], (int(frames.max()), int(said.max()))
         video_mask, phrase_mask = (
-            torch.arange(most) < lengths[rows, None] for most, lengths in zip(shape, (frames, said), strict=True)
+            torch.from_numpy(np.arange(most) < lengths[rows, None])
+            for most, lengths in zip(shape, (frames, said), strict=True)
         )
         rooms = [
             buffers.room(len(members), most, self.dim) for buffers, most in zip(self._buffers, shape, strict=True)
