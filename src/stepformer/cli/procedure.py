@@ -98,7 +98,8 @@ def _find(source: Source) -> Any:
     model, args = _worker["model"], _worker["args"]
     features = source.read(model, args.rate, text=True)
     heard = None if args.no_labels or source.kind != "video" else narration_of(source.path, listening_of(args))
-    return model.find(features, Knobs(detail=args.detail), narration=heard)
+    labels = "none" if args.no_labels else "auto"
+    return model.find(features, Knobs(detail=args.detail), narration=heard, labels=labels)
 
 
 def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
