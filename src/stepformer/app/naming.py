@@ -37,7 +37,7 @@ SHOWN = 0.6
 """A seen name is shown, as a guess, if its agreement is at least this: ``stepformer bench names`` sets it."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
-SHOWN_SAID, SURE_SAID = 0.6, 0.8
+SHOWN_SAID, SURE_SAID = 0.55, 0.8
 """A spoken name is shown if the chance that it is right or plausible is at least the first, and is sure from the
 second: ``stepformer bench said`` sets both."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
@@ -47,6 +47,7 @@ _CERTAIN = 8.0  # how far what is said decides the topic
 _RELATED = 0.2  # cosine from which topics share their words
 _FOREIGN = 0.05  # a word is foreign where it is so much rarer than in its own topic
 _OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
+_MANY_PHRASES = 500
 _FEW_WORDS = 8  # fewer tell no topic
 _PHRASE_ENDS = word_set(
     ", and or with into onto from for at by in on over under to of through across around between until"
@@ -54,7 +55,8 @@ _PHRASE_ENDS = word_set(
 _EVERYWHERE = word_set(
     "ingredient stove refrigerator fridge microwave strainer flake corner end size color food dinner meal flavor bag "
     "pin leftover moisture texture liquid bottle can part time extra section length hole leg ring foil tong touch knob "
-    "box batch inch side gas starch mint cardamom concentrate scratch home plate four five"
+    "box batch inch side gas starch mint cardamom concentrate scratch home plate four five front place aside leak way "
+    "lengthwise middle center left right"
 )  # things that the phrases which ship do not have in all their topics
 _VAGUE = word_set(
     "it them this that these those one ones thing things stuff everything something up down out off on in over away "
@@ -357,13 +359,23 @@ def _known_words() -> frozenset[str]:
     from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS
 
     bank = {word for text in phrase_bank() for word in text.lower().replace("'s", "").split()}
-    lists = ("common_english", "measures", "containers", "particles", "object_pronouns", "time_nouns", "empty_preps")
+    lists = (
+        "step_words",
+        "common_english",
+        "measures",
+        "containers",
+        "particles",
+        "object_pronouns",
+        "time_nouns",
+        "empty_preps",
+    )
     return frozenset(bank | CONCRETE_NOUNS | PHYSICAL_VERBS | VAGUE_VERBS).union(*(words(name) for name in lists))
 
 
 @lru_cache(maxsize=1)
-def _topic_words() -> tuple[dict[str, int], NDArray[np.float64]]:
-    """Words of the phrases that ship -> columns; (T, W) the share of each topic's phrases that have the word."""
+def _topic_words() -> tuple[dict[str, int], NDArray[np.float64], NDArray[np.int64]]:
+    """Words of the phrases that ship -> columns; (T, W) the share of each topic's phrases that have the word; (T,) how
+    many phrases a topic has."""
     from stepformer.data.grammar import phrase_bank
 
     topics = {topic: t for t, topic in enumerate(sorted(set(phrase_bank().values())))}
@@ -372,13 +384,15 @@ def _topic_words() -> tuple[dict[str, int], NDArray[np.float64]]:
     counts = np.zeros((len(topics), len(column)))
     for t, own in found:
         counts[t, [column[word] for word in own]] += 1
-    return column, counts / np.bincount([t for t, _ in found])[:, None]
+    sizes = np.bincount([t for t, _ in found])
+    return column, counts / sizes[:, None], sizes
 
 
 def foreign_words(names: Sequence[str]) -> frozenset[str]:
     """Words (without a plural s) that are of other topics than what is said in a video as a whole: what was misheard,
-    as "hit the pie with a hammer" among chicken and flour. A word that is said four times is heard rightly."""
-    column, shares = _topic_words()
+    as "hit the pie with a hammer" among chicken and flour. A word that is said four times is heard rightly. Only of
+    topics with many phrases, which are those of the kitchen, is it known which words they have."""
+    column, shares, sizes = _topic_words()
     said = Counter(word for name in names for word in set(_stems(name)) if word in column)
     if len(said) < _FEW_WORDS:
         return frozenset()
@@ -389,7 +403,10 @@ def foreign_words(names: Sequence[str]) -> frozenset[str]:
     weight /= weight.sum()
     rare = np.log(len(shares) / (shares > 0).sum(0))
     alike = unit(shares * rare) @ unit(shares * rare).T  # of topics
-    here = (weight @ np.where(alike > _RELATED, alike, 0.0)) @ shares
+    related = weight @ np.where(alike > _RELATED, alike, 0.0)
+    if related @ sizes < _MANY_PHRASES:
+        return frozenset()
+    here = related @ shares
     away = here < _FOREIGN * shares.max(0)
     heard = {word for word in said if away[column[word]] and said[word] < 4}
     return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in MEASURES | TIME_NOUNS})

@@ -185,7 +185,7 @@ def test_words_of_other_work_were_misheard():
     assert foreign_words([*KITCHEN, "add garlic to the camera"]) == {"camera"}
     assert foreign_words([*KITCHEN, *["fry in the camera"] * 4]) == frozenset()  # four times is what was said
     workshop = ["loosen the lug nuts", "jack up the car", "remove the wheel", "tighten the bolts", "check the tire"]
-    assert "chicken" in foreign_words([*workshop, "lower the car", "fit the spare wheel", "turn the chicken"])
+    assert foreign_words([*workshop, "lower the car", "fit the spare wheel", "turn the chicken"]) == frozenset()
     assert foreign_words(["put it on the camera"]) == frozenset()  # too little is said to know what it is about
 
 
@@ -218,9 +218,9 @@ def test_the_bank_that_ships_is_large():
 
 
 def test_a_word_that_is_said_often_is_heard_rightly():
-    toner = Phrase("use my vanilla toner", 0.0, 1.0, verb="use", object="my vanilla toner")
-    assert not says_enough(toner, "use the vanilla toner")
-    assert says_enough(toner, "use the vanilla toner", frozenset(["toner", "vanilla"]))
+    paste = Phrase("add the gochujang", 0.0, 1.0, verb="add", object="the gochujang")
+    assert not says_enough(paste, "add the gochujang")
+    assert says_enough(paste, "add the gochujang", frozenset(["gochujang"]))
 
 
 def test_what_was_misheard_or_says_nothing_names_no_step():
