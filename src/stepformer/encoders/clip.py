@@ -133,6 +133,11 @@ class ClipEncoder:
         return self._given if self._file is None else ClipViT(load_file(self._file), device=self._device)
 
     @property
+    def at_once(self) -> int:
+        """How many batches threads of the caller's may encode at the same time: on a CPU, as torch has threads."""
+        return torch.get_num_threads() if self._device == "cpu" else 1
+
+    @property
     def pictures(self) -> PictureStatistics:
         """How pictures at large lie in this space."""
         return clip_pictures()

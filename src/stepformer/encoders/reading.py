@@ -12,8 +12,9 @@ import os
 import shutil
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
+from stepformer.core.devices import one_thread
 from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded, finished
 from stepformer.errors import InputError, UsageError
@@ -159,11 +161,10 @@ def encode_file(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
-            for clips in _ahead(reader.clips(encoder.wants, rate, batch, start=done), spent):
-                began = time.perf_counter()
-                parts.append(encode(clips))
-                spent["encode"] += time.perf_counter() - began
-                done += len(clips)
+            batches = _ahead(reader.clips(encoder.wants, rate, batch, start=done), spent)
+            for part in _encoded(batches, encode, spent, getattr(encoder, "at_once", 1)):
+                parts.append(part)
+                done += len(part.vectors)
                 if report is not None:
                     report(min(done / rate, total_s), total_s)
                 if partial is not None:
@@ -209,6 +210,46 @@ def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
                 return
             coming = thread.submit(next, batches, None)
             yield batch
+
+
+def _encoded(
+    batches: Iterator[Any], encode: Callable[[Any], Encoded], spent: dict[str, float], at_once: int
+) -> Iterator[Encoded]:
+    """The batches encoded, in order, so many at a time; time spent waiting is "encode".
+
+    One thread per batch instead of all threads on each operation: those wait for each other a thousand times per
+    batch, and on a machine with other work every wait is long.
+    """
+    if at_once <= 1:
+        for clips in batches:
+            began = time.perf_counter()
+            part = encode(clips)
+            spent["encode"] += time.perf_counter() - began
+            yield part
+        return
+    import torch
+
+    with (
+        one_thread(),
+        ThreadPoolExecutor(at_once, "encode", initializer=torch.set_num_threads, initargs=(1,)) as threads,
+    ):
+        running: deque[Future[Encoded]] = deque()
+
+        def oldest() -> Encoded:
+            began = time.perf_counter()
+            try:
+                return running.popleft().result()
+            finally:
+                spent["encode"] += time.perf_counter() - began
+
+        first = True
+        for clips in batches:
+            running.append(threads.submit(encode, clips))
+            if first or len(running) == at_once:  # the first loads the network, once
+                first = False
+                yield oldest()
+        while running:
+            yield oldest()
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
