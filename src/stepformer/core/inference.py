@@ -77,8 +77,8 @@ class InferenceConfig:
     to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
 
     Whoever types a step expects it in the video, and expects little else there: background stands only where it
-    explains ``background_share`` of the video; and a text weighs less by ``time_weight`` times the square of how many
-    equal parts of the video away from its own a frame lies.
+    explains ``background_share`` of the video, or ``background_s`` seconds of a long one; and a text weighs less by
+    ``time_weight`` times the square of how many equal parts of the video away from its own a frame lies.
 
     **How many steps**: as many as make the sum largest, less ``number_weight`` penalties times half the square of how
     many standard deviations the logarithm of their number lies from what is usual for so varied a video
@@ -113,6 +113,7 @@ class InferenceConfig:
     penalty_share: float = 0.0  # penalty per segment, as a share of the video's noise; 0: no penalty
     locate_penalty: float = 0.25  # localisation's penalty as a share of discovery's: it is known which steps there are
     background_share: float = 0.0  # localisation in order: share of the video that background must explain to stand
+    background_s: float = 12.0  # ... and of a long video no more than so many seconds
     time_weight: float = 0.0  # localisation in order: of the squared distance from where a text would be in equal parts
     number_weight: float = 0.0  # of the prior on how many steps there are, in penalties; 0: the penalty alone decides
     min_step_s: float = 0.5  # a segment must explain this many seconds that have nothing in common with the rest
@@ -126,7 +127,7 @@ class InferenceConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"inference.{name} is a share in [0, 1], got {getattr(self, name)}")
         weights = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
-                   "penalty_share", "locate_penalty", "time_weight", "number_weight", "min_step_s",
+                   "penalty_share", "locate_penalty", "background_s", "time_weight", "number_weight", "min_step_s",
                    "evidence_temperature")  # fmt: skip
         for name in weights:
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
@@ -613,7 +614,8 @@ def find_texts(
     else:
         penalty = config.locate_penalty * penalty_of(spread, mask, rate_hz, config)
         if config.ordered:  # every text has one segment, so a penalty decides on stretches of background alone
-            penalty = torch.maximum(penalty, (config.background_share * frames).to(penalty.dtype))
+            least = (config.background_share * frames).clamp(max=config.background_s * rate_hz)
+            penalty = torch.maximum(penalty, least.to(penalty.dtype))
         task = segments.programme(gains, spread * math.sqrt(config.structure_weight), mask)
         found, _ = segments.solve(task, penalty, ordered=config.ordered, skip=skip)
     names = order.tolist()  # back to the places that the texts came in

@@ -163,6 +163,7 @@ def test_background_stands_only_where_texts_or_length_speak_for_it():
     assert steps(video) == [(1, 25, 0), (25, 50, 1)]  # they say that the first frame is no step
     assert steps(still) == [(0, 25, 0), (25, 50, 1)]
     assert sum(last - first for first, last, _ in steps(still, background_share=0.0)) < 50
+    assert steps(still, background_s=0.0) == steps(still, background_share=0.0)  # at most so many seconds
 
 
 def test_evidence_lies_between_mean_and_maximum():
