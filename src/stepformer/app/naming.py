@@ -34,7 +34,8 @@ Encode = Callable[[Sequence[str]], Floats]
 EARLY_S, LATE_S = 6.0, 1.0
 """A step may be spoken of this long before it begins and after it ends."""
 SHOWN = 0.6
-"""A seen name is shown, as a guess, if its agreement is at least this: ``stepformer bench names`` sets it."""
+"""A seen name of a bank of one's own is shown, as a guess, if its agreement is at least this. Of the bank that ships
+none is shown: ``stepformer bench names`` finds no threshold from which most are even plausible."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
 SHOWN_SAID, SURE_SAID = 0.55, 0.8

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         result_json = {name: one.to_dict() for name, one in timelines.items()} | {"files": files}
         print(json.dumps(result_json, ensure_ascii=False))
         return 0
-    print("\nsteps found in the pictures alone (names are guesses):\n")
+    print("\nsteps found in the pictures alone, which name none:\n")
     print(picture.draw(silent))
     if narration.cues:
         who = "" if args.video else ", a synthetic voice: the clip itself is silent"

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "unordered", "no_labels", "sure_only")
     parser.add_argument("--use", choices=USES, default="both", help="slots say what, structure says where")
-    parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from (default: ours)")
+    parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from by sight")
     parser.add_argument(
         "--vectors", action="store_true", help="beside JSON, NAME.steps.vectors.npy, by which evaluate clusters steps"
     )

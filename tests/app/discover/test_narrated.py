@@ -10,6 +10,8 @@ from discover_parts import planted, tiny_model
 
 from stepformer.app.discover import Knobs
 from stepformer.app.discover import stepformer as module
+from stepformer.app.naming import Name
+from stepformer.encoders.pictures import PictureStatistics
 from stepformer.encoders.reading import Features
 from stepformer.errors import MissingError
 from stepformer.narration import Cue, Narration, Phrase
@@ -117,3 +119,13 @@ def test_a_typed_step_is_placed_where_the_narrator_speaks_of_it(said):
     assert first.start_s <= 11.0 < first.end_s <= 23.0 < second.end_s
     silent = model.place(grey, ["open the box", "close the box"], judge_presence=False).timeline
     assert [step.start_s for step in silent] == [0.0, 30.0]
+
+
+def test_a_silent_video_is_named_by_sight_only_from_a_bank_of_ones_own(monkeypatch):
+    model, features = tiny_model(), Features(planted()[0])
+    monkeypatch.setattr(module, "guess", lambda steps, bank, video: [Name("stir", "seen", False, 1.0)] * len(steps))
+    assert all(step.label for step in model.find(features).timeline)  # nothing is known of pictures in this space
+    monkeypatch.setattr(type(model.encoder), "pictures", PictureStatistics.of(features.vectors), raising=False)
+    model._banks.clear()
+    assert not any(step.label for step in model.find(features).timeline)
+    assert all(step.label for step in model.find(features, bank=["stir"]).timeline)

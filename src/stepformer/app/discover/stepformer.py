@@ -432,7 +432,8 @@ class StepFormer:
         # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
         if all(name is None for name in names):
             phrase_bank = self._bank_here(bank, notes, "steps are not named")
-        if phrase_bank is not None:
+        # of the phrases that ship no guess by pictures is good enough: ``stepformer bench names``
+        if phrase_bank is not None and (bank is not None or phrase_bank.pictures is None):
             # the statistics are of pictures, which slots are not
             looks = segment_vectors if phrase_bank.pictures else unit(step_vectors) + unit(segment_vectors)
             names = guess(looks, phrase_bank, video)
@@ -466,7 +467,7 @@ def _phrases(narration: Narration | None, notes: list[str]) -> list[Phrase]:
         notes.append(f"{narration.where}: its words are not used: {error}")
         return []
     if narration.cues and not phrases:
-        notes.append(f"{narration.where} names no action; step names are guesses")
+        notes.append(f"{narration.where} names no action, so no step has a name")
     return phrases
 
 

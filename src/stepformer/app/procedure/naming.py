@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.app.naming import SHOWN, Name, PhraseBank
+from stepformer.app.naming import Name, PhraseBank
 from stepformer.app.procedure.clustering import FloatArray
 from stepformer.app.procedure.records import IntArray, VideoSteps
 from stepformer.base.arrays import unit
@@ -46,19 +46,18 @@ def name_steps(
             vectors[cluster].append(np.asarray(unit(vector)))
             if step.label:
                 text = _NUMBER.sub("", step.label)  # "stir (2)" only tells neighbours apart
-                (guessed if step.meta.get("guess") else said)[cluster].append(text)
+                by_sight = step.meta.get("guess") and step.meta.get("source") != "spoken"
+                (guessed if by_sight else said)[cluster].append(text)
     names: list[Name | None] = [_elect(texts, encode) if texts else None for texts in said]
     open_steps = [i for i, name in enumerate(names) if name is None]
-    if open_steps and bank is not None:
+    if open_steps and bank is not None and bank.pictures is None:  # where pictures are known, no guess is good enough
         means = np.stack([np.mean(vectors[i], 0) for i in open_steps])
-        similarity = bank.similarity(means) if bank.pictures is None else bank.agreement(means)  # (open, P)
-        least = -1.0 if bank.pictures is None else SHOWN
+        similarity = bank.similarity(means)  # (open, P)
         taken = {name.text for name in names if name is not None}
         free = np.array([text not in taken for text in bank.texts])
         rows, columns = assign(np.where(free, similarity, -2.0))
         for row, column in zip(rows, columns, strict=True):
-            if similarity[row, column] >= least:
-                names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
+            names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
     for i in [i for i, name in enumerate(names) if name is None]:
         common = Counter(guessed[i]).most_common(1)
         names[i] = Name(common[0][0] if common else f"step {i + 1}", "seen", False, 0.0)
