@@ -120,10 +120,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "data", "limit", limit=200)
     parser.add_argument("--half", choices=("dev", "test"), default="test", help="which videos")
-    parser.add_argument("--towers", type=Path, metavar="FOLDER", help="the five towers of bench names are kept here")
+    parser.add_argument("--towers", type=Path, metavar="FOLDER", help="keep the five towers here")
     parser.add_argument("--pairs", action="store_true", help="print names beside marked sentences")
     parser.add_argument("--judged", action="store_true", help="the pairs judged by hand instead of videos")
-    parser.add_argument("--fit", action="store_true", help="print the weights that dev gives")
+    parser.add_argument("--fit", action="store_true", help="print the constants that it chooses")
 
 
 def run(args: argparse.Namespace) -> int:

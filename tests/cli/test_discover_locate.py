@@ -370,7 +370,9 @@ def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
     Path("said.mp4").unlink()
     # without the parser: every cue is a phrase
     monkeypatch.setattr(
-        Narration, "phrases", lambda self, options=None: [Phrase(c.text, c.start_s, c.end_s) for c in self.cues]
+        Narration,
+        "phrases",
+        lambda self, options=None: [Phrase(c.text, c.start_s, c.end_s, groundability=1.0) for c in self.cues],
     )
     Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:03,000\nadd red paint\n")
     assert main(["demo", "talk.mp4", "--step", "stir", "--out", "shown", "--json"]) == 0
@@ -379,7 +381,7 @@ def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
     spoken = [step for step in shown["discovered"]["steps"] if step["label"] == "add red paint"]
     assert spoken and spoken[0]["meta"]["source"] == "spoken"
     # a gap between what is said is not filled with a phrase of the bank
-    assert not any(step.get("meta", {}).get("guess") for step in shown["discovered"]["steps"])
+    assert not any(step.get("meta", {}).get("source") == "seen" for step in shown["discovered"]["steps"])
     assert Path("shown/silent.json").is_file() and Path("shown/steps.html").is_file()
 
 

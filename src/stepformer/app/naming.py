@@ -263,15 +263,18 @@ class Candidates:
         np.fill_diagonal(alike, 0.0)
         early = [[max(0.0, a - (p.start_s + p.end_s) / 2) for p in self.phrases] for a, _ in spans_s]
         local = near @ alike / np.maximum(near.sum(1, keepdims=True) - near, 1.0)
+        shared = alike.sum(1) / max(1, count - 1)
+        if count == 1:  # there is nothing to compare with
+            local, shared = np.full(near.shape, WORTH.shared_usually), np.full(1, WORTH.shared_usually)
         own = (
             [phrase.groundability for phrase in self.phrases],
-            alike.sum(1) / (count - 1) if count > 1 else [WORTH.shared_usually],
+            shared,
             [len(name.split()) for name in self.names],
             [phrase.verb in VAGUE_VERBS for phrase in self.phrases],
             [phrase.said_object is not None for phrase in self.phrases],
         )
-        grounded, shared, *rest = (np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in own)
-        return np.stack([np.asarray(early), grounded, shared, local, *rest], axis=-1)
+        grounded, common, *rest = (np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in own)
+        return np.stack([np.asarray(early), grounded, common, local, *rest], axis=-1)
 
 
 def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
