@@ -73,6 +73,7 @@ mix your flour and your baking powder -> mix the flour and baking powder
 i used to fry the fish but now i bake the fish in the oven -> bake the fish in the oven
 we used a knife to cut the bread -> use a knife; cut the bread
 bake for thirty minutes -> bake for thirty minutes
+wipe the toner over your face i could take a bath in this -> wipe the toner over the face
 i'm going to put salt -> add salt
 put the pan ->
 place these tomatoes on an i have a video of it -> place the tomatoes

@@ -77,6 +77,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         return None
     if not phrase.verb:  # a phrase of somebody else's making, with its text alone
         return " ".join(phrase.text.split()[:MOST_WORDS]) or None
+    if any(f"i {wish} {phrase.verb} " in phrase.sentence.lower() for wish in ("could", "would")):
+        return None  # "i could take a bath in this" is not done
     thing = phrase.object
     if phrase.said_object is not None and not sure:
         thing = phrase.said_object
@@ -84,6 +86,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     if thing in _OWN:
         thing = ""
     where = _where(phrase.preposition)
+    if where and phrase.sentence and where.split()[-1] not in phrase.sentence.lower():
+        where = ""  # "in this": what is meant is not sure
     verb = phrase.verb
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
         # "put salt" adds it; "put the pan" says nothing
