@@ -437,7 +437,9 @@ def _loop(kills: int, folder: Path, chance: random.Random) -> Tally:
         time.sleep(chance.uniform(0.0, 0.9) * lengths[scene.name])
         done, status = os.waitpid(child, os.WNOHANG)
         if not done:
-            os.killpg(child, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # killed before it has a group of its own
+                os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             tally.kills += 1
             tally.commands[scene.name] = tally.commands.get(scene.name, 0) + 1
