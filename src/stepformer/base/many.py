@@ -80,13 +80,15 @@ def run_many(
     noted: Callable[[Item, Any], None] | None = None,
     silence_s: float | None = None,
     memory_bytes: int | None = None,
+    preload: tuple[str, ...] = (),
 ) -> Iterator[Outcome[Item, Value]]:
     """Outcomes in the order in which they finish. ``jobs=1`` without a limit works in this process, unless ``apart``.
 
     A process that dies (a crash in a decoder, out of memory), works on one input for more than ``time_limit_s`` seconds
     or sends no :func:`note` of it for ``silence_s``, fails that input alone; another takes its place. One that has
     started may use ``memory_bytes`` more (:func:`most_memory` where none is given). ``noted`` is called with an input
-    and what its process notes of it. An error of the ``initializer`` is raised here.
+    and what its process notes of it. ``preload``: modules that all processes need, imported once. An error of the
+    ``initializer`` is raised here.
     """
     if jobs <= 1 and time_limit_s is None and not apart:
         if initializer is not None:
@@ -111,7 +113,8 @@ def run_many(
                 except StopIteration:
                     done = True
                     break
-                hands.append(_Hand(first, threads, memory_bytes or most_memory(), work, initializer, initargs))
+                memory = memory_bytes or most_memory()
+                hands.append(_Hand(first, _context(preload), threads, memory, work, initializer, initargs))
             if not hands:
                 return
             now = time.monotonic()
@@ -155,16 +158,16 @@ def run_many(
             hand.end()
 
 
-def _context() -> Any:
+def _context(preload: tuple[str, ...]) -> Any:
     """How processes start: not by a fork of this one, whose threads (torch, numba) would not survive it.
 
-    Where there is one, a server that has imported torch and done nothing else forks them: the import is most of what a
-    start costs, and on a folder of small videos most of the work.
+    Where there is one, a server that has imported torch and ``preload`` and done nothing else forks them: imports are
+    most of what a start costs, and on a folder of small videos most of the work. (A server that runs stays as it is.)
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch"])
+    context.set_forkserver_preload(["torch", *preload])
     return context
 
 
@@ -174,13 +177,13 @@ class _Hand:
     def __init__(
         self,
         item: Any,
+        context: Any,
         threads: int,
         memory: int,
         work: Callable[..., Any],
         initializer: Any,
         initargs: tuple[Any, ...],
     ) -> None:
-        context = _context()
         self.item, self.busy, self.since, self.heard = item, False, 0.0, 0.0
         self.pipe, theirs = context.Pipe()
         given = (theirs, dict(os.environ), Progress.silent, threads, memory, work, initializer, initargs)
