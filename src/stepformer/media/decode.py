@@ -16,6 +16,7 @@ Memory is bounded by two groups of compressed packets, cut at ``_MAX_GROUP`` whe
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from bisect import bisect_right
 from collections import deque
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stepformer.media.container import (
+    STEP_S,
     Clock,
     Problems,
     VideoInfo,
@@ -181,9 +183,11 @@ class FrameDecoder:
         current = next(groups, None)
         joined = True  # the decoder has seen everything right before ``current``
         may_seek = True
+        furthest_s = -math.inf
         while current is not None:
             following = next(groups, None)
             known = sorted(current.times + (following.times if following else []))
+            furthest_s = max(furthest_s, known[-1])
             need = _needed(targets, known, current, following)
             count = len(current.packets)
             if not need.whole:
@@ -204,7 +208,8 @@ class FrameDecoder:
                 later = min(later, self._duration_s)  # the end must be seen, to know that it is the end
             if may_seek and following is not None and later - known[-1] > self._seek_gap_s:
                 yield from self._drain(targets)
-                may_seek = self._seek(later) > known[-1]  # else key frames are too far apart for it to pay
+                # else key frames are too far apart for it to pay, or time stamps go back and so would we, for ever
+                may_seek = self._seek(later) > furthest_s
                 groups = self._groups(from_key=True)
                 current, joined = next(groups, None), False
         yield from self._finish(targets)
@@ -261,7 +266,7 @@ class FrameDecoder:
             if packet.pts is None:
                 raise _UntrustedError
             time_s = packet.pts * self._base - self._origin
-            if not self._clock.believes(time_s, latest_s):
+            if not self._clock.believes(time_s, latest_s) or time_s < latest_s - STEP_S:
                 raise _UntrustedError
             latest_s = max(latest_s, time_s)
             if group.packets and (packet.is_keyframe or len(group.packets) >= _MAX_GROUP):
