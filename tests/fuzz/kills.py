@@ -180,7 +180,7 @@ class Search(Scene):
         return ["search", str(place / "library"), "--update"]
 
     def finished(self, place: Path) -> set[str]:
-        kept = len(list((place / "cache" / "features").glob("*.safetensors")))
+        kept = len(list((place / "cache" / "features").glob("[!.]*.safetensors")))  # not one left unfinished
         return set(list(dict.fromkeys(noted(place)))[:kept])  # one after the other, in the order of the notes
 
     def faults(self, place: Path, undisturbed: Path, ended: bool) -> list[str]:
