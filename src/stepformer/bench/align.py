@@ -12,7 +12,6 @@ import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.measured import report
@@ -28,13 +27,13 @@ HELP = """Times every alignment kernel on the batches that training and inferenc
 loop over cells, and checks that all give the same alignments. Times are the best of the repeats (other work on the
 machine only ever adds to a time), after one call to warm up, which compiles where there is something to compile.
 
-With --plot, also the time of one alignment (drop_dtw, with its checks) against rows and columns, as a picture."""
+With --chart, also the time of one alignment (drop_dtw, with its checks) against rows and columns, as a picture."""
 
 EXAMPLES = [
     "stepformer bench align",
     "stepformer bench align --json > align.json",
     "stepformer bench align --device cuda",
-    "stepformer bench align --plot align.svg",
+    "stepformer bench align --chart align.svg",
 ]
 
 
@@ -70,7 +69,7 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
     add(parser, "device", "threads", "repeats", "seed", device="cpu", threads=1, repeats=5)
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw times against rows and columns, SVG or PNG")
+    add(parser, "chart")
     parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
 
 
@@ -85,14 +84,14 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     try:
         rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
-        swept = sweep(args.repeats, args.seed) if args.plot else []
+        swept = sweep(args.repeats, args.seed) if args.chart else []
     finally:
         torch.set_num_threads(threads)
-    if args.plot:
+    if args.chart:
         from stepformer.bench.curves import Curve, draw
 
         curves = [Curve(name, [(size, us / 1000) for size, us in points]) for name, points in swept]
-        draw(curves, args.plot, f"one alignment, many-to-one, both sides droppable; {SWEPT.K} rows, {SWEPT.N} columns")
+        draw(curves, args.chart, f"one alignment, many-to-one, both sides droppable; {SWEPT.K} rows, {SWEPT.N} columns")
     facts: dict[str, Any] = {
         "cases": {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES},
         "threads": args.threads,

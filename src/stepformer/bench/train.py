@@ -36,7 +36,7 @@ EXAMPLES = [
     "stepformer bench train",
     "stepformer bench train --device cuda --presets paper --batches 72 --frames 1000 --widths 768 --phrases 90",
     "stepformer bench train --device cuda --presets paper --batches 72 --frames 1000 --widths 768 --sweep --out s.json",
-    "stepformer bench train --from s.json --plot step.svg",
+    "stepformer bench train --report s.json --chart step.svg",
 ]
 
 VIDEOS, HOURS, EPOCHS = 1_200_000, 134_472, 60
@@ -110,8 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-reference", action="store_true", help="leave out the straightforward step")
     parser.add_argument("--sweep", action="store_true", help="also step times against frames, batch, slots, phrases")
     parser.add_argument("--on-device", action="store_true", help="batches lie on the GPU already")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="with --sweep or --from: step times as SVG or PNG")
-    parser.add_argument("--from", dest="given", type=Path, metavar="JSON", help="plot what --out wrote before")
+    add(parser, "chart")
+    parser.add_argument("--report", type=Path, metavar="JSON", help="draw what --out wrote before (default: measure)")
     add(parser, "out")
     add(parser, "repeats", "device", "threads", device="cpu", threads=1)
 
@@ -127,14 +127,14 @@ def run(args: argparse.Namespace) -> int:
 
     if min(args.repeats, args.threads, args.phrases, *args.batches, *args.frames, *args.widths) < 1:
         raise UsageError("--batches, --frames, --widths, --phrases, --repeats and --threads must be at least 1")
-    if args.given is not None:
-        if args.plot is None:
-            raise UsageError("--from goes with --plot")
-        with reading(args.given, "JSON of bench train"):
-            plot(json.loads(args.given.read_text("utf-8")), args.plot)
+    if args.report is not None:
+        if args.chart is None:
+            raise UsageError("--report goes with --chart")
+        with reading(args.report, "JSON of bench train"):
+            plot(json.loads(args.report.read_text("utf-8")), args.chart)
         return 0
-    if args.plot is not None and not args.sweep:
-        raise UsageError("--plot goes with --sweep, or with --from")
+    if args.chart is not None and not args.sweep:
+        raise UsageError("--chart goes with --sweep, or with --report")
     device = str(torch_device(args.device))
     shapes = [
         Shape(preset, batch, frames, width, phrases=args.phrases)
@@ -164,8 +164,8 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.out:
         write_json(args.out, report)
-    if args.plot is not None:
-        plot(report, args.plot)
+    if args.chart is not None:
+        plot(report, args.chart)
     if args.json:
         print(json.dumps(report, indent=2))
         return 0

@@ -183,6 +183,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "videos": {"metavar": "FOLDER", "help": "folder of video files (default: none)"},
     "resume": {"action": "store_true", "help": "go on with the run in the folder"},
     "checkpoint": {"metavar": "PATH", "help": "weights: a file or a run folder (default: none)"},
+    "chart": {"type": Path, "metavar": "FILE", "help": "also draw the times, as SVG or PNG (default: none)"},
     "limit": {"type": positive, "metavar": "N", "help": "at most about so many videos (default: all)"},
     "seconds": {"type": above_zero, "default": 60.0, "metavar": "S", "help": "how much of a video is taken"},
     "encoders": {"action": Several, "type": words, "metavar": "NAMES",
