@@ -180,7 +180,8 @@ def run(args: argparse.Namespace) -> int:
             what, closeness, clear, seed = made[future]
             rows.append({"row": what, "closeness": closeness, "clear": clear, "seed": seed, "scores": future.result()})
     if args.json:
-        print(json.dumps({**options, "seconds": round(time.monotonic() - start), **stamp(device), "rows": rows}))
+        how = {**options, "seconds": round(time.monotonic() - start)}
+        print(json.dumps({**how, "written": stamp(device), "rows": rows}))
     else:
         print(table(rows))
     return 0
