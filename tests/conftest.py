@@ -12,6 +12,13 @@ settings.register_profile("project", deadline=None, print_blob=True)
 settings.load_profile("project")
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
+
+@pytest.fixture(autouse=True)
+def _no_plugins_left_over(monkeypatch):
+    """``main(["--plugin", ...])`` tells processes that it starts by a variable; the next test's must not hear of it."""
+    monkeypatch.setenv("STEPFORMER_PLUGINS", "")
+
+
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
