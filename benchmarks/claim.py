@@ -9,7 +9,8 @@ said is about the steps. Both are made better here, one at a time, until the cla
   irrelevant phrase every 24 s, otherwise).
 
 Models are trained on batches that are turned at random, so that no picture can be learned by heart. Nothing is chosen:
-every row has the default engine, and a second score with the paper's inference at its automatic threshold.
+every row has the default engine, and a second score with the paper's inference at its automatic threshold. A second
+table has what the models are above the controls, with the interval of a paired bootstrap over tasks.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ from torch.nn import functional as F
 
 from stepformer.cli.options import add
 from stepformer.core.config import TrainConfig, make_config
-from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, pooled_slots
+from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, no_slots, pooled_slots
 from stepformer.core.training import Trainer
 from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import Videos, World, load_world
+from stepformer.evaluation.statistics import f1_draws, interval, mean_draws
 from stepformer.evaluation.validation import (
-    SlotMaker,
     Trial,
+    discover_all,
+    locate_all,
     make_trial,
     model_slots,
-    score_slots,
-    text_scores,
-    unsupervised,
+    segments_of,
 )  # fmt: skip
+from stepformer.reproduce.methods import FULL, discover_units, locate_units, summary
 
 HELP = __doc__ or ""
 EXAMPLES = ["stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json"]
@@ -55,7 +57,7 @@ MODELS = ("paper", "default")
 CONTROLS = ("GT text", "pooled32", "frame K-means")
 SPLITS = {"test": "CrossTask", "coin_test": "COIN"}
 ENGINES = {"engine": DEFAULT_INFERENCE, "paper's": replace(PAPER_INFERENCE, threshold="automatic")}
-Scores = dict[str, dict[str, float]]
+Units = dict[str, Any]
 
 
 class Closer(Simulator):
@@ -93,43 +95,92 @@ def _config(preset: str, seed: int, clear: bool, steps: int, batch: int) -> Trai
     )  # fmt: skip
 
 
-def frame_kmeans(trial: Trial) -> dict[str, float]:
-    """K-means over the frames of a task's videos, 60% of each cluster kept: each frame is a segment of its own."""
+def measure(world: str, what: str, closeness: float, clear: bool, seed: int, args: dict[str, Any]) -> dict[str, Units]:
+    """One row with one seed by ``split, inference``: ``locate`` (V, 4), ``discover`` (S, V, 5), ``tasks`` (V,)."""
+    torch.set_num_threads(1)
+    device = str(args["device"])
+    config = _config(what if what in MODELS else "paper", seed, clear, args["steps"], args["batch"])
+    simulator = _simulator(world, config, closeness, device)
+    make = None
+    if what in MODELS:
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(config, folder, simulator, device, quiet=True)
+            trainer.run()
+            make = model_slots(trainer.mean)
+    elif what == "pooled32":
+        make = lambda batch: pooled_slots(batch.video, batch.video_mask)  # noqa: E731
+    out: dict[str, Units] = {}
+    for split in SPLITS:
+        trial = make_trial(simulator, split, args["videos"], seed=seed + 1)
+        outputs = [make(batch) if make else no_slots(batch.video) for batch in trial.batches]
+        for name, inference in ENGINES.items():
+            units: Units = {"tasks": trial.tasks}
+            if what != "frame K-means":
+                units["locate"] = locate_units(trial, locate_all(trial, outputs, inference))
+            if what == "frame K-means":
+                units["discover"] = discover_units(trial, _each_frame(trial), FULL)
+            elif make:
+                found = segments_of(trial, outputs, discover_all(trial, outputs, inference), "slots")
+                units["discover"] = discover_units(trial, found, FULL)
+            out[f"{split}, {name}"] = units
+    return out
+
+
+def _each_frame(trial: Trial) -> tuple[list[Any], list[Any]]:
+    """Every frame is a segment of its own, so that clustering segments is K-means of the frames."""
     frames = [
         video[:n].float().cpu().numpy()
         for batch in trial.batches
         for video, n in zip(batch.video, batch.video_mask.sum(1).tolist(), strict=True)
     ]
-    scores = unsupervised(trial, [np.arange(len(video)) for video in frames], frames)
-    return {f"un_{name}": value for name, value in scores.items()}
+    return [np.arange(len(video)) for video in frames], frames
 
 
-def measure(world: str, what: str, closeness: float, clear: bool, seed: int, args: dict[str, Any]) -> Scores:
-    """Scores of one row with one seed by ``split, inference``: ``iou`` and ``f1``, in percent."""
-    torch.set_num_threads(1)
-    device = str(args["device"])
-    config = _config(what if what in MODELS else "paper", seed, clear, args["steps"], args["batch"])
-    simulator = _simulator(world, config, closeness, device)
-    slots: SlotMaker | None = None
-    if what in MODELS:
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(config, folder, simulator, device, quiet=True)
-            trainer.run()
-            slots = model_slots(trainer.mean)
-    elif what == "pooled32":
-        slots = lambda batch: pooled_slots(batch.video, batch.video_mask)  # noqa: E731
-    out: Scores = {}
-    for split, (name, inference) in product(SPLITS, ENGINES.items()):
-        trial = make_trial(simulator, split, args["videos"], seed=seed + 1)
-        if what == "GT text":
-            scores = text_scores(trial, inference)
-        elif slots is None:
-            scores = frame_kmeans(trial)
-        else:
-            scores = score_slots(trial, slots, inference)
-        found = {"iou": scores.get("zs_iou", math.nan), "f1": scores.get("un_f1", math.nan)}
-        out[f"{split}, {name}"] = {k: round(100 * v, 2) for k, v in found.items()}
+def scores(units: Units) -> dict[str, float]:
+    """IoU and F1 in percent; NaN where the row does not do the task."""
+    found = summary(units, units["tasks"])
+    return {k: round(100 * found.get(name, math.nan), 2) for k, name in (("iou", "zs_iou"), ("f1", "un_f1"))}
+
+
+def gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each model less each control of the same closeness: the difference in percent and its interval over tasks."""
+    columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
+    out = []
+    for closeness, clear, what in sorted({(r["closeness"], r["clear"], r["row"]) for r in rows if r["row"] in MODELS}):
+        ours = [r["units"] for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)]
+        for control, column in product(CONTROLS, columns):
+            theirs = [r["units"] for r in rows if (r["closeness"], r["row"]) == (closeness, control)]
+            for metric, task in (("iou", "locate"), ("f1", "discover")):
+                both = [[u[column][task] for u in side if task in u[column]] for side in (ours, theirs)]
+                if not all(both):
+                    continue
+                tasks = ours[0][column]["tasks"]
+                if task == "locate":  # (2, V)
+                    drawn = mean_draws(np.stack([np.mean([u[:, 0] for u in side], 0) for side in both]), tasks, "tasks")
+                else:  # (2, seeds and K-means seeds, V, 5)
+                    drawn = f1_draws(np.stack([np.concatenate(side) for side in both]).astype(float), tasks, "tasks")
+                less = 100 * (drawn[:, 0] - drawn[:, 1])
+                out.append({
+                    "closeness": closeness, "clear": clear, "row": what, "control": control, "column": column,
+                    "metric": metric, "gap": round(float(less.mean()), 2), "interval": interval(less),
+                })  # fmt: skip
     return out
+
+
+def gap_table(found: list[dict[str, Any]]) -> str:
+    """One row per condition, model and control."""
+    columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
+    heads = [f"{SPLITS[split]}, {name}" for split, name in product(SPLITS, ENGINES)]
+    lines = [f"| closeness | narration | difference | {' | '.join(heads)} |", "|---" * (3 + len(heads)) + "|"]
+    cells: dict[tuple[Any, ...], dict[str, str]] = {}
+    for g in found:
+        metric = {"iou": "IoU", "f1": "F1"}[g["metric"]]
+        key = (g["closeness"], g["clear"], f"{g['row']} − {g['control']}, {metric}")
+        cells.setdefault(key, {})[g["column"]] = "{:+.1f} [{:+.1f}, {:+.1f}]".format(g["gap"], *g["interval"])
+    for (closeness, clear, name), row in cells.items():
+        said = "clear" if clear else "usual"
+        lines.append(f"| {closeness:g} | {said} | {name} | {' | '.join(row[c] for c in columns)} |")
+    return "\n".join(lines)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -141,7 +192,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         {(r["closeness"], r["clear"], r["row"]) for r in rows},
         key=lambda k: (k[0], k[1], (*CONTROLS, *MODELS).index(k[2])),
     ):
-        same = [r["scores"] for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)]
+        same = [
+            {column: scores(units) for column, units in r["units"].items()}
+            for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)
+        ]  # fmt: skip
         said = "" if what in CONTROLS else "clear" if clear else "usual"
         cells = [" / ".join(_mean([s[c][k] for s in same]) for k in ("iou", "f1")) for c in columns]
         lines.append(f"| {closeness:g} | {said} | {what} | {' | '.join(cells)} |")
@@ -158,6 +212,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add(parser, "world", "jobs", "device", world={"required": True})
     add(parser, "seeds", "train_steps", "batch", "limit", seeds=[0, 1], train_steps=1500, batch=64, limit=100)
+    parser.add_argument("--closeness", type=float, nargs="+", default=CLOSENESS, help="(default: all four)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -169,7 +224,7 @@ def run(args: argparse.Namespace) -> int:
     options = {"steps": args.train_steps, "batch": args.batch, "videos": args.limit, "device": device}
     jobs = [
         (what, c, clear, seed)
-        for c, clear, seed, what in product(CLOSENESS, (False, True), args.seeds, (*MODELS, *CONTROLS))
+        for c, clear, seed, what in product(args.closeness, (False, True), args.seeds, (*MODELS, *CONTROLS))
         if what in MODELS or not clear
     ]
     rows: list[dict[str, Any]] = []
@@ -178,10 +233,14 @@ def run(args: argparse.Namespace) -> int:
         made = {pool.submit(measure, str(args.world), *job, options): job for job in jobs}
         for future in as_completed(made):
             what, closeness, clear, seed = made[future]
-            rows.append({"row": what, "closeness": closeness, "clear": clear, "seed": seed, "scores": future.result()})
+            rows.append({"row": what, "closeness": closeness, "clear": clear, "seed": seed, "units": future.result()})
     if args.json:
         how = {**options, "seconds": round(time.monotonic() - start)}
-        print(json.dumps({**how, "written": stamp(device), "rows": rows}))
+        plain = [
+            {k: v for k, v in row.items() if k != "units"} | {"scores": {c: scores(u) for c, u in row["units"].items()}}
+            for row in rows
+        ]
+        print(json.dumps({**how, "written": stamp(device), "rows": plain, "gaps": gaps(rows)}))
     else:
-        print(table(rows))
+        print(table(rows), gap_table(gaps(rows)), sep="\n\n")
     return 0
