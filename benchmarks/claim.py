@@ -40,6 +40,7 @@ from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import Videos, World, load_world
 from stepformer.evaluation.statistics import f1_draws, interval, mean_draws
 from stepformer.evaluation.validation import (
+    FULL,
     Trial,
     discover_all,
     locate_all,
@@ -47,7 +48,7 @@ from stepformer.evaluation.validation import (
     model_slots,
     segments_of,
 )  # fmt: skip
-from stepformer.reproduce.methods import FULL, discover_units, locate_units, summary
+from stepformer.reproduce.methods import discover_units, locate_units, summary
 
 HELP = __doc__ or ""
 EXAMPLES = ["stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json"]

@@ -128,3 +128,25 @@ def test_every_file_says_where_it_was_made(table, tmp_path):
     assert {"commit", "date", "machine"} <= set(written["written"])
     assert "Commit: " in (tmp_path / "table4.md").read_text("utf-8")
     assert report.METRICS["un"][0][0] == "un_f1"
+
+
+def test_a_row_that_lacks_a_seed_is_compared_on_the_others_alone(tmp_path):
+    rows = plan_table("table1", SETUP)
+    store = RunStore(tmp_path / "runs")
+    for row in rows:
+        for seed, run in row.runs.items():
+            if row.label == "pooled32" and seed == 0:
+                continue
+            hits = {0: 900, 1: 300, 2: 200}[seed] - 100 * (row.label == "pooled32")
+            counts = np.tile(np.array([hits, 1000, 1000, hits, 1000]), (1, 60, 1))
+            units = {"locate": np.full((60, 4), hits / 1000), "discover": counts, "tasks": TASKS}
+            for place in Videos.datasets:
+                store.add(run, place, units, {"label": f"{row.label}, seed {seed}", "curve": [[(50, 2.0), (100, 1.0)]]})
+    entry = plan_entry("table1", rows, SETUP.source, "Trained.")
+    made = build_table("table1", entry, store)
+    gap = next(v for k, v in rows_of(made)["pooled32"].items() if k.endswith("− row, CrossTask F1"))
+    assert gap["value"] == pytest.approx(0.1) and gap["interval"] == pytest.approx([0.1, 0.1])
+    # how long published methods were fitted is said and drawn
+    assert any("100 to 100 updates per model" in note for note in made.notes)
+    report.write_curves(store, [entry], tmp_path)
+    assert (tmp_path / "curves.svg").read_text().count("<svg") == 1

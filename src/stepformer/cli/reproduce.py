@@ -253,18 +253,20 @@ def _tables_of(plan: Path) -> dict[str, Any]:
 def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
     from stepformer.errors import InputError
     from stepformer.reproduce.execute import RunStore
-    from stepformer.reproduce.report import build_table, write_table
+    from stepformer.reproduce.report import build_table, write_curves, write_table
 
     plan = out / "plan.json"
     if not plan.exists():
         raise InputError(f"there is no {plan}; run the table first, without --render")
     entries = _tables_of(plan)
+    store = RunStore(out / "runs")
     made: dict[str, Table] = {}
     for name in tables:
         if name not in entries:
             raise InputError(f"{plan} has nothing of {name}; run: stepformer reproduce {name}")
-        made[name] = build_table(name, entries[name], RunStore(out / "runs"))
+        made[name] = build_table(name, entries[name], store)
         write_table(made[name], out, name)
+    write_curves(store, [entries[name] for name in tables], out)
     return made
 
 

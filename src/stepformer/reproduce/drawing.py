@@ -132,3 +132,17 @@ def _underline(figure: Any, axis: Any, drawn: Sequence[tuple[Any, bool, int]]) -
             (x0, y0), (x1, _) = back.transform((box.x0, box.y0)), back.transform((box.x1, box.y1))
             axis.plot([x0, x1], [y0, y0], color="#1b1e24", linewidth=1.1)
             axis.text(x1 + 0.006, text.get_position()[1], str(slot + 1), fontsize=7, va="center", color="#5b626d")
+
+
+def learning_curves(path: Path, curves: Mapping[str, Sequence[Sequence[tuple[int, float]]]]) -> None:
+    """One panel per method, one line per fitted model: the mean loss after so many updates, relative to the first."""
+    figure = _figure(3.0)
+    axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axis, (name, models) in zip(axes, curves.items(), strict=True):
+        for points in models:
+            updates, losses = np.array(points, float).T
+            axis.plot(updates, losses / losses[0], linewidth=0.8, alpha=0.6, color=color(0))
+        axis.set(title=name, xlabel="updates")
+        axis.set_ylim(bottom=min(0.0, *axis.get_ylim()))
+    axes[0].set_ylabel("loss, relative to the first mean")
+    _save(figure, path)

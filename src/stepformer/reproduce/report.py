@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stepformer.base.files import write_json, write_text
 from stepformer.errors import InputError
-from stepformer.evaluation.statistics import excludes_zero, f1_draws, interval, mean_draws
+from stepformer.evaluation.statistics import by_task, discovery_scores, excludes_zero, f1_draws, interval, mean_draws
 from stepformer.evaluation.tables import Cell, Table
 from stepformer.reproduce.execute import RunStore, stamp
 from stepformer.reproduce.plan import TABLES, PlannedRow, TableSpec
@@ -165,35 +165,36 @@ def differences(
     place: str,
     task: str,
 ) -> dict[str, Difference]:
-    """The reference row minus every other row, IoU or F1, with paired bootstrap intervals."""
+    """The reference row minus every other row, IoU or F1, with paired bootstrap intervals.
+
+    A pair is compared on the seeds that both rows have.
+    """
     name = "locate" if task == "zs" else "discover"
-    units: dict[str, npt.NDArray[Any]] = {}
-    tasks: npt.NDArray[Any] | None = None
+    units: dict[str, dict[int, npt.NDArray[Any]]] = {}  # by seed: (V, 4), or (K-means seeds, V, 5)
+    tasks: npt.NDArray[Any] = np.zeros(0)
     for row in rows:
-        loaded = [store.units(r["id"], place) for r in found[row.label] if place in r["scores"]]
-        loaded = [u for u in loaded if name in u]
-        # a row with fewer seeds than the reference is compared on what it has
-        if loaded:
-            tasks = loaded[0]["tasks"]
-            stacked = np.stack([u[name] for u in loaded]).astype(np.float64)
-            units[row.label] = stacked[..., 0].mean(0) if task == "zs" else stacked.reshape(-1, *stacked.shape[2:])
-    if reference not in units or len(units) < 2 or tasks is None:
-        return {}
-    order = [reference, *(label for label in units if label != reference)]
-    if task == "zs":
-        values = np.stack([units[label] for label in order])  # (R, V)
-        drawn = {over: mean_draws(values, tasks, over) for over in ("videos", "tasks")}
-    else:
-        least = min(len(units[label]) for label in order)
-        counts = np.stack([units[label][:least] for label in order])  # (R, S, V, 5)
-        drawn = {over: f1_draws(counts, tasks, over) for over in ("videos", "tasks")}
-    metric = METRICS[task][0][0]
-    means = {label: float(np.mean([r["scores"][place][metric] for r in found[label] if place in r["scores"]]))
-             for label in order}  # fmt: skip
+        for run in found[row.label]:
+            if place in run["scores"] and name in (loaded := store.units(run["id"], place)):
+                units.setdefault(row.label, {})[run["spec"]["seed"]] = loaded[name].astype(np.float64)
+                tasks = loaded["tasks"]
+    ours = units.pop(reference, {})
     out = {}
-    for i, label in enumerate(order[1:], 1):
-        videos, whole = (interval(drawn[over][:, 0] - drawn[over][:, i]) for over in ("videos", "tasks"))
-        out[label] = Difference(means[reference] - means[label], videos, whole, len(np.unique(tasks)))
+    for label, theirs in units.items():
+        seeds = [seed for seed in ours if seed in theirs]
+        if not seeds:
+            continue
+        both = np.stack([[side[seed] for seed in seeds] for side in (ours, theirs)])
+        if task == "zs":
+            values = both[..., 0].mean(1)  # (2, V)
+            gap = float(np.subtract(*values.mean(1)))
+            drawn = [mean_draws(values, tasks, over) for over in ("videos", "tasks")]
+        else:
+            counts = both.reshape(2, -1, *both.shape[3:])  # (2, S, V, 5)
+            per_task = np.stack([counts[:, :, g].sum(2) for g in by_task(tasks)], 2)
+            gap = float(np.subtract(*discovery_scores(per_task)["f1"].mean((1, 2))))
+            drawn = [f1_draws(counts, tasks, over) for over in ("videos", "tasks")]
+        videos, whole = (interval(d[:, 0] - d[:, 1]) for d in drawn)
+        out[label] = Difference(gap, videos, whole, len(np.unique(tasks)))
     return out
 
 
@@ -265,6 +266,9 @@ def _origin(
         out.append("Differences: paired bootstrap, 10,000 draws, 95%; over tasks where there are five or more.")
     if any(row.kind == "published" for row in rows):
         out.append("Published methods are fitted on the videos they are scored on, without labels; weak: per task.")
+        for name, curves in fit_curves(runs).items():
+            ends = [points[-1][0] for points in curves]
+            out.append(f"{name}: {min(ends):,} to {max(ends):,} updates per model (curves.svg).")
     wanted = sum(len(row["ids"]) for row in entry["rows"])
     have = sum(len(found.get(row["label"], ())) for row in entry["rows"])
     if have < wanted:
@@ -274,6 +278,24 @@ def _origin(
     dates = sorted(str(run["date"]) for run in runs)
     out.append(f"Run between {dates[0]} and {dates[-1]}.")
     return out
+
+
+def fit_curves(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[list[tuple[int, float]]]]:
+    """The learning curves of the fitted models, by method, of all seeds: (updates, mean loss) pairs."""
+    out: dict[str, list[list[tuple[int, float]]]] = {}
+    for run in runs:
+        if run.get("curve"):
+            out.setdefault(str(run["label"]).rsplit(", seed", 1)[0], []).extend(c for c in run["curve"] if c)
+    return out
+
+
+def write_curves(store: RunStore, entries: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """``curves.svg``, of the published methods that tables hold."""
+    from stepformer.reproduce.drawing import learning_curves
+
+    ids = dict.fromkeys(i for entry in entries for row in entry["rows"] for i in row["ids"])
+    if curves := fit_curves([run for i in ids if (run := store.read(i))]):
+        learning_curves(out / "curves.svg", curves)
 
 
 def write_table(table: Table, out: Path, name: str) -> None:
