@@ -49,6 +49,15 @@ def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path):
 
 
 @pytest.mark.parametrize("head", [b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b""])
+@pytest.mark.parametrize("text", ["[{}]", "{} = 1", "x = {{ {} = 1 }}", "x = {}"])
+def test_toml_that_is_nested_too_deeply_is_one_sentence(text):
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"a\.toml is no readable TOML"):
+        guard.toml_of(text.format("a." * 20_000 + "b"), "a.toml")
+    assert guard.toml_of('[tool.x]\ny.z = "1.2.3"', "a.toml") == {"tool": {"x": {"y": {"z": "1.2.3"}}}}
+    assert time.process_time() - began < 5
+
+
 def test_xml_with_entities_or_depth_is_refused(head):
     deep = b"<a>" * 5000 + b"</a>" * 5000
     with pytest.raises(InputError, match="x is no readable XML"):
@@ -140,5 +149,6 @@ def test_a_pipe_is_read_and_one_that_gives_nothing_is_not_waited_for(tmp_path, m
     writer.start()
     assert guard.read_json(tmp_path / "a.json") == {"a": 1}
     writer.join()
+    assert "processor" in guard.read_text("/proc/cpuinfo")  # says that it is empty
     with pytest.raises(InputError, match="larger than 1 MiB"):
         guard.read_bytes("/dev/zero", 1 << 20)

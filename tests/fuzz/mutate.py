@@ -22,6 +22,12 @@ _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1e308, -1e308, 1e-320, 10**18, 10**30, 10**5000, float("nan"), float("inf"), "", "x",
     "\0", "\ud800", "1e999", "9" * 5000, "../../etc/passwd", "a" * 70000, [], {}, [[]], [None], {"": None}, [0] * 999,
 )  # fmt: skip
+RUNS = (
+    b"<", b"</", b"<!--", b"<i>", b"<00:", b"[", b"(", b"{", b"{\\", b"&", b"&#9", b"\\", b'"', b"'", b",", b" ",
+    b"\t", b"\n", b"1\n", b"\n\n", b"-", b"- ", b"--", b"0", b"0:", b"0:00 ", b"1 ", b"a ", b"#", b"*", b"=", b";",
+    b"\xc2\xa0", b"\xe2\x99\xaa", b"\xe2\x80\x94",
+)  # fmt: skip
+"""What a pattern that goes back and forth takes quadratic time for, when there is much of it."""
 _ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "utf-7", "cp037", "utf-8-sig")
 
 
@@ -46,7 +52,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
             if near
             else chance.randrange(len(out) + 1)
         )
-        kind = chance.randrange(10)
+        kind = chance.randrange(11)
         if kind == 0 and at < len(out):
             out[at] ^= 1 << chance.randrange(8)
         elif kind == 1 and at < len(out):
@@ -73,6 +79,9 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
         elif kind == 8:
             word = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
             out[at : at + 4] = bytes([word]) * min(4, max(0, len(out) - at))
+        elif kind == 9:
+            run = chance.choice(RUNS)
+            out[at:at] = run * (chance.choice((100, 1000, 1000, 100_000)) // len(run))
         else:
             other = chance.randrange(len(out) + 1)
             a, b = sorted((at, other))

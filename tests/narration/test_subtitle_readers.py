@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 
 import pytest
 
@@ -333,3 +334,13 @@ def test_what_only_begins_like_json_is_not_called_broken_json(text: str) -> None
 )
 def test_whether_it_is_english(said: str, english: bool | None) -> None:
     assert is_english([Cue(0.0, 9.0, said)]) is english
+
+
+def test_cues_of_many_words_and_lines_take_time_in_proportion():
+    """Two cues that touch, each of 100,000 words or lines: what they share is looked for in what a screen holds."""
+    for gap in (" ", "\n"):
+        text = gap.join(["whisk"] * 100_000)
+        cues = "".join(f"{i}\n00:00:0{i},000 --> 00:00:0{i + 1},000\nno {i}{gap}{text}\n\n" for i in range(3))
+        began = time.process_time()
+        assert len(parse_subtitles(cues)) == 3
+        assert time.process_time() - began < 5.0

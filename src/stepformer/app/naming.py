@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
+from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.lexicon import MEASURES, TIME_NOUNS, word_set, words
 
@@ -169,10 +170,7 @@ def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
 
 def read_bank(path: str | Path) -> list[str]:
     """Phrases of a text file, one per line."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the phrase bank {path} cannot be read: {error}") from None
+    return read_text(path).splitlines()
 
 
 def topic_of(video: Floats, bank: PhraseBank) -> str | None:

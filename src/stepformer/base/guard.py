@@ -15,6 +15,7 @@ import io
 import math
 import os
 import select
+import stat
 import struct
 import tarfile
 import tokenize
@@ -107,7 +108,9 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
     """A whole file, or an InputError if it is not there, no plain file, or larger than ``limit`` bytes."""
     path = Path(path)
     with reading(path, "file"):
-        if path.exists() and not path.is_file() and not path.is_dir():
+        kind = path.stat()
+        # a file of the system's (/proc) says that it is empty and may keep its reader waiting for ever
+        if not (stat.S_ISDIR(kind.st_mode) or (stat.S_ISREG(kind.st_mode) and kind.st_size)):
             data = _from_pipe(path, limit + 1)
         else:
             with path.open("rb") as stream:
@@ -148,11 +151,11 @@ def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:
     raise AssertionError
 
 
-def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> str:
-    """A UTF-8 text file, plain or gzipped, with or without a byte order mark."""
+def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES, errors: str = "strict") -> str:
+    """A UTF-8 text file, plain or gzipped, with or without a byte order mark and with any line ends."""
     data = gunzip(read_bytes(path, limit), path)
     with reading(path, "UTF-8 text"):
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig", errors).replace("\r\n", "\n").replace("\r", "\n")
     raise AssertionError
 
 
@@ -169,8 +172,12 @@ def read_json(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Any:
 
 
 def toml_of(text: str, source: str | os.PathLike[str]) -> dict[str, Any]:
-    """TOML text as Python values."""
+    """TOML text as Python values. Keys of hundreds of parts, which take Python's reader quadratic time, are refused."""
     with reading(source, "TOML"):
+        for line in text.splitlines():
+            keys = line.split("=")[: None if line.lstrip().startswith("[") else -1]
+            if max((key.count(".") for key in keys), default=0) > XML_DEPTH:
+                raise RecursionError
         return tomllib.loads(text)
     raise AssertionError
 

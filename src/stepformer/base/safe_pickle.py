@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.base.guard import ARRAY_BYTES, read_bytes
 from stepformer.errors import InputError
 
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -193,10 +194,7 @@ def load_restricted(source: str | Path | bytes) -> Any:
     torch's own weights-only reader. Raises RefusedError (an InputError) for any other name in the pickle.
     """
     where = "the data" if isinstance(source, bytes) else str(source)
-    try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
-    except OSError as error:
-        raise InputError(f"{where} cannot be read: {error}") from error
+    data = source if isinstance(source, bytes) else read_bytes(source, ARRAY_BYTES)
     if data.startswith((_ZIP_MAGIC, _TORCH_LEGACY_START)):
         import torch
 

@@ -198,7 +198,7 @@ def read_any(path: Path, rate_hz: float) -> Any:
 def _is_export(path: Path) -> bool:
     """Whether a table or text is a timeline (start_s in its header, or 0:00 at its start) and not ids or rows."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline()
+        first = file.readline(1000)
     return "start_s" in first or ":" in first.split(" ")[0]
 
 

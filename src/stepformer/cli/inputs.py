@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, TextIO
 
 from stepformer.base.files import no_such
+from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
 from stepformer.timeline import Timeline
 
@@ -99,13 +100,9 @@ def listed(names: Sequence[str], stdin: TextIO | None = None) -> list[str]:
 
 def lines_of(path: str, what: str) -> list[str]:
     """The lines of a text file that are neither empty nor a comment."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise no_such(path, what) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the {what} {path} cannot be read: {getattr(error, 'strerror', '') or error}") from None
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not Path(path).exists():
+        raise no_such(path, what)
+    return [line.strip() for line in read_text(path).splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
 def find_sources(names: Sequence[str], ids: bool = False) -> list[Source]:

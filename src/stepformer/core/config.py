@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -10,11 +9,11 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import reader
+from stepformer.base.guard import read_text, reader, toml_of
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, preset
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,15 +233,9 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
 @reader("config")
 def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
     """A run from a TOML file, with dotted overrides such as ``{"optim.lr": 1e-4}``."""
-    try:
-        values = tomllib.loads(Path(path).read_text("utf-8"))
-    except FileNotFoundError:
-        raise no_such(path, "config file") from None
-    except OSError as error:
-        raise InputError(f"cannot read the config file {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
-    return make_config(merged(values, overrides or {}))
+    if not Path(path).exists():
+        raise no_such(path, "config file")
+    return make_config(merged(toml_of(read_text(path), path), overrides or {}))
 
 
 def merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import reader, tar_files
+from stepformer.base.guard import read_text, reader, tar_files
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, numbered_rows
 from stepformer.errors import InputError
 
@@ -25,7 +25,7 @@ def _folder_files(root: Path) -> dict[str, str]:
     wanted = [*root.glob("*.txt"), *root.glob("*.csv"), *root.glob("annotations/*.csv")]
     files = {}
     for path in sorted(wanted):
-        files[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8-sig", errors="replace")
+        files[path.relative_to(root).as_posix()] = read_text(path, errors="replace")
     return files
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
+from stepformer.base.guard import read_text
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
 from stepformer.encoders.reading import encode_file
@@ -116,8 +117,8 @@ def find_sources(src: str | os.PathLike[str], language: str = "en") -> list[Sour
         return _named([(path, subtitles_beside(path, language))], path.parent)
     pairs: list[tuple[Path, Path | None]] = []
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_text(path).splitlines()
+    except InputError as error:
         raise InputError(f"{path} is neither a video, by its suffix, nor a list of videos: {error}") from None
     for line in lines:
         if not line.strip() or line.startswith("#"):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import reader
+from stepformer.base.guard import read_text, reader
 from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, npy_shape
 from stepformer.errors import InputError
 
@@ -47,13 +47,13 @@ class _StepNames:
 def _declared(folder: Path, report: Report) -> _StepNames | None:
     listing, mapping = folder / "steps.txt", folder / "mapping.txt"
     if listing.is_file():
-        names = [line.strip() for line in listing.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        names = [line.strip() for line in read_text(listing).splitlines() if line.strip()]
         index = {str(i + 1): i for i in range(len(names))} | {name: i for i, name in enumerate(names)}
         return _StepNames(tuple(names), index)
     if not mapping.is_file():
         return None
     pairs: list[tuple[int, str]] = []
-    for number, line in enumerate(mapping.read_text(encoding="utf-8-sig").splitlines(), 1):
+    for number, line in enumerate(read_text(mapping).splitlines(), 1):
         parts = line.split(maxsplit=1)
         if not parts:
             continue
@@ -69,9 +69,9 @@ def _declared(folder: Path, report: Report) -> _StepNames | None:
 
 def _rows(path: Path, report: Report) -> list[Row]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        report(Problem("unparsable", str(path), f"cannot be read: {error}"))
+        text = read_text(path)
+    except InputError as error:
+        report(Problem("unparsable", str(path), str(error)))
         return []
     return list(annotation_rows(text, f"{path.parent.name}/{path.name}", report))
 

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base.guard import reader, reading
+from stepformer.base.guard import read_bytes, reader, reading
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
 FORMAT = "stepformer-feature-store"
@@ -375,11 +375,11 @@ def open_stores(paths: Iterable[str | os.PathLike[str]]) -> list[FeatureStore]:
 def read_info(path: str | os.PathLike[str]) -> StoreInfo:
     """``store.json`` of a store, checked."""
     file = Path(path) / INFO_FILE
+    if not file.exists():
+        raise InputError(f"{path} is not a feature store: it has no {INFO_FILE}")
     try:
-        data = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a feature store: it has no {INFO_FILE}") from None
-    except (OSError, ValueError) as error:
+        data = json.loads(read_bytes(file))
+    except ValueError as error:
         raise InputError(f"{file} cannot be read: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{file} does not describe a feature store")

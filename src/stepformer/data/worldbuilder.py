@@ -31,7 +31,7 @@ import numpy.typing as npt
 import torch
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import read_json, reading
+from stepformer.base.guard import read_json, read_text, reading
 from stepformer.data import pictures as picture_files
 from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.grammar import load_grammar
@@ -226,7 +226,7 @@ class _Builder:
 
     def from_phrases(self, path: Path) -> None:
         source = self.names.index("howto100m-phrases")
-        for line in path.read_text("utf-8").splitlines()[::2]:
+        for line in read_text(path).splitlines()[::2]:
             text = line.rsplit(",", 2)[0].strip()
             if text:
                 self.fillers.append((self.draft.add(text), source))

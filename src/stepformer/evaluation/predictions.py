@@ -152,7 +152,7 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
     try:
         if source.suffix == ".json":
             beside = source.with_name(source.name.removesuffix(".json") + _VECTORS)
-            timeline = Timeline.from_json(source.read_text(encoding="utf-8"))
+            timeline = Timeline.from_json(read_text(source))
             return prediction_from_timeline(timeline, _load(beside) if beside.is_file() else None)
         if source.suffix == ".csv":
             return _from_csv(source)
@@ -164,7 +164,7 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
             vectors = None if "vectors" not in data else _check_vectors(data["vectors"])
             return Prediction(ids=check_ids(data["ids"], "ids"), rate_hz=rate, vectors=vectors)
         if source.suffix == ".txt":
-            words = source.read_text(encoding="utf-8").split()
+            words = read_text(source).split()
             return Prediction(ids=check_ids(np.array(words, np.float64), "ids"), rate_hz=rate_hz)
         if source.suffix == ".npy":
             return Prediction(ids=check_ids(_load(source), "ids"), rate_hz=rate_hz)

@@ -22,7 +22,7 @@ _LONG_CODES = {
     "nl": ("nld", "dut"), "ru": ("rus",), "zh": ("zho", "chi"), "ja": ("jpn",), "ko": ("kor",), "ar": ("ara",),
     "hi": ("hin",), "pl": ("pol",), "tr": ("tur",), "sv": ("swe",), "cs": ("ces", "cze"), "el": ("ell", "gre"),
 }  # fmt: skip
-_MARKUP = re.compile(r"\{[^}]*\}")
+_MARKUP = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,15 @@ def _decode(data: bytes) -> str:
     return data.decode("cp1252", errors="replace")
 
 
-_ASS = re.compile(r"\{\\[^}]*\}")
+# Each pattern takes time in proportion to the text: a run that may fail ends at what could begin the next try.
+_ASS = re.compile(r"\{\\[^{}]*\}")
 _ASS_SPACE = re.compile(r"\\[Nnh]")
 _TAG = re.compile(r"</?[A-Za-z!?][^<>]{0,200}>|<\d[\d:.]*>")
 # tags that were escaped as text; "<salt>" that was escaped is a word
 _ESCAPED_TAG = re.compile(
     r"</?(?:font|b|i|u|c|v|span|br|em|strong|ruby|rt|lang)\b[^<>]{0,200}>|<\d[\d:.]*>", re.IGNORECASE
 )
-_NOTES = re.compile(r"[♪♫♬♩🎵🎶#]*[♪♫♬♩🎵🎶][^♪♫♬♩🎵🎶\n]*(?:[♪♫♬♩🎵🎶]+|$)")
+_NOTES = re.compile(r"[♪♫♬♩🎵🎶#]{0,9}[♪♫♬♩🎵🎶][^♪♫♬♩🎵🎶\n]*(?:[♪♫♬♩🎵🎶]+|$)")
 _BRACKETS = re.compile(r"\[[^\[\]\n]{0,80}\]|【[^【】\n]{0,80}】|\*{1,2}[a-z ]{3,30}\*{1,2}")
 _SOUND = (
     "music|applause|laugh|chuckl|giggl|sigh|cough|cheer|clap|silence|inaudible|indistinct|noise|sound|beep|bark|"
@@ -76,12 +77,10 @@ _SPEAKER = re.compile(
     r"(?:>>+|&gt;&gt;+|»)\s*(?:[A-Z][A-Za-z.'-]{0,20}(?: [A-Z][A-Za-z.'-]{0,20}){0,2}:(?=\s|$))?"
     r"|(?:^|(?<=\n)|(?<=[.!?] ))"
     r"(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
-    r"|(?:^|(?<=\n))\s*[-–—‐]\s+"
+    r"|(?:^|(?<=\n))[^\S\n]*[-–—‐]\s+"
 )
 # "Step 2: mix", "3) bake", at the start of a line
-_NUMBERING = re.compile(
-    r"(?m)^\s*(?:[Ss](?:tep|TEP)\s+\d{1,2}\s*[:.)–—-]\s+|\d{1,2}\)\s+|\d{1,2}\.\s+(?=[A-Z]))"
-)
+_NUMBERING = re.compile(r"(?m)^[^\S\n]*(?:[Ss](?:tep|TEP)\s+\d{1,2}\s*[:.)–—-]\s+|\d{1,2}\)\s+|\d{1,2}\.\s+(?=[A-Z]))")
 _ODD_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\t\f\v\x1b\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _ZERO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]")
 _MARKS = re.compile(r"[\\\[\](){}<>&♪♫♬♩🎵🎶»:*\-–—‐\u00a0-\uffff]")
@@ -141,6 +140,7 @@ def follow_words(words: tuple[Word, ...], wanted: list[str]) -> tuple[Word, ...]
 
 _TOUCHING_S = 0.15  # a repeated line stays on the screen; a repeated sentence comes after a pause
 _ROLLING_SHARE = 0.3  # of neighbouring cues that repeat, from which on a file counts as rolling
+_ON_SCREEN = 200  # lines, and words, that rolling captions show at most at one time
 
 
 def overlap(before: Sequence[str], after: Sequence[str]) -> int:
@@ -151,14 +151,14 @@ def overlap(before: Sequence[str], after: Sequence[str]) -> int:
     """
     lines_before = [line.split() for line in before if line.strip()]
     lines_after = [line.split() for line in after if line.strip()]
-    for count in range(min(len(lines_before), len(lines_after)), 0, -1):
+    for count in range(min(len(lines_before), len(lines_after), _ON_SCREEN), 0, -1):
         if lines_before[-count:] == lines_after[:count]:
             return sum(len(line) for line in lines_after[:count])
     shown = [word for line in lines_before for word in line]
     new = [word for line in lines_after for word in line]
     if shown and new[: len(shown)] == shown:
         return len(shown)
-    for size in range(min(len(shown), len(new)), 2, -1):
+    for size in range(min(len(shown), len(new), _ON_SCREEN), 2, -1):
         if shown[-size:] == new[:size]:
             return size
     return 0

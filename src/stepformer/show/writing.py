@@ -223,9 +223,6 @@ def timeline_of(steps: list[Step], source: str, stamped: dict[str, Any] | None) 
     )
 
 
-_COMMENT = re.compile(r"<!-- (\{.*?\}) -->")
-
-
 def document(root: ElementTree.Element, stamped: str, doctype: str = "") -> str:
     """The whole document, indented; ``stamped`` is a line without ``--``."""
     ElementTree.indent(root)
@@ -240,5 +237,5 @@ def parse_xml(text: str, source: str) -> ElementTree.Element:
 
 def comment_stamp(text: str) -> dict[str, Any] | None:
     """The provenance in the comment :func:`document` wrote."""
-    match = _COMMENT.search(text)
-    return unstamp(match.group(1)) if match else None
+    inside, end, _ = text.partition("<!-- {")[2].partition("} -->")
+    return unstamp(f"{{{inside}}}") if end else None

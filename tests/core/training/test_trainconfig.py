@@ -91,11 +91,11 @@ def test_a_mistake_gets_a_sentence(values, sentence):
 def test_a_file_that_cannot_be_read_gets_a_sentence(tmp_path):
     with pytest.raises(InputError, match="there is no config file"):
         read_config(tmp_path / "nowhere.toml")
-    with pytest.raises(InputError, match="cannot read the config file"):
+    with pytest.raises(InputError, match="Is a directory"):
         read_config(tmp_path)
     for text in (b"steps = = 3", b"\xff\xfe\x00", b"steps = 3\nsteps = 4\n"):
         (tmp_path / "bad.toml").write_bytes(text)
-        with pytest.raises(StepFormerError, match=r"bad\.toml is not TOML"):
+        with pytest.raises(StepFormerError, match=r"bad\.toml is no readable (TOML|UTF-8 text)"):
             read_config(tmp_path / "bad.toml")
 
 

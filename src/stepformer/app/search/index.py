@@ -131,13 +131,11 @@ class IndexInfo:
 def read_info(folder: Path) -> IndexInfo:
     """``index.json`` of a library's index, checked; ``folder`` is the library."""
     file = folder / FOLDER / "index.json"
+    if not file.exists():
+        raise InputError(f"{folder} has no search index yet; make it with: stepformer search {folder} --update")
     try:
-        data = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder} has no search index yet; make it with: stepformer search {folder} --update"
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(guard.read_bytes(file))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read: {error}; make it again with --update --rebuild") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
         raise InputError(f"{file} is not a search index this version reads; make it again with --update --rebuild")
@@ -327,9 +325,9 @@ class IndexWriter:
 def read_videos(place: Path) -> list[dict[str, Any] | None]:
     """Lines of ``videos.jsonl``; None where a video was taken out."""
     try:
-        lines = (place / "videos.jsonl").read_text("utf-8").splitlines()
+        lines = guard.read_bytes(place / "videos.jsonl").splitlines()
         found: list[dict[str, Any] | None] = [json.loads(line) for line in lines]
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{place / 'videos.jsonl'} cannot be read: {error}; use --update --rebuild") from None
     return found
 

@@ -23,6 +23,7 @@ from stepformer.app.search.index import (
     unit,
 )
 from stepformer.base.files import no_such
+from stepformer.base.guard import read_text
 from stepformer.base.many import sentence
 from stepformer.errors import InputError, StepFormerError
 from stepformer.narration import Listening, narration_of
@@ -96,8 +97,8 @@ def _timelines(files: list[Path], folder: Path, known: list[Source]) -> tuple[li
     for path in files:
         name = str(path.relative_to(folder))
         try:
-            timeline = Timeline.from_json(path.read_text("utf-8"))
-        except (StepFormerError, OSError, UnicodeDecodeError):
+            timeline = Timeline.from_json(read_text(path))
+        except StepFormerError:
             left_out.append((name, "it is not a timeline of stepformer"))
             continue
         video = timeline.video or name

@@ -243,7 +243,11 @@ _LRC_TAG = re.compile(r"^\s*\[[A-Za-z#]+:[^\]]*\]\s*$")  # title, artist and the
 _LAST_S = 5.0  # how long the last line is taken to last where the file does not say
 
 
+_GAP = re.compile(r"\s{9,}")  # as white space as nine of them; the patterns try every way to share out a gap
+
+
 def _split(line: str) -> tuple[float, float | None, str] | None:
+    line = _GAP.sub(lambda gap: gap[0][:8], line)
     for pattern in _LINES:
         found = pattern.match(line)
         if found:

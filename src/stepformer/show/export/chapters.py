@@ -27,7 +27,7 @@ from stepformer.show.writing import (
 )
 from stepformer.timeline import Step, Timeline
 
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 _ENTITIES = {
     "&lt;": "<", "&gt;": ">", "&nbsp;": "\N{NO-BREAK SPACE}", "&lrm;": "\u200e", "&rlm;": "\u200f", "&amp;": "&",
 }  # fmt: skip
