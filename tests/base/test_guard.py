@@ -48,7 +48,6 @@ def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path):
         guard.read_json(file)
 
 
-@pytest.mark.parametrize("head", [b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b""])
 @pytest.mark.parametrize("text", ["[{}]", "{} = 1", "x = {{ {} = 1 }}", "x = {}"])
 def test_toml_that_is_nested_too_deeply_is_one_sentence(text):
     began = time.process_time()
@@ -58,6 +57,7 @@ def test_toml_that_is_nested_too_deeply_is_one_sentence(text):
     assert time.process_time() - began < 5
 
 
+@pytest.mark.parametrize("head", [b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b""])
 def test_xml_with_entities_or_depth_is_refused(head):
     deep = b"<a>" * 5000 + b"</a>" * 5000
     with pytest.raises(InputError, match="x is no readable XML"):
