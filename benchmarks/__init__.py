@@ -9,6 +9,7 @@ STUDIES = {
     "claim": "under which conditions slots trained on narration beat what can be had without training",
     "encode": "decoding and encoding against real time, and where time goes",
     "encoders": "how good encoders' vectors are for steps, on marked clips",
+    "loader": "batches per second from a feature store, against a raw read of the same files",
     "looks": "what it costs that encoder clip does not look at every picture",
     "names": "names by sight and absent steps, on held-out frames; makes the picture statistics",
     "narrated": "discovery with narration that is right, absent or wrong; chooses the constants of the evidence",

@@ -77,7 +77,8 @@ def _text_rows(
     simulator: Simulator, sight: Sight, keeps: Sequence[float], seed: int, limit: int | None = None
 ) -> list[dict[str, float]]:
     """The four numbers of the ground-truth-text alignment on the calibration split, for each threshold."""
-    from stepformer.evaluation.validation import make_trial, text_scores
+    from benchmarks.simulated import text_scores
+    from stepformer.evaluation.validation import make_trial
 
     split = "calibration" if "calibration" in simulator.world.splits else "dev"
     trial = make_trial(simulator, split, limit, seed, sight)

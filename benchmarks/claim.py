@@ -43,12 +43,14 @@ from stepformer.evaluation.validation import (
     FULL,
     Trial,
     discover_all,
+    discover_units,
     locate_all,
+    locate_units,
     make_trial,
     model_slots,
     segments_of,
+    summary,
 )  # fmt: skip
-from stepformer.reproduce.methods import discover_units, locate_units, summary
 
 HELP = __doc__ or ""
 EXAMPLES = ["stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json"]

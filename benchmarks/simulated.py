@@ -7,13 +7,16 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import torch
 
 from stepformer.cli.options import add
-
-if TYPE_CHECKING:
-    from stepformer.core.model import Slots
-    from stepformer.data.simulator import Batch
+from stepformer.core.inference import InferenceConfig, no_slots, pooled_slots, random_slots
+from stepformer.core.model import Slots
+from stepformer.data.simulator import Batch, Simulator
+from stepformer.evaluation import validation as v
 
 HELP = """Scores a checkpoint, with the inference options it carries, on a split of a simulated world: zero-shot
 localisation and unsupervised discovery, beside a uniform split, ground-truth texts, random slots and pooled32 under the
@@ -40,15 +43,9 @@ def _control(make: Callable[..., Slots], batch: Batch, **options: Any) -> Slots:
 
 def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]]]:
     """Method -> column -> (mean, standard deviation over seeds)."""
-    import numpy as np
-    import torch
-
     from stepformer.app.discover.loading import checkpoint_file
     from stepformer.core.checkpoint import load_checkpoint
-    from stepformer.core.inference import pooled_slots, random_slots
-    from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
-    from stepformer.evaluation import validation as v
 
     checkpoint = load_checkpoint(checkpoint_file(args.model), args.device)
     options = checkpoint.inference
@@ -62,8 +59,8 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]
             "pooled32": partial(_control, pooled_slots),
             f"model {args.model}": v.model_slots(checkpoint.model),
         }
-        rows.setdefault("uniform", []).append(v.uniform_scores(trial))
-        rows.setdefault("ground-truth text", []).append(v.text_scores(trial, options))
+        rows.setdefault("uniform", []).append(uniform_scores(trial))
+        rows.setdefault("ground-truth text", []).append(text_scores(trial, options))
         for name, make in slots.items():
             print(f"seed {seed}: {name}", file=sys.stderr)
             rows.setdefault(name, []).append(v.score_slots(trial, make, options, v.FULL))
@@ -75,6 +72,24 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, tuple[float, float]
         }
         for name, seeds in rows.items()
     }
+
+
+def uniform_scores(trial: v.Trial) -> dict[str, float]:
+    """A split into equal parts: as many as the video has steps (zero-shot), or its task (unsupervised)."""
+    counts = [int((kinds >= 0).sum()) for kinds in trial.kinds]
+    steps = [v.task_steps(trial, np.flatnonzero(trial.tasks == task)) for task in trial.tasks]
+    located, parts = (
+        [np.arange(len(y)) * n // len(y) for y, n in zip(trial.labels(), numbers, strict=True)]
+        for numbers in (counts, steps)
+    )
+    units = {"locate": v.locate_units(trial, located), "discover": v.discover_units(trial, (parts, None), v.QUICK)}
+    return v.summary(units, trial.tasks)
+
+
+def text_scores(trial: v.Trial, config: InferenceConfig) -> dict[str, float]:
+    """Ground-truth texts aligned to the video."""
+    located = v.locate_all(trial, [no_slots(batch.video) for batch in trial.batches], config)
+    return v.summary({"locate": v.locate_units(trial, located)}, trial.tasks)
 
 
 def run(args: argparse.Namespace) -> int:

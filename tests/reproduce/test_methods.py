@@ -11,8 +11,7 @@ import torch
 from stepformer.core.model import Slots
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.table1 import TaskInput, score_table1
-from stepformer.evaluation.validation import QUICK
-from stepformer.reproduce import methods
+from stepformer.evaluation.validation import QUICK, discover_units, locate_units, summary
 from stepformer.reproduce.methods import (
     BUDGET,
     Answer,
@@ -20,11 +19,9 @@ from stepformer.reproduce.methods import (
     Stage,
     answer,
     choose,
-    discover_units,
     first_options,
     grids,
     slot_answer,
-    summary,
     units_of,
 )
 from stepformer.reproduce.plan import TABLES
@@ -73,7 +70,7 @@ def test_the_grid_finds_what_suits_perfect_slots(stage):
     made = slot_answer(trial, perfect(trial), "grid")
     chosen = choose(made, trial)
     assert chosen["dev"]["locate"] > 0.8 and chosen["tried"] == {"locate": BUDGET, "discover": BUDGET}
-    scores = [summary({"locate": methods.locate_units(trial, made.locate(o))}, trial.tasks)["zs_iou"]
+    scores = [summary({"locate": locate_units(trial, made.locate(o))}, trial.tasks)["zs_iou"]
               for o in made.locate_options]  # fmt: skip
     assert max(scores) == pytest.approx(chosen["dev"]["locate"]) and min(scores) < 0.8
     assert made.locate_options[int(np.argmax(scores))] == chosen["locate"]

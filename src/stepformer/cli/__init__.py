@@ -49,7 +49,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench train": ("stepformer.bench.train", "a training step beside the plain one and its floor; peak memory"),
-    "bench loader": ("stepformer.bench.loader", "batches from a feature store, against a raw read of the same files"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
     "reproduce": ("stepformer.cli.reproduce", "the paper's tables and figures, and the evidence behind ours"),

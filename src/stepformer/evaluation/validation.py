@@ -9,26 +9,30 @@ labels are one per second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_texts, no_slots
+from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_texts
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.segments import spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
+from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import score_video
-from stepformer.evaluation.table1 import Table1Options, TaskInput, score_table1
+from stepformer.evaluation.statistics import by_task, discovery_scores
+from stepformer.evaluation.table1 import Table1Options, cluster_segments
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 SlotMaker = Callable[[Batch], Slots]
+Segments = tuple[list[IntArray], list[npt.NDArray[np.float32]] | None]  # per video; vectors, or None: cluster ids
 
 ZERO_SHOT = ("iou", "precision", "recall", "mof")
-UNSUPERVISED = ("f1", "precision", "recall", "mof")
 QUICK = Table1Options(unit_norm=True, restarts=4, seeds=(0,))
 """K-means as it is run during training: one seed, few restarts. Tables use :data:`FULL`."""
 FULL = Table1Options(unit_norm=True)
@@ -103,35 +107,68 @@ def model_slots(model: StepDecoder) -> SlotMaker:
     return make
 
 
-def zero_shot(trial: Trial, predictions: Iterable[IntArray]) -> dict[str, float]:
-    """Mean over videos of IoU, precision, recall and MoF of predicted step instances."""
-    scores = [score_video(p, y) for p, y in zip(predictions, trial.labels(), strict=True)]
-    return {name: float(np.mean([getattr(s, name) for s in scores])) for name in ZERO_SHOT}
+def locate_units(trial: Trial, found: Sequence[IntArray]) -> FloatArray:
+    """(V, 4): IoU, precision, recall and MoF of each video."""
+    scores = [score_video(p, y) for p, y in zip(found, trial.labels(), strict=True)]
+    return np.array([[getattr(s, name) for name in ZERO_SHOT] for s in scores])
 
 
-def unsupervised(
-    trial: Trial,
-    segments: list[IntArray],
-    vectors: list[npt.NDArray[np.float32]] | None = None,
-    options: Table1Options = QUICK,
-) -> dict[str, float]:
-    """Mean over tasks (and K-means seeds) of F1, precision, recall and MoF: Table 1's protocol at one frame per second.
+def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> IntArray:
+    """(S, V, 5): counts of each video (:data:`stepformer.evaluation.statistics.COUNTS`) for each K-means seed.
 
-    segments: per video (N,) which of its vectors (K, D) a frame belongs to, -1 none; without vectors they are cluster
-    ids that mean the same in all videos of a task.
+    One Hungarian matching per task and seed, as Table 1 asks; summed over a task's videos, the counts give its scores.
     """
+    found, vectors = segments
     labels = trial.task_labels()
-    tasks = {}
-    for task in np.unique(trial.tasks):
-        members = np.flatnonzero(trial.tasks == task)
-        tasks[str(task)] = TaskInput(
-            [segments[i] for i in members],
-            [labels[i] for i in members],
-            int(trial.kinds[members].max()) + 1,
-            None if vectors is None else [vectors[i] for i in members],
-        )
-    result = score_table1(tasks, options)
-    return {name: result.mean[name] for name in UNSUPERVISED}
+    out = np.zeros((len(options.seeds), len(found), 5), np.int64)
+    for group in by_task(trial.tasks):
+        own = [found[i] for i in group]
+        truth = np.concatenate([labels[i] for i in group])
+        video = np.repeat(np.arange(len(group)), [len(s) for s in own])
+        for number, seed in enumerate(options.seeds):
+            if vectors is not None:
+                own = cluster_segments(
+                    [found[i] for i in group], [vectors[i] for i in group], task_steps(trial, group), seed, options
+                )
+            elif number:
+                out[number][group] = out[0][group]
+                continue
+            out[number][group] = video_counts(np.concatenate(own), truth, video, len(group))
+    return out
+
+
+def video_counts(clusters: IntArray, truth: IntArray, video: IntArray, videos: int) -> IntArray:
+    """(videos, 5) counts of a task's frames: clusters and truth (N,), -1 background, ``video`` (N,) whose they are."""
+    overlap = np.zeros((int(clusters.max(initial=-1)) + 2, int(truth.max(initial=-1)) + 2), np.int64)
+    np.add.at(overlap, (clusters + 1, truth + 1), 1)
+    rows, columns = assign(overlap[1:, 1:])
+    step_of = np.full(len(overlap), -2)  # a cluster without a step agrees with nothing
+    step_of[0] = -1
+    step_of[rows + 1] = columns
+    agreeing = step_of[clusters + 1] == truth
+
+    def count(mask: npt.NDArray[np.bool_]) -> IntArray:
+        return np.bincount(video[mask], minlength=videos)
+
+    everything = np.ones(len(truth), bool)
+    masks = (agreeing & (truth >= 0), clusters >= 0, truth >= 0, agreeing, everything)
+    return np.stack([count(mask) for mask in masks], 1)
+
+
+def task_steps(trial: Trial, group: IntArray) -> int:
+    """The number of steps of a task, given its videos."""
+    return int(trial.kinds[group].max()) + 1
+
+
+def summary(units: Mapping[str, npt.NDArray[Any]], tasks: IntArray) -> dict[str, float]:
+    """``zs_iou ... un_mof`` of units: means over videos, and means over tasks and K-means seeds."""
+    out: dict[str, float] = {}
+    if "locate" in units:
+        out |= {f"zs_{k}": float(v) for k, v in zip(ZERO_SHOT, units["locate"].mean(0), strict=True)}
+    if "discover" in units:
+        per_task = np.stack([units["discover"][:, g].sum(1) for g in by_task(tasks)], 1)  # (S, T, 5)
+        out |= {f"un_{k}": float(v.mean()) for k, v in discovery_scores(per_task).items()}
+    return out
 
 
 def segment_vectors(output: Slots, assignment: Tensor, by: str) -> list[npt.NDArray[np.float32]]:
@@ -183,32 +220,12 @@ def score_slots(
 ) -> dict[str, float]:
     """Both tasks: ``zs_iou ... zs_mof`` and ``un_f1 ... un_mof``, and how many slots a video kept (``un_slots``)."""
     outputs = [make(batch) for batch in trial.batches]
-    scores = {f"zs_{k}": v for k, v in zero_shot(trial, locate_all(trial, outputs, config)).items()}
     segments, vectors = segments_of(trial, outputs, discover_all(trial, outputs, config), "slots")
-    scores |= {f"un_{k}": v for k, v in unsupervised(trial, segments, vectors, options).items()}
+    units: dict[str, npt.NDArray[Any]] = {"locate": locate_units(trial, locate_all(trial, outputs, config))}
+    units["discover"] = discover_units(trial, (segments, vectors), options)
+    scores = summary(units, trial.tasks)
     scores["un_slots"] = float(np.mean([len(np.unique(a[a >= 0])) for a in segments]))
     return scores
-
-
-# -- controls ---------------------------------------------------------------------------------------------------
-
-
-def uniform_scores(trial: Trial) -> dict[str, float]:
-    """A split into equal parts: as many as the video has steps (zero-shot), or its task (unsupervised)."""
-    labels = trial.labels()
-    counts = [int((kinds >= 0).sum()) for kinds in trial.kinds]
-    located = [np.arange(len(y)) * n // len(y) for y, n in zip(labels, counts, strict=True)]
-    steps = {int(task): int(trial.kinds[trial.tasks == task].max()) + 1 for task in np.unique(trial.tasks)}
-    parts = [np.arange(len(y)) * steps[int(t)] // len(y) for y, t in zip(labels, trial.tasks, strict=True)]
-    return {f"zs_{k}": v for k, v in zero_shot(trial, located).items()} | {
-        f"un_{k}": v for k, v in unsupervised(trial, parts).items()
-    }
-
-
-def text_scores(trial: Trial, config: InferenceConfig) -> dict[str, float]:
-    """Ground-truth texts aligned to the video."""
-    located = locate_all(trial, [no_slots(batch.video) for batch in trial.batches], config)
-    return {f"zs_{k}": v for k, v in zero_shot(trial, located).items()}
 
 
 def smoothed(video: Tensor, mask: Tensor, window: int) -> Tensor:
@@ -220,9 +237,3 @@ def smoothed(video: Tensor, mask: Tensor, window: int) -> Tensor:
         torch.cat((video * weight, weight), -1).mT, window, 1, window // 2, ceil_mode=False, count_include_pad=True
     ).mT[:, : video.shape[1]]
     return total[..., :-1] / total[..., -1:].clamp(min=1e-9)
-
-
-__all__ = [
-    "SlotMaker", "Trial", "make_trial", "model_slots", "score_slots",
-    "text_scores", "uniform_scores",
-]  # fmt: skip

@@ -39,7 +39,8 @@ from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
-from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, summary, units_of
+from stepformer.evaluation.validation import summary
+from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, units_of
 from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source, SourceSpec
 from stepformer.version import __version__

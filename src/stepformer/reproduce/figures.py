@@ -21,9 +21,9 @@ from stepformer.core.model import Slots
 from stepformer.errors import UsageError
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.table1 import cluster_segments
-from stepformer.evaluation.validation import FULL, Trial
+from stepformer.evaluation.validation import FULL, Trial, locate_units, task_steps
 from stepformer.reproduce import drawing
-from stepformer.reproduce.methods import Method, Stage, answer, first_options, locate_units, task_steps
+from stepformer.reproduce.methods import Method, Stage, answer, first_options
 from stepformer.reproduce.plan import read_checkpoint
 from stepformer.reproduce.sources import Source, Words
 from stepformer.show.alignments import draw_alignment

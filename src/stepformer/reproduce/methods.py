@@ -33,25 +33,26 @@ from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
 from stepformer.evaluation.controls import change_slots, equal_lengths
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
-from stepformer.evaluation.metrics import score_video
-from stepformer.evaluation.statistics import by_task, discovery_scores
-from stepformer.evaluation.table1 import Table1Options, cluster_segments
+from stepformer.evaluation.statistics import by_task
 from stepformer.evaluation.validation import (
     FULL,
     QUICK,
-    ZERO_SHOT,
+    Segments,
     Trial,
     discover_all,
+    discover_units,
     locate_all,
+    locate_units,
     model_slots,
     segments_of,
     smoothed,
+    summary,
+    task_steps,
 )
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Options = Mapping[str, Any]
-Segments = tuple[list[IntArray], list[npt.NDArray[np.float32]] | None]  # per video; vectors, or None: cluster ids
 
 BUDGET = 30
 """Options that each row may try for each of the two tasks."""
@@ -111,75 +112,6 @@ class Answer:
     locate_options: Sequence[Options] = ({},)
     discover_options: Sequence[Options] = ({},)
     curve: Sequence[Any] = ()  # of a published method's fit
-
-
-# -- scores -----------------------------------------------------------------------------------------------------
-
-
-def locate_units(trial: Trial, found: Sequence[IntArray]) -> FloatArray:
-    """(V, 4): IoU, precision, recall and MoF of each video."""
-    scores = [score_video(p, y) for p, y in zip(found, trial.labels(), strict=True)]
-    return np.array([[getattr(s, name) for name in ZERO_SHOT] for s in scores])
-
-
-def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> IntArray:
-    """(S, V, 5): counts of each video (:data:`stepformer.evaluation.statistics.COUNTS`) for each K-means seed.
-
-    One Hungarian matching per task and seed, as Table 1 asks; summed over a task's videos, the counts give its scores.
-    """
-    found, vectors = segments
-    labels = trial.task_labels()
-    out = np.zeros((len(options.seeds), len(found), 5), np.int64)
-    for group in by_task(trial.tasks):
-        own = [found[i] for i in group]
-        truth = np.concatenate([labels[i] for i in group])
-        video = np.repeat(np.arange(len(group)), [len(s) for s in own])
-        for number, seed in enumerate(options.seeds):
-            if vectors is not None:
-                own = cluster_segments(
-                    [found[i] for i in group], [vectors[i] for i in group], task_steps(trial, group), seed, options
-                )
-            elif number:
-                out[number][group] = out[0][group]
-                continue
-            out[number][group] = video_counts(np.concatenate(own), truth, video, len(group))
-    return out
-
-
-def video_counts(clusters: IntArray, truth: IntArray, video: IntArray, videos: int) -> IntArray:
-    """(videos, 5) counts of a task's frames: clusters and truth (N,), -1 background, ``video`` (N,) whose they are."""
-    from stepformer.evaluation.hungarian import assign
-
-    overlap = np.zeros((int(clusters.max(initial=-1)) + 2, int(truth.max(initial=-1)) + 2), np.int64)
-    np.add.at(overlap, (clusters + 1, truth + 1), 1)
-    rows, columns = assign(overlap[1:, 1:])
-    step_of = np.full(len(overlap), -2)  # a cluster without a step agrees with nothing
-    step_of[0] = -1
-    step_of[rows + 1] = columns
-    agreeing = step_of[clusters + 1] == truth
-
-    def count(mask: npt.NDArray[np.bool_]) -> IntArray:
-        return np.bincount(video[mask], minlength=videos)
-
-    everything = np.ones(len(truth), bool)
-    masks = (agreeing & (truth >= 0), clusters >= 0, truth >= 0, agreeing, everything)
-    return np.stack([count(mask) for mask in masks], 1)
-
-
-def task_steps(trial: Trial, group: IntArray) -> int:
-    """The number of steps of a task, given its videos."""
-    return int(trial.kinds[group].max()) + 1
-
-
-def summary(units: Mapping[str, npt.NDArray[Any]], tasks: IntArray) -> dict[str, float]:
-    """``zs_iou ... un_mof`` of units: means over videos, and means over tasks and K-means seeds."""
-    out: dict[str, float] = {}
-    if "locate" in units:
-        out |= {f"zs_{k}": float(v) for k, v in zip(ZERO_SHOT, units["locate"].mean(0), strict=True)}
-    if "discover" in units:
-        per_task = np.stack([units["discover"][:, g].sum(1) for g in by_task(tasks)], 1)  # (S, T, 5)
-        out |= {f"un_{k}": float(v.mean()) for k, v in discovery_scores(per_task).items()}
-    return out
 
 
 # -- the rule ---------------------------------------------------------------------------------------------------

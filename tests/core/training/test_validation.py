@@ -9,19 +9,20 @@ import pytest
 import torch
 from training_runs import small
 
+from benchmarks.simulated import text_scores, uniform_scores
 from stepformer.core.inference import InferenceConfig, pooled_slots, random_slots
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.data.simulator import Sight, Simulator
 from stepformer.evaluation.validation import (
+    QUICK,
+    discover_units,
+    locate_units,
     make_trial,
     model_slots,
     score_slots,
     segment_vectors,
     smoothed,
-    text_scores,
-    uniform_scores,
-    unsupervised,
-    zero_shot,
+    summary,
 )
 
 CLEAR = Sight(look=0.0, clutter=0.0, fast=0.0, stray=0.0, related=0.0)
@@ -57,10 +58,10 @@ def text_slots(trial):
 
 
 def test_the_truth_scores_one(clear):
-    assert set(zero_shot(clear, clear.labels()).values()) == {1.0}
+    assert (locate_units(clear, clear.labels()) == 1.0).all()
     # clusters that are the true step numbers lose only the 40% of each that the protocol drops
-    found = unsupervised(clear, clear.task_labels())
-    assert found["precision"] == pytest.approx(1.0)
+    found = summary({"discover": discover_units(clear, (clear.task_labels(), None), QUICK)}, clear.tasks)
+    assert found["un_precision"] == pytest.approx(1.0)
 
 
 def test_slots_that_are_the_texts_find_the_steps_where_the_encoder_is_clear(clear):

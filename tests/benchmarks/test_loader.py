@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stepformer.bench.loader import make_store, needed
+from benchmarks.loader import make_store, needed
 from stepformer.cli import main
 
 
