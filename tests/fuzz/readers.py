@@ -471,13 +471,12 @@ def readers(folder: Path) -> list[Reader]:
     from stepformer.core.config import read_config
     from stepformer.data import read_coin, read_crosstask
     from stepformer.data.howto100m import read_howto100m
-    from stepformer.data.precomputed import read_features
+    from stepformer.data.precomputed import TextTable, read_features
     from stepformer.data.store import read_info
     from stepformer.data.world import load_world
     from stepformer.encoders.captions import read_captions
     from stepformer.encoders.checkpoints import read_checkpoint
     from stepformer.encoders.milnce import read_dictionary
-    from stepformer.evaluation.annotated import read_texts
     from stepformer.evaluation.predictions import read_prediction
     from stepformer.narration.readers.structured import iter_captions
 
@@ -587,7 +586,7 @@ def readers(folder: Path) -> list[Reader]:
         Reader(
             "features safetensors", "f.safetensors", _tensors({"features": np.ones((4, 3), np.float32)}), read_features
         ),
-        Reader("text vectors", "t.npz", _npz(text=np.array(["a", "b"]), emb=np.ones((2, 3), np.float32)), read_texts),
+        Reader("text vectors", "t.npz", _npz(text=np.array(["a", "b"]), emb=np.ones((2, 3), np.float32)), TextTable),
         Reader("dictionary", "s3d_dict.npy", _npy(np.array(["a", "b"])), read_dictionary),
         Reader("torch checkpoint", "w.pth", _torch({"a": np.ones((2, 2), np.float32)}), read_checkpoint),
         Reader("wheel", "w.whl", _zip({"a/b.txt": b"hello" * 9, "a/c.npy": _npy(np.ones(3))}), _unpack),

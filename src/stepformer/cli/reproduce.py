@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     videos = parser.add_argument_group("videos")
     add(videos, "world", "limit", "features", "dataset", "subset", "rate")
     videos.add_argument("--dev", metavar="NAME", help="subset to choose options on (default: nothing is chosen)")
-    videos.add_argument("--texts", metavar="FILE", help=".npz of step texts and their vectors (default: none)")
+    videos.add_argument("--texts", metavar="FILE", help=".npz of texts and vectors, or their encoder (default: none)")
     models = parser.add_argument_group("models")
     add(models, "checkpoint", "train_steps", "batch", "set")
     models.add_argument(

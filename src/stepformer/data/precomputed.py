@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix, unit
 from stepformer.base.files import no_such, why_no_array
-from stepformer.base.guard import load_array, load_arrays, reader
+from stepformer.base.guard import load_array, load_arrays, reader, reading
 from stepformer.data.records import find_features, video_id
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
@@ -77,29 +77,34 @@ def read_features(path: str | Path) -> Encoded:
     return Encoded(vectors, None if structure is None else _matrix(structure, f"{path}, structure"))
 
 
+def _key(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
 class TextTable:
     """A text side that is a table: the vectors of known texts, from an .npz."""
 
     def __init__(self, path: str | Path) -> None:
-        arrays = read_arrays(path)
-        texts = _pick(arrays, _TEXT_KEYS, str(path), "texts")
-        self._vectors = _matrix(_pick(arrays, _VECTOR_KEYS, str(path), "text vectors"), str(path))
-        if len(texts) != len(self._vectors):
-            raise InputError(f"{path}: {len(texts)} texts and {len(self._vectors)} vectors do not go together")
-        self._rows = {str(text).strip().lower(): row for row, text in enumerate(texts.tolist())}
+        with reading(path, "table of text vectors"):
+            arrays = read_arrays(path)
+            texts = _pick(arrays, _TEXT_KEYS, str(path), "texts")
+            self._vectors = _matrix(_pick(arrays, _VECTOR_KEYS, str(path), "text vectors"), str(path))
+            if len(texts) != len(self._vectors):
+                raise InputError(f"{path}: {len(texts)} texts and {len(self._vectors)} vectors do not go together")
+            self._rows = {_key(str(text)): row for row, text in enumerate(texts.tolist())}
         self._path = path
         self.dim = self._vectors.shape[1]
 
     def knows(self, texts: Sequence[str]) -> list[bool]:
         """Which texts are in the table."""
-        return [text.strip().lower() in self._rows for text in texts]
+        return [_key(text) in self._rows for text in texts]
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """The vectors (L, D) of texts that are in the table, of unit length."""
-        missing = [text for text in texts if text.strip().lower() not in self._rows]
+        missing = [text for text in texts if _key(text) not in self._rows]
         if missing:
             raise InputError(f"{self._path} has no vector for {len(missing)} texts, for instance {missing[0]!r}")
-        found = self._vectors[[self._rows[text.strip().lower()] for text in texts]].reshape(len(texts), self.dim)
+        found = self._vectors[[self._rows[_key(text)] for text in texts]].reshape(len(texts), self.dim)
         return unit(found, np.float32)
 
 

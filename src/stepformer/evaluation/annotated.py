@@ -13,6 +13,7 @@ import torch
 from stepformer.base import guard
 from stepformer.base.arrays import unit
 from stepformer.data import read_dataset
+from stepformer.data.precomputed import TextTable
 from stepformer.data.records import Dataset, VideoRecord, with_features
 from stepformer.data.simulator import Batch
 from stepformer.data.store import INFO_FILE, FeatureStore, StoredPhrase
@@ -66,33 +67,20 @@ def read_trial(
         )
     if limit is not None and limit < len(records):
         records = [records[i] for i in np.linspace(0, len(records) - 1, limit).astype(int)]
-    vectors = None if texts is None else _text_vectors(texts, records, found)
+    vectors = None if texts is None else text_vectors(texts, records, found)
     return trial_of(records, found, rate_hz, vectors, (), device, load)
 
 
-def _text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) -> Vectors:
-    if texts.endswith(".npz"):
-        return read_texts(texts)
-    from stepformer import encoders
-
+def text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) -> Vectors:
+    """The vectors of the step texts of some videos: from an .npz of texts and vectors, or by the encoder so called."""
     said = sorted({dataset.tasks[r.task].steps[a.step] for r in records for a in r.labels})
-    rows = encoders.load(texts).encode_text(said)
-    return {_key(text): row for text, row in zip(said, unit(rows, np.float32), strict=True)}
+    if texts.endswith(".npz"):
+        side: Any = TextTable(texts)
+    else:
+        from stepformer import encoders
 
-
-@guard.reader("table of text vectors")
-def read_texts(path: str | Path) -> Vectors:
-    """Text vectors of an ``.npz`` file: texts under ``text`` or ``names``, rows under ``emb`` or ``embeddings``."""
-    values = guard.load_arrays(path)
-    texts = next((values[k] for k in ("text", "names") if k in values), None)
-    rows = next((values[k] for k in ("emb", "embeddings") if k in values), None)
-    if texts is None or rows is None or rows.ndim != 2 or len(texts) != len(rows):
-        raise InputError(f"{path} needs texts (text or names) and as many vectors (emb or embeddings)")
-    return {_key(str(t)): row for t, row in zip(texts, unit(rows, np.float32), strict=True)}
-
-
-def _key(text: str) -> str:
-    return " ".join(text.lower().split())
+        side = encoders.load(texts)
+    return dict(zip(said, unit(side.encode_text(said), np.float32), strict=True))
 
 
 def phrases_of(
@@ -110,10 +98,7 @@ def phrases_of(
 
 def _own_texts(record: VideoRecord, dataset: Dataset, texts: Vectors, width: int) -> Iterator[npt.NDArray[np.float32]]:
     for annotation in record.ordered_steps:
-        text = dataset.tasks[record.task].steps[annotation.step]
-        vector = texts.get(_key(text))
-        if vector is None:
-            raise InputError(f"there is no vector for the step text {text!r} of task {record.task}")
+        vector = texts[dataset.tasks[record.task].steps[annotation.step]]
         if len(vector) != width:
             raise InputError(f"text vectors are {len(vector)} wide and features {width}; both must be of one space")
         yield vector

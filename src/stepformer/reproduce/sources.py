@@ -25,7 +25,7 @@ from stepformer.data.simulator import Simulator
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.data.world import Videos, World, load_world
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.annotated import phrases_of, read_texts, trial_of
+from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of
 from stepformer.evaluation.validation import Trial, make_trial
 
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
@@ -166,9 +166,9 @@ class FeatureFiles:
     """A dataset's annotations and a folder of ``<task>_<video>.npy`` or ``<video>.npy`` files, (frames, width).
 
     features: None takes those of the dataset itself, which a plain folder may have.
-    texts: an ``.npz`` of step texts and their vectors in the space of the features; without it there is no
-    localisation. stores: feature stores whose phrases of the same videos are their narration. dev: the subset on
-    whose videos options are chosen; without it nothing is chosen.
+    texts: an ``.npz`` of step texts and their vectors in the space of the features, or the encoder that makes them;
+    without it there is no localisation. stores: feature stores whose phrases of the same videos are their narration.
+    dev: the subset on whose videos options are chosen; without it nothing is chosen.
     """
 
     dataset: str
@@ -189,7 +189,6 @@ class Features(Source):
         subset = files.subset or dataset.test_subset
         if files.dev is not None and (files.dev == subset or subset in (None, "all")):
             raise UsageError("options must be chosen on other videos than those reported: give --subset beside --dev")
-        texts = read_texts(files.texts) if files.texts else None
         stores = open_stores(files.stores) if files.stores else []
         self._trials: dict[str, Trial] = {}
         self._words: dict[str, list[Words]] = {}
@@ -208,12 +207,13 @@ class Features(Source):
                 raise InputError(f"no annotated video of {dataset.name} has a feature file in {where}")
             missing = sum(bool(r.labels) for r in known.videos) - len(records)
             facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
+            texts = text_vectors(files.texts, records, known) if files.texts else None
             self._trials[split] = trial_of(records, known, files.rate_hz, texts, stores, device)
             self._words[split] = [_words(r, known, stores) for r in records]
             digest.update(fingerprint(self._trials[split]).encode())
         self.fingerprint = digest.hexdigest()
         self.name, self.datasets, self.has_dev = dataset.name, {"test": dataset.name}, "dev" in splits
-        self.has_texts = texts is not None
+        self.has_texts = files.texts is not None
         trial = self._trials["test"]
         self.dim = trial.batches[0].video.shape[2]
         said = torch.cat([b.phrase_mask.any(1) for b in trial.batches]).cpu().numpy()

@@ -86,7 +86,7 @@ def render(timeline: Timeline, options: Options) -> Rendered:
         "steps": _steps(timeline, thumbs, source) or '<li class="none">No steps were found in this video.</li>',
         "stamp": escape(json.dumps(json.loads(stamped), indent=2, ensure_ascii=False)),
     }
-    return Rendered(_PAGE.format(**parts), tuple(notes))
+    return Rendered((_HERE / "page.html").read_text(encoding="utf-8").format(**parts), tuple(notes))
 
 
 def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
@@ -234,66 +234,3 @@ def _percent(part: float, whole: float) -> str:
 
 
 _FIND = '<input class="find" id="find" type="search" placeholder="Find a step" aria-label="Find a step">'
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="generator" content="stepformer">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-<div><h1 dir="auto">{title}</h1><p class="sub">{summary}</p></div>
-<div class="tools"><button type="button" id="theme" aria-label="Switch between light and dark">◐</button></div>
-</header>
-<main>
-<section class="stage" aria-label="Video">
-<div class="screen" id="screen">
-<video id="video" controls preload="metadata" playsinline{source}{poster}></video>
-<div class="missing" id="missing" hidden><p>The video <b>{file}</b> is not beside this page. Choose it, or drop it
-here; it stays on your computer.</p><label>Choose the video<input id="file" type="file" accept="video/*"
-style="position:absolute;opacity:0;width:1px"></label></div>
-</div>
-<div class="under">
-<div class="now"><b id="now-name" dir="auto"></b><span id="now-time"></span></div>
-<div class="strip" id="strip" role="slider" tabindex="0" aria-label="Position in the video" aria-valuemin="0"
-aria-valuemax="{length}" aria-valuenow="0"><div class="bar">{segments}</div><div class="head" id="head"></div>
-<div class="tip" id="tip" hidden></div></div>
-<div class="ticks" aria-hidden="true">{ticks}</div>
-<div class="keys">
-<button type="button" id="previous" aria-label="Previous step">‹ Step</button>
-<button type="button" id="play" class="main">Play</button>
-<button type="button" id="next" aria-label="Next step">Step ›</button>
-<button type="button" id="loop" aria-pressed="false">Repeat this step</button>
-<select id="speed" aria-label="Speed"><option value="0.5">½ ×</option><option value="0.75">¾ ×</option>
-<option value="1" selected>1 ×</option><option value="1.5">1½ ×</option><option value="2">2 ×</option></select>
-<span class="spring"></span>
-<button type="button" id="copy">Copy chapters</button>
-</div>
-{map}
-</div>
-</section>
-<aside aria-label="Steps">
-{find}
-<ol class="steps{bare}" id="steps">
-{steps}
-</ol>
-</aside>
-</main>
-<footer>
-<span><kbd>space</kbd> play</span><span><kbd>j</kbd> <kbd>k</kbd> next and previous step</span>
-<span><kbd>←</kbd> <kbd>→</kbd> five seconds</span><span><kbd>↑</kbd> <kbd>↓</kbd> through the list</span>
-<span><kbd>1</kbd>–<kbd>9</kbd> a step</span><span><kbd>l</kbd> repeat</span>
-<details><summary>Where this came from</summary><pre>{stamp}</pre></details>
-</footer>
-<script type="application/json" id="data">{data}</script>
-<script>
-{script}</script>
-</body>
-</html>
-"""
