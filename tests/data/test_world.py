@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from benchmarks.world import read_pictures, world_of
 from stepformer.data import read_crosstask
-from stepformer.data.pictures import Pictures, imagined, read_pictures
 from stepformer.data.world import OWNERS, PARAPHRASES, World, load_world
-from stepformer.data.worldbuilder import NEAR, NEAR_PICTURE, REPORTED, SOURCES, build_world
+from stepformer.data.worldbuilder import NEAR, NEAR_PICTURE, REPORTED, SOURCES, Pictures, build_world, imagined
 from stepformer.errors import InputError
 
 SPLIT_OWNER = {"calibration": "test", "procel": "test"}
@@ -144,7 +144,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mixed(data, word_encoder) -> World:
-    return build_world(word_encoder, data, grammar_procedures=40, wikihow_share=1.0)
+    return world_of(word_encoder, data, grammar_procedures=40, wikihow_share=1.0)
 
 
 def test_each_source_is_read_with_its_own_times_and_texts(mixed, word_encoder):
@@ -187,7 +187,7 @@ def write_crosstask(root, steps=("season the halibut", "grill the halibut well")
 
 def test_crosstask_alone_is_the_test_and_the_grammar_still_gives_a_dev_split(tmp_path, word_encoder):
     write_crosstask(tmp_path)
-    world = build_world(word_encoder, tmp_path, grammar_procedures=150)
+    world = world_of(word_encoder, tmp_path, grammar_procedures=150)
     assert [world.texts[i] for i in world.test.steps[0]] == ["season the halibut", "grill the halibut well"]
     assert len(world.test) == 1 and world.test.ends.tolist() == [[6.0, 15.5]]
     assert float(world.test.durations[0]) >= 15.5 + 3
@@ -204,7 +204,7 @@ def test_a_training_text_that_is_also_a_test_text_is_removed(data, tmp_path, wor
         (tmp_path / name).symlink_to(data / name)
     # two steps verbatim in YouCook2 and wikiHow, one nearly
     write_crosstask(tmp_path, ("serve the halibut warm", "paint the canoe twice"))
-    world = build_world(word_encoder, tmp_path, grammar_procedures=30, wikihow_share=1.0)
+    world = world_of(word_encoder, tmp_path, grammar_procedures=30, wikihow_share=1.0)
     assert_nothing_is_shared(world)
     seen = {world.texts[i] for i in world.train.steps[world.train.steps >= 0].tolist()}
     assert {"serve the halibut warm", "paint the canoe twice"}.isdisjoint(seen)
@@ -255,19 +255,19 @@ def test_pictures_are_read_with_their_words_and_what_they_belong_to(tmp_path):
     with pytest.raises(InputError, match=r"no file .*captions\.json\.gz"):
         read_pictures(tmp_path / "clip")
     with pytest.raises(InputError, match="need a vector, a text, a group and a source"):
-        Pictures(pictures.vectors, ("a",), ("b",), ("f8k",))
+        Pictures(pictures.vectors, ("a",), ("b",), ("f8k",), {})
 
 
 def test_a_world_of_pictures_divides_them(tmp_path, word_encoder):
     write_pictures(tmp_path / "clip", count=400)
-    world = build_world(word_encoder, tmp_path, grammar_procedures=150)
+    world = world_of(word_encoder, tmp_path, grammar_procedures=150)
     assert_nothing_is_shared(world)
     assert len(world.pictures) == 809
     of_videos = world.picture_owner[:9].reshape(3, 3)
     assert bool((of_videos == of_videos[:, :1]).all())  # a video goes to one owner whole
     assert set(world.picture_owner[world.background].tolist()) >= {0, 1, 2, 3}
     with pytest.raises(InputError, match="the pictures are 64 wide and the texts 32"):
-        build_world(lambda texts: word_encoder(texts, 32), tmp_path, grammar_procedures=10)
+        world_of(lambda texts: word_encoder(texts, 32), tmp_path, grammar_procedures=10)
 
 
 def test_imagined_pictures_have_the_gap_and_some_of_their_text(word_encoder):
@@ -289,7 +289,7 @@ def test_imagined_pictures_have_the_gap_and_some_of_their_text(word_encoder):
 
 def test_a_world_comes_back_from_its_file(tmp_path, word_encoder):
     write_crosstask(tmp_path)
-    world = build_world(word_encoder, tmp_path, grammar_procedures=30)
+    world = world_of(word_encoder, tmp_path, grammar_procedures=30)
     world.save(tmp_path / "w.safetensors")
     back = load_world(tmp_path / "w.safetensors")
     assert (back.texts, back.sources, back.meta, back.splits) == (world.texts, world.sources, world.meta, world.splits)
@@ -317,7 +317,7 @@ def test_what_is_no_world_is_refused(tmp_path, tiny_world, word_encoder):
     with pytest.raises(InputError, match="splits train, dev, test"):
         tiny_world.split("validation")
     with pytest.raises(InputError, match="no data folder"):
-        build_world(word_encoder, tmp_path / "nowhere")
+        world_of(word_encoder, tmp_path / "nowhere")
 
 
 # -- the real datasets --------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_the_world_of_the_public_datasets(shared_data, word_encoder):
     def wide(texts):
         return word_encoder(texts, 512)
 
-    world = build_world(wide, shared_data, grammar_procedures=300, wikihow_share=0.1, encoder="clip")
+    world = world_of(wide, shared_data, grammar_procedures=300, wikihow_share=0.1, encoder="clip")
     assert len(world.test) == 360
     assert len(set(world.test.tasks.tolist())) == 18
     assert not bool(world.test.durations.isnan().any())

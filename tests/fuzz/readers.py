@@ -384,8 +384,8 @@ def _index_pages() -> list[Reader]:
 
 def _worlds_data() -> list[Reader]:
     """The datasets that a world is built from."""
+    from benchmarks.world import DatasetBuilder
     from stepformer.base.guard import reading
-    from stepformer.data.worldbuilder import _Builder
 
     youcook = {"v_a": {"timestamps": [[0, 2], [2, 4], [5, 6]], "sentences": ["a", "b", "c"], "duration": 9.0}}
     goalstep = [{"video": "a", "start_s": 0, "end_s": 9, "steps": [[i, i + 1, "do it", 0, None] for i in range(3)]}]
@@ -394,7 +394,7 @@ def _worlds_data() -> list[Reader]:
     def built(name: str, *given: object) -> Callable[[Path], object]:
         def read(path: Path) -> object:
             with reading(path, "dataset"):
-                return getattr(_Builder(), name)(path, *given)
+                return getattr(DatasetBuilder(), name)(path, *given)
 
         return read
 

@@ -13,7 +13,7 @@ from stepformer.cli.prepare_features import encode_all
 HELP = """Trains a StepFormer for any encoder that puts videos and texts into one space (OpenCLIP, SigLIP, UniVL,
 MIL-NCE, your own): a simulated world in that encoder's space, then the same training as the default model's.
 
---world gives a world of real pictures (stepformer simulate --data), which is carried over into the encoder's space;
+--world gives a world of real pictures (stepformer bench world), which is carried over into the encoder's space;
 without it, procedures come from the package's grammar and pictures are imagined. --videos adds your own narrated
 videos: they are encoded as prepare features does it, and training goes on with them. Minutes on a GPU; on a CPU it
 says how far it is and can be stopped and gone on with --resume. FOLDER/model.safetensors is the model:

@@ -67,7 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scoring.add_argument(
         "--distance", choices=DISTANCES, default="euclidean", help="which members are kept: the nearest by"
     )
-    scoring.add_argument("--unit-norm", action="store_true", help="scale vectors to length 1 before K-means")
     scoring.add_argument("--per-task", action="store_true", help="Table 1 task by task as well")
     add(scoring, "format", format=["text"])
 
@@ -118,7 +117,7 @@ def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
 def _options(args: argparse.Namespace) -> Table1Options:
     from stepformer.evaluation.table1 import Table1Options
 
-    return Table1Options(keep=args.keep, distance=args.distance, unit_norm=args.unit_norm, seeds=tuple(args.seeds))
+    return Table1Options(keep=args.keep, distance=args.distance, seeds=tuple(args.seeds))
 
 
 def _score(args: argparse.Namespace, dataset: Dataset) -> int:

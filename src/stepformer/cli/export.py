@@ -10,7 +10,7 @@ from typing import Any
 
 from stepformer.cli.inputs import lines_of, video_of
 from stepformer.cli.log import log, printable
-from stepformer.cli.options import above_zero, add, positive
+from stepformer.cli.options import above_zero, add
 from stepformer.cli.outputs import may_write
 from stepformer.errors import UsageError
 from stepformer.show import export
@@ -46,10 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--exact", action="store_true", help="clips: cut at the exact frame (encodes again)")
     parser.add_argument("--embed", action="store_true", help="page: put the video into the file")
-    parser.add_argument(
-        "--columns", type=positive, metavar="N", help="contact sheet: thumbnails per row (default: to make it square)"
-    )
-    parser.add_argument("--thumb-width", type=positive, default=320, metavar="PIXELS", help="contact sheet: of each")
     parser.add_argument("--task", metavar="NAME", help="task or class for crosstask and coin")
     parser.add_argument(
         "--task-steps", metavar="FILE", help="the task's ordered step names, one per line, to number by"
@@ -82,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         if out == "-":
-            pixels = ("exact", "columns", "thumb_width")  # of what is no text
-            said = {name: value for name, value in options.items() if name not in pixels}
+            said = {name: value for name, value in options.items() if name != "exact"}  # of what is no text
             rendered = export.render(timeline, chosen.name, **said)
             if not args.json:
                 sys.stdout.write(rendered.text)
@@ -119,7 +114,7 @@ def _read(name: str, from_format: str | None) -> Timeline:
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {
         "video": args.video, "title": args.title, "fps": args.fps, "exact": args.exact, "embed": args.embed,
-        "columns": args.columns, "thumb_width": args.thumb_width, "task": args.task,
+        "task": args.task,
     }  # fmt: skip
     if args.task_steps:
         options["task_steps"] = tuple(lines_of(args.task_steps, "file of steps"))

@@ -38,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-video", type=positive, default=3, metavar="N", help="at most so many places of one video"
     )
-    parser.add_argument("--brute-force", action="store_true", help="compare with every vector, not through the graph")
     add(parser, "model", "encoder", "device", "threads", *LISTENING)
 
 
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         began = time.perf_counter()
         vector = encoder.encode_text([args.text])[0]
         encoded = time.perf_counter()
-        hits = index.search_vector(vector, args.top, args.per_video, args.brute_force)
+        hits = index.search_vector(vector, args.top, args.per_video)
         share = index.fit_share(vector)
         result |= {
             "query": args.text, "videos": index.info.videos,

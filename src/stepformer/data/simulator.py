@@ -31,7 +31,7 @@ from stepformer.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """How videos look. `stepformer simulate --fit` found these values: with them, ground-truth texts aligned to
+    """How videos look. `stepformer bench calibrate --fit` found these values: with them, ground-truth texts aligned to
     simulated CrossTask videos score about what the paper reports for real UniVL features (docs/simulator.md)."""
 
     look: float = 0.2

@@ -1,42 +1,28 @@
-"""Makes a simulated world: procedures and pictures, from the package's grammar and, where they are, public datasets.
+"""Makes a simulated world: procedures and pictures, divided between owners (see :mod:`stepformer.data.world`).
 
-Who may learn from what, or choose by it:
+Texts and pictures have one owner each. A step text that two splits use belongs to the later one of train, dev,
+coin_test, test, and so does a text closer than ``NEAR`` (cosine of the sentence encoder) to one of a later split: the
+earlier split goes without it. Passing phrases, and further sentences that held-out videos are reworded with, are
+divided by name; pictures are divided by what they belong to (a video, a product), and a picture closer than
+``NEAR_PICTURE`` to one of a later split is nobody's.
 
-- ``test``: CrossTask's 360 validation videos (18 primary tasks). ``calibration``: every fifth of the other annotated
-  videos of these tasks. ``procel``: the videos of ProceL tasks that are there.
-- ``coin_test``: COIN's test videos of half of its tasks. Nothing is chosen on them.
-- ``dev``: COIN's test videos of a sixth of its tasks, for choosing options.
-- ``train``: the rest.
-
-Texts and pictures have one owner each (see :mod:`stepformer.data.world`). A step text that two splits use belongs
-to the later one of train, dev, coin_test, test, and so does a text closer than ``NEAR`` (cosine of the sentence
-encoder) to one of a later split: the earlier split goes without it. Passing phrases, and further sentences that
-held-out videos are reworded with, are divided by name; pictures are divided by what they belong to (a video, a
-product), and a picture closer than ``NEAR_PICTURE`` to one of a later split is nobody's.
-
-Without a data folder everything comes from the grammar, split by task, and pictures are imagined.
+Here everything comes from the package's grammar, split by task, and pictures are imagined. ``stepformer bench world``,
+in a checkout of the repository, adds public datasets and real pictures.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.base.files import no_such
-from stepformer.base.guard import read_json, read_text, reading
-from stepformer.data import pictures as picture_files
-from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.grammar import load_grammar
-from stepformer.data.pictures import Pictures, imagined, read_pictures
-from stepformer.data.records import Dataset
 from stepformer.data.world import NEIGHBOURS, OWNERS, PARAPHRASES, SHOWN, Videos, World
 from stepformer.errors import InputError
 
@@ -63,6 +49,21 @@ SOURCES: dict[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """X pictures. ``group`` keeps together what must not be divided between splits (a video, a grocery class)."""
+
+    vectors: npt.NDArray[np.float32]  # (X, D) unit
+    texts: tuple[str, ...]  # what each shows
+    groups: tuple[str, ...]
+    sources: tuple[str, ...]
+    licences: Mapping[str, str]  # of each source
+
+    def __post_init__(self) -> None:
+        if not len(self.vectors) == len(self.texts) == len(self.groups) == len(self.sources):
+            raise InputError("pictures need a vector, a text, a group and a source each")
+
+
 @dataclass(slots=True)
 class _Draft:
     """Texts as they are gathered, before vectors."""
@@ -81,7 +82,9 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class _Video:
+class Planned:
+    """A video: its steps as text ids, their numbers within the task, and their times in seconds."""
+
     steps: list[int]
     kinds: list[int]
     starts: list[float]
@@ -91,18 +94,19 @@ class _Video:
     task: int
 
 
-def _untimed(steps: list[int], source: int, task: int) -> _Video:
+def untimed(steps: list[int], source: int, task: int) -> Planned:
+    """A procedure without times."""
     nothing = [math.nan] * len(steps)
-    return _Video(steps, list(range(len(steps))), nothing, nothing, math.nan, source, task)
+    return Planned(steps, list(range(len(steps))), nothing, nothing, math.nan, source, task)
 
 
-def _share(key: str) -> float:
+def share_of(key: str) -> float:
     """A fixed number in [0, 1) of a name, for splits that never move."""
     # not crc32: there the shares of "a x" and "b x" go together for all x
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest(), "big") / 2**48
 
 
-def _arrays(videos: Sequence[_Video]) -> Videos:
+def _arrays(videos: Sequence[Planned]) -> Videos:
     S = max((len(v.steps) for v in videos), default=1)
 
     def pad(values: Iterable[Sequence[float]], empty: float, kind: Any) -> torch.Tensor:
@@ -122,24 +126,25 @@ def _arrays(videos: Sequence[_Video]) -> Videos:
     )
 
 
-def _owner_of(key: str) -> str:
+def owner_of(key: str) -> str:
     """Who gets a passing phrase, a rewording or a picture, by its name."""
-    place = int(_share(f"owner {key}") / _HELD_OUT_SHARE)
+    place = int(share_of(f"owner {key}") / _HELD_OUT_SHARE)
     return OWNERS[place + 1] if place < len(OWNERS) - 1 else OWNERS[0]
 
 
-class _Builder:
-    """Texts, and videos by split."""
+class Builder:
+    """Texts, and videos by split, as they are gathered; :meth:`finish` divides them."""
 
     def __init__(self) -> None:
         self.draft = _Draft()
         self.names = list(SOURCES)
-        self.videos: dict[str, list[_Video]] = {name: [] for name in (*OWNERS, "calibration", "procel")}
+        self.videos: dict[str, list[Planned]] = {name: [] for name in (*OWNERS, "calibration", "procel")}
         self.fillers: list[tuple[int, int]] = []  # text, source
         self.spare: list[int] = []  # sentences that only reword others
         self.tasks: dict[str, int] = {}
 
     def task(self, name: str) -> int:
+        """The number of a task."""
         return self.tasks.setdefault(name, len(self.tasks))
 
     def from_grammar(self, count: int, seed: int, held_out: Sequence[str]) -> None:
@@ -152,84 +157,10 @@ class _Builder:
                 number = self.draft.add(step.label)
                 self.draft.paraphrases[number] = [self.draft.add(text) for text in step.paraphrases[:PARAPHRASES]]
                 steps.append(number)
-            place = int(_share(procedure.task) * 10)
+            place = int(share_of(procedure.task) * 10)
             split = held_out[place] if place < len(held_out) else "train"
-            self.videos[split].append(_untimed(steps, source, self.task(f"grammar:{procedure.task}")))
+            self.videos[split].append(untimed(steps, source, self.task(f"grammar:{procedure.task}")))
         self.fillers += [(self.draft.add(text), source) for text in grammar.chatter]
-
-    def from_youcook2(self, path: Path) -> None:
-        source = self.names.index("youcook2")
-        for name, entry in read_json(path).items():
-            rows = sorted(zip(entry["timestamps"], entry["sentences"], strict=True))
-            steps = [self.draft.add(text) for _, text in rows]
-            starts, ends = ([float(times[i]) for times, _ in rows] for i in (0, 1))
-            if _owner_of(f"youcook2:{name.removeprefix('v_')}") != "train":
-                self.spare += steps  # its frames, too, belong to a held-out owner
-                continue
-            task, kinds = self.task(f"youcook2:{name}"), list(range(len(steps)))
-            self.videos["train"].append(_Video(steps, kinds, starts, ends, float(entry["duration"]), source, task))
-
-    def from_goalstep(self, path: Path) -> None:
-        """Egocentric cooking videos; a step that is divided further gives its parts."""
-        source = self.names.index("goalstep")
-        for video in read_json(path):
-            rows = [part for step in video["steps"] for part in (step[4] or [step[:3]])]
-            rows = sorted((float(start), float(end), text) for start, end, text in rows if text.strip() and end > start)
-            first = float(video["start_s"])
-            if len(rows) > 2:
-                self.videos["train"].append(
-                    _Video(
-                        [self.draft.add(text.rstrip(". ")) for _, _, text in rows],
-                        list(range(len(rows))),
-                        [start - first for start, _, _ in rows],
-                        [end - first for _, end, _ in rows],
-                        float(video["end_s"]) - first,
-                        source,
-                        self.task(f"goalstep:{video['video']}"),
-                    )
-                )
-
-    def from_records(self, dataset: Dataset, source_name: str, out: Callable[[str, str, str], str | None]) -> None:
-        """Annotated videos of a dataset; ``out(task, subset, video)`` says to which split a video goes."""
-        source = self.names.index(source_name) if source_name in SOURCES else -1
-        for record in dataset:
-            target = out(record.task, record.subset or "", record.video)
-            if target is None or not record.labels:
-                continue
-            rows = record.ordered_steps
-            texts = dataset.tasks[record.task].steps
-            last = max(a.end_s for a in rows)
-            # CrossTask does not say how long its videos are: a tail of a few seconds, fixed by the video's name
-            duration = record.duration_s or last + 3.0 + 27.0 * _share(record.video)
-            self.videos[target].append(
-                _Video(
-                    [self.draft.add(texts[a.step]) for a in rows],
-                    [a.step for a in rows],
-                    [a.start_s for a in rows],
-                    [a.end_s for a in rows],
-                    max(duration, last),
-                    source,
-                    self.task(f"{dataset.name}:{record.task}"),
-                )
-            )
-
-    def from_wikihow(self, path: Path, share: float) -> None:
-        source = self.names.index("wikihow")
-        for article in read_json(path):
-            if _share(article["title"]) >= share:
-                continue
-            steps = [self.draft.add(text) for text in article["steps"] if text.strip()]
-            if _owner_of(f"wikihow:{article['title']}") != "train":
-                self.spare += steps
-            elif len(steps) > 2:
-                self.videos["train"].append(_untimed(steps, source, self.task(f"wikihow:{article['title']}")))
-
-    def from_phrases(self, path: Path) -> None:
-        source = self.names.index("howto100m-phrases")
-        for line in read_text(path).splitlines()[::2]:
-            text = line.rsplit(",", 2)[0].strip()
-            if text:
-                self.fillers.append((self.draft.add(text), source))
 
     def owners(self, sentences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Who owns each text (V,), -1 nobody; and which texts (V,) are steps of their owner."""
@@ -257,8 +188,73 @@ class _Builder:
                     owner[other] = owner[text]
         for text in (*(text for text, _ in self.fillers), *self.spare):
             if owner[text] < 0 and closeness[text] <= NEAR:
-                owner[text] = OWNERS.index(_owner_of(self.draft.texts[text]))
+                owner[text] = OWNERS.index(owner_of(self.draft.texts[text]))
         return owner, is_step
+
+    def finish(
+        self, encode: Encode, sentences: Encode | None, pictures: Pictures | None, meta: dict[str, Any]
+    ) -> World:
+        """The world of what was gathered; pictures are imagined where there are none."""
+        draft = self.draft
+        described = torch.tensor([draft.add(text) for text in pictures.texts] if pictures else [], dtype=torch.int64)
+        vectors = _unit(encode(draft.texts))
+        meaning = vectors if sentences is None else _unit(sentences(draft.texts))
+        owner, is_step = self.owners(meaning)
+        if pictures is None:
+            steps = torch.nonzero(is_step).squeeze(1)
+            seen = _unit(imagined(vectors[steps].numpy()))
+            described = steps.repeat_interleave(len(seen) // len(steps))
+            picture_owner = owner[described]
+            background = torch.arange(len(seen)) % 3 == 2  # the last of each step's three
+            licences = {"imagined": "made from the texts"}
+        else:
+            seen = _unit(pictures.vectors)
+            if seen.shape[1] != vectors.shape[1]:
+                raise InputError(
+                    f"the pictures are {seen.shape[1]} wide and the texts {vectors.shape[1]}: they are not of one space"
+                )
+            picture_owner, background = _picture_owners(pictures, seen)
+            licences = {f"pictures {name}": pictures.licences[name] for name in sorted(set(pictures.sources))}
+        in_steps = torch.where(background, -1, picture_owner)
+        paraphrases = torch.full((len(draft.texts), PARAPHRASES), -1, dtype=torch.int64)
+        for number, others in draft.paraphrases.items():
+            allowed = [o for o in others if owner[o] == owner[number] >= 0]
+            if allowed:
+                paraphrases[number] = torch.tensor([allowed[i % len(allowed)] for i in range(PARAPHRASES)])
+        fillers = [(text, source) for text, source in self.fillers if owner[text] >= 0 and not is_step[text]]
+        owner_of_split = {name: OWNERS.index(name) if name in OWNERS else OWNERS.index("test") for name in self.videos}
+        kept = {
+            split: _kept(videos, owner, owner_of_split[split], 2 if split == "train" else 1)
+            for split, videos in self.videos.items()
+        }
+        removed = {
+            split: sum(len(v.steps) for v in videos) - sum(len(v.steps) for v in kept[split])
+            for split, videos in self.videos.items()
+        }
+        names = {number: name for name, number in self.tasks.items()}
+        return World(
+            vectors=vectors,
+            text_owner=owner,
+            neighbours=_nearest(meaning, owner),
+            paraphrases=paraphrases,
+            fillers=torch.tensor([text for text, _ in fillers], dtype=torch.int64),
+            filler_sources=torch.tensor([source for _, source in fillers], dtype=torch.int64),
+            pictures=seen,
+            picture_owner=picture_owner,
+            background=background,
+            shows=_shown(is_step, owner, meaning, vectors, seen, described, in_steps),
+            **{split: _arrays(kept.pop(split)) for split in ("train", "dev", "test")},
+            extra={split: _arrays(videos) for split, videos in kept.items() if videos},
+            texts=tuple(draft.texts),
+            sources=tuple(self.names),
+            meta={
+                **meta,
+                "licences": {**SOURCES, **licences},
+                "removed_step_instances": removed,
+                "near_texts": _near_texts(owner, is_step, meaning),
+                "task_names": [names[i] for i in range(len(names))],
+            },
+        )
 
 
 def _closeness(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -313,76 +309,23 @@ pictures would be chosen by the very measure that they are then found with, and 
 
 def build_world(
     encode: Encode,
-    data: str | Path | None = None,
     grammar_procedures: int = 2000,
-    wikihow_share: float = 0.4,
     seed: int = 0,
     sentences: Encode | None = None,
     encoder: str = "",
     fingerprint: str = "",
 ) -> World:
-    """Gathers texts and pictures, embeds the texts with ``encode`` (list of str -> unit (L, D)) and divides them.
+    """A world of the grammar's tasks alone: texts embedded with ``encode`` (list of str -> unit (L, D)).
 
-    data: a folder laid out as ``crosstask/``, ``coin/``, ``youcook2/``, ``goalstep/``, ``wikihow/``, ``procel/`` and
-    ``clip/`` (pictures); any may be missing. sentences: the encoder that says which texts mean the same, by default
-    ``encode``; encoder, fingerprint: whose space ``encode`` and the pictures live in.
+    sentences: the encoder that says which texts mean the same, by default ``encode``; encoder, fingerprint: whose space
+    ``encode`` leads to.
     """
-    builder = _Builder()
-    root = Path(data) if data is not None else None
-    if root is not None and not root.is_dir():
-        raise no_such(root, "data folder")
-    crosstask = root / "crosstask" if root is not None else None
-    coin = root / "coin" / "coin_annotations.json.gz" if root is not None else None
-    has_test = crosstask is not None and crosstask.is_dir()
-    has_dev = coin is not None and coin.is_file()
-    held_out = (() if has_test else ("test",)) + (() if has_dev else ("dev", "coin_test"))
-    builder.from_grammar(grammar_procedures, seed, held_out)
-    if root is not None:
-        readers: tuple[tuple[str, Callable[[Path], None]], ...] = (
-            ("youcook2/yc2_train.json", builder.from_youcook2),
-            ("goalstep/goalstep_valid.json.gz", builder.from_goalstep),
-            ("wikihow/procedures.json.gz", lambda path: builder.from_wikihow(path, wikihow_share)),
-            ("howto100m_verb_phrases.txt", builder.from_phrases),
-        )
-        for name, read in readers:
-            if (root / name).is_file():
-                with reading(root / name, "dataset"):
-                    read(root / name)
-    if has_test and crosstask is not None:
-        _add_crosstask(builder, crosstask)
-    if has_dev and coin is not None:
-        builder.from_records(read_coin(coin), "coin", _coin_split)
-    for path in sorted((root / "procel").glob("*.json")) if root is not None else []:
-        builder.from_records(read_procel(path), "", lambda *_: "procel")
-    pictures = read_pictures(root / "clip") if root is not None and (root / "clip").is_dir() else None
-    return _finish(builder, encode, sentences, pictures, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
+    builder = Builder()
+    builder.from_grammar(grammar_procedures, seed, OWNERS[1:])
+    return builder.finish(encode, sentences, None, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
 
 
-def _add_crosstask(builder: _Builder, folder: Path) -> None:
-    dataset = read_crosstask(next(iter(sorted(folder.glob("*.tar.gz"))), folder))
-
-    def split(_: str, subset: str, video: str) -> str | None:
-        if subset in {"val", "validation"}:
-            return "test"
-        return "calibration" if _share(video) < 0.2 else None
-
-    builder.from_records(dataset, "", split)
-    source = builder.names.index("crosstask-related")
-    for task in dataset.tasks.values():
-        if task.group == "related":
-            steps = [builder.draft.add(text) for text in task.steps]
-            builder.videos["train"].append(_untimed(steps, source, builder.task(f"related:{task.id}")))
-
-
-def _coin_split(task: str, subset: str, _: str) -> str | None:
-    """Half of the tasks are coin_test's, a sixth are dev's: their test videos; all videos of the others are train's."""
-    share = _share(task)
-    if share >= 2 / 3:
-        return "train"
-    return ("coin_test" if share < 0.5 else "dev") if subset == "testing" else None
-
-
-def _kept(videos: Sequence[_Video], owner: torch.Tensor, number: int, least: int) -> list[_Video]:
+def _kept(videos: Sequence[Planned], owner: torch.Tensor, number: int, least: int) -> list[Planned]:
     """The videos without the steps that another split owns; those with fewer than ``least`` left are gone."""
     kept = []
     for video in videos:
@@ -390,18 +333,18 @@ def _kept(videos: Sequence[_Video], owner: torch.Tensor, number: int, least: int
         if len(keep) >= least:
             columns = (video.steps, video.kinds, video.starts, video.ends)
             steps, kinds, starts, ends = ([column[i] for i in keep] for column in columns)
-            kept.append(_Video(steps, kinds, starts, ends, video.duration, video.source, video.task))  # type: ignore[arg-type]
+            kept.append(Planned(steps, kinds, starts, ends, video.duration, video.source, video.task))  # type: ignore[arg-type]
     return kept
 
 
 def _picture_owners(pictures: Pictures, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Owner (X,) and background (X,) of each picture; -1 where one of a later owner looks the same."""
-    owner = torch.tensor([OWNERS.index(_owner_of(group)) for group in pictures.groups])
+    owner = torch.tensor([OWNERS.index(owner_of(group)) for group in pictures.groups])
     for number in reversed(range(1, len(OWNERS))):
         close = _closeness(vectors, vectors[owner == number]) > NEAR_PICTURE
         owner[close & (owner < number)] = -1
     # of every source alike: what is background shows in what a picture has to do with the steps, not in its kind
-    background = torch.tensor([_share(f"background {group}") < _BACKGROUND_SHARE for group in pictures.groups])
+    background = torch.tensor([share_of(f"background {group}") < _BACKGROUND_SHARE for group in pictures.groups])
     return owner, background
 
 
@@ -409,70 +352,23 @@ def _unit(vectors: npt.NDArray[np.float32]) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.from_numpy(np.ascontiguousarray(vectors)).float(), dim=-1)
 
 
-def _finish(
-    builder: _Builder, encode: Encode, sentences: Encode | None, pictures: Pictures | None, meta: dict[str, Any]
-) -> World:
-    draft = builder.draft
-    described = torch.tensor([draft.add(text) for text in pictures.texts] if pictures else [], dtype=torch.int64)
-    vectors = _unit(encode(draft.texts))
-    meaning = vectors if sentences is None else _unit(sentences(draft.texts))
-    owner, is_step = builder.owners(meaning)
-    if pictures is None:
-        steps = torch.nonzero(is_step).squeeze(1)
-        seen = _unit(imagined(vectors[steps].numpy()))
-        described = steps.repeat_interleave(len(seen) // len(steps))
-        picture_owner = owner[described]
-        background = torch.arange(len(seen)) % 3 == 2  # the last of each step's three
-        licences = {"imagined": "made from the texts"}
-    else:
-        seen = _unit(pictures.vectors)
-        if seen.shape[1] != vectors.shape[1]:
-            raise InputError(
-                f"the pictures are {seen.shape[1]} wide and the texts {vectors.shape[1]}: they are not of one space; "
-                "the pictures of the data folder are CLIP ViT-B/16's (stepformer simulate --encoder clip)"
-            )
-        picture_owner, background = _picture_owners(pictures, seen)
-        licences = {f"pictures {name}": picture_files.SOURCES[name] for name in sorted(set(pictures.sources))}
-    in_steps = torch.where(background, -1, picture_owner)
-    paraphrases = torch.full((len(draft.texts), PARAPHRASES), -1, dtype=torch.int64)
-    for number, others in draft.paraphrases.items():
-        allowed = [o for o in others if owner[o] == owner[number] >= 0]
-        if allowed:
-            paraphrases[number] = torch.tensor([allowed[i % len(allowed)] for i in range(PARAPHRASES)])
-    fillers = [(text, source) for text, source in builder.fillers if owner[text] >= 0 and not is_step[text]]
-    owner_of_split = {name: OWNERS.index(name) if name in OWNERS else OWNERS.index("test") for name in builder.videos}
-    kept = {
-        split: _kept(videos, owner, owner_of_split[split], 2 if split == "train" else 1)
-        for split, videos in builder.videos.items()
-    }
-    removed = {
-        split: sum(len(v.steps) for v in videos) - sum(len(v.steps) for v in kept[split])
-        for split, videos in builder.videos.items()
-    }
-    names = {number: name for name, number in builder.tasks.items()}
-    return World(
-        vectors=vectors,
-        text_owner=owner,
-        neighbours=_nearest(meaning, owner),
-        paraphrases=paraphrases,
-        fillers=torch.tensor([text for text, _ in fillers], dtype=torch.int64),
-        filler_sources=torch.tensor([source for _, source in fillers], dtype=torch.int64),
-        pictures=seen,
-        picture_owner=picture_owner,
-        background=background,
-        shows=_shown(is_step, owner, meaning, vectors, seen, described, in_steps),
-        **{split: _arrays(kept.pop(split)) for split in ("train", "dev", "test")},
-        extra={split: _arrays(videos) for split, videos in kept.items() if videos},
-        texts=tuple(draft.texts),
-        sources=tuple(builder.names),
-        meta={
-            **meta,
-            "licences": {**SOURCES, **licences},
-            "removed_step_instances": removed,
-            "near_texts": _near_texts(owner, is_step, meaning),
-            "task_names": [names[i] for i in range(len(names))],
-        },
-    )
+def imagined(texts: npt.NDArray[np.float32], seed: int = 0, per_text: int = 3) -> npt.NDArray[np.float32]:
+    """(L per_text, D) vectors of pictures that never were, ``per_text`` of each text (L, D), in the order of the texts.
+
+    As in CLIP's space, all pictures share a direction that texts do not have (cosine of two pictures about .65), and
+    what a picture adds to it agrees with its own text only in part (cosine about .35); the rest is other texts'
+    meaning, so that it cannot be averaged away.
+    """
+    random = np.random.default_rng(seed)
+    rest = texts - texts.mean(0)
+    rest /= np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-9)
+    gap = random.standard_normal((1, texts.shape[1]))
+    gap = gap / np.linalg.norm(gap)
+    own = np.repeat(rest, per_text, axis=0)
+    other = rest[random.integers(len(rest), size=(4, len(own)))].sum(0)
+    other /= np.maximum(np.linalg.norm(other, axis=1, keepdims=True), 1e-9)
+    out = 0.8 * gap + 0.6 * (0.35 * own + 0.94 * other)
+    return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True), np.float32)
 
 
 def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tensor) -> dict[str, dict[str, float]]:

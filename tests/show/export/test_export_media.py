@@ -150,14 +150,14 @@ def test_overlapping_chapters_are_cut(video, tmp_path):
 
 def test_contact_sheet(video, tmp_path):
     timeline = timeline_of(video)
-    written = export.write(timeline, tmp_path / "x.sheet.png", columns=2, thumb_width=240)
+    written = export.write(timeline, tmp_path / "x.sheet.png")
     sheet = Image.open(tmp_path / "x.sheet.png")
     assert json.loads(sheet.text["Description"])["video"] == str(video)
     pixels = np.asarray(sheet.convert("RGB"))
-    tall = round(240 * 180 / 320)
+    tall, wide = 180, 320
     for i, middle in enumerate([1.5, 3.0, 5.5, 10.5]):
-        left, top = 24 + (i % 2) * (240 + 18), 24 + 44 + (i // 2) * (tall + 46 + 18)
-        thumb = pixels[top : top + tall, left : left + 240]
+        left, top = 24 + (i % 2) * (wide + 18), 24 + 44 + (i // 2) * (tall + 46 + 18)
+        thumb = pixels[top : top + tall, left : left + wide]
         # the badge with the number covers the first blocks; the others still tell the frame
         assert number_of(thumb) >> 3 == int(middle * RATE) >> 3, i
     assert len(written.notes) == 2

@@ -121,8 +121,6 @@ def write(
     similarity: Any = None,
     exact: bool = False,
     embed: bool = False,
-    columns: int | None = None,
-    thumb_width: int = 320,
     sure_only: bool = False,
 ) -> Written:
     """Writes ``timeline`` to ``path`` in the format of its suffix, or in the one named.
@@ -130,7 +128,7 @@ def write(
     A format uses the options that mean something to it. video: the media file, where it is not the timeline's own.
     fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
     ordered step names of annotation formats. similarity: (K, N), shown by pictures and the page. exact: clips cut at
-    the exact frame, encoded again. embed: the video inside the page. columns, thumb_width: of a contact sheet.
+    the exact frame, encoded again. embed: the video inside the page.
     sure_only: names that are guesses are left out.
 
     Raises:
@@ -140,9 +138,7 @@ def write(
     chosen = format_of(path, format)
     target = Path(path)
     timeline = without_guesses(timeline) if sure_only else timeline
-    settings = Options(
-        video, fps, title, task, tuple(task_steps), similarity, exact, embed, columns, thumb_width, target
-    )  # fmt: skip
+    settings = Options(video, fps, title, task, tuple(task_steps), similarity, exact, embed, target)
     function = _function(chosen.writer)
     if chosen.kind == "text":
         rendered: Rendered = function(timeline, settings)

@@ -25,17 +25,11 @@ class Options:
     similarity: Any = None  # (K, N) steps or slots against frames, shown by pictures and the page
     exact: bool = False  # clips: cut at the exact frame by encoding again, instead of copying from a key frame
     embed: bool = False  # page: put the video itself into the file
-    columns: int | None = None  # contact sheet: thumbnails a row
-    thumb_width: int = 320  # contact sheet: pixels
     target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
 
     def __post_init__(self) -> None:
         if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
             raise UsageError(f"fps must be positive, got {self.fps!r}")
-        if self.columns is not None and self.columns < 1:
-            raise UsageError(f"columns must be at least 1, got {self.columns!r}")
-        if not 16 <= self.thumb_width <= 4096:
-            raise UsageError(f"thumb_width must be 16 to 4096 pixels, got {self.thumb_width!r}")
         object.__setattr__(self, "task_steps", tuple(self.task_steps))
 
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 _GROUND, _INK, _SOFT, _EMPTY = "#ffffff", "#1b1d22", "#6a7080", "#e8e6e0"
-_GAP, _MARGIN, _CAPTION, _TITLE = 18, 24, 46, 44  # pixels
+_GAP, _MARGIN, _CAPTION, _TITLE, _THUMB = 18, 24, 46, 44, 320  # pixels
 
 
 def save_sheet(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def save_sheet(timeline: Timeline, path: Path, options: Options) -> tuple[str, .
     source = need_media_file(timeline, options, "a contact sheet")
     stamped = stamp(timeline)
     timeline, notes = within_video(timeline)
-    pictures = step_pictures(source, timeline, options.thumb_width)
+    pictures = step_pictures(source, timeline, _THUMB)
     sheet = draw_sheet(timeline, pictures, options)
     if path.suffix.lower() == ".png":
         info = PngInfo()
@@ -105,10 +105,10 @@ def draw_sheet(timeline: Timeline, pictures: list[Image | None], options: Option
     """The sheet of these pictures, one per step."""
     from PIL import Image, ImageDraw
 
-    wide = options.thumb_width
+    wide = _THUMB
     tall = max((p.height for p in pictures if p is not None), default=round(wide * 9 / 16))
     count = len(timeline)
-    columns = min(options.columns or max(1, min(5, math.ceil(math.sqrt(max(1, count))))), max(1, count))
+    columns = max(1, min(5, math.ceil(math.sqrt(count))))
     rows = math.ceil(count / columns)
     size = (
         2 * _MARGIN + columns * wide + (columns - 1) * _GAP,
