@@ -215,7 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add(parser, "world", "jobs", "device", world={"required": True})
     add(parser, "seeds", "train_steps", "batch", "limit", seeds=[0, 1], train_steps=1500, batch=64, limit=100)
-    parser.add_argument("--closeness", type=float, nargs="+", default=CLOSENESS, help="(default: all four)")
+    parser.add_argument("--closeness", type=float, nargs="+", default=list(CLOSENESS), metavar="C", help="shares of the text")
 
 
 def run(args: argparse.Namespace) -> int:
