@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.cli.options import add
+from stepformer.cli.options import Several, add
 from stepformer.core.config import TrainConfig, make_config
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, no_slots, pooled_slots
 from stepformer.core.training import Trainer
@@ -215,7 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add(parser, "world", "jobs", "device", world={"required": True})
     add(parser, "seeds", "train_steps", "batch", "limit", seeds=[0, 1], train_steps=1500, batch=64, limit=100)
-    parser.add_argument("--closeness", type=float, nargs="+", default=list(CLOSENESS), metavar="C", help="shares of the text")
+    parser.add_argument("--closeness", action=Several, type=float, nargs="+", default=list(CLOSENESS), metavar="C", help="shares of the text")
 
 
 def run(args: argparse.Namespace) -> int:
