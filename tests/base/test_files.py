@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import signal
 import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,27 +44,6 @@ def test_an_error_on_the_way_leaves_the_old_file_and_nothing_else(tmp_path, erro
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_killed_writer_leaves_the_old_file(tmp_path):
-    path = tmp_path / "a.txt"
-    write_text(path, "old")
-    script = (
-        "import sys, time\nfrom stepformer.base.files import replacing\n"
-        "with replacing(sys.argv[1]) as temporary:\n"
-        "    temporary.write_text('half')\n    print('half way', flush=True)\n    time.sleep(60)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "half way\n"
-        process.send_signal(signal.SIGKILL)
-        process.wait(timeout=30)
-    finally:
-        process.kill()
-        process.stdout.close()
-    assert path.read_text() == "old"
-    left = [p for p in tmp_path.iterdir() if p != path]
-    assert len(left) == 1 and left[0].name.startswith(".a.") and ".partial" in left[0].name
 
 
 def test_the_file_has_the_permissions_of_any_new_file(tmp_path):
@@ -110,3 +89,45 @@ def test_the_hash_of_a_file_or_a_stream(tmp_path):
     write_bytes(tmp_path / "a", data)
     want = hashlib.sha256(data).hexdigest()
     assert sha256_of(tmp_path / "a") == sha256_of(io.BytesIO(data)) == want
+
+
+WRITE_AND_WAIT = """
+import sys, time
+from stepformer.base.files import replacing
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    print(temporary.name, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_writer_left_is_taken_over_by_the_next(tmp_path):
+    target = tmp_path / "a.json"
+    write_text(target, "old")
+    words = [sys.executable, "-c", WRITE_AND_WAIT, str(target)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        name = first.stdout.readline().strip()
+        assert target.read_text() == "old"
+        write_text(target, "of a second writer at the same time")
+        assert (tmp_path / name).read_text() == "half"  # the first is at work: its file is its own
+        first.kill()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "a.json"])
+    write_text(target, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"] and target.read_text() == "new"
+
+
+def test_a_trap_in_a_shared_folder_is_not_stepped_into(tmp_path):
+    private = tmp_path / "private.txt"
+    private.write_text("mine")
+    for trap in (Path.symlink_to, Path.hardlink_to):
+        folder = tmp_path / trap.__name__
+        folder.mkdir()
+        trap(folder / ".a.partial.txt", private)
+        write_text(folder / "a.txt", "new")
+        assert (folder / "a.txt").read_text() == "new" and private.read_text() == "mine"
+    pipe = tmp_path / "pipe"
+    pipe.mkdir()
+    os.mkfifo(pipe / ".a.partial.txt")
+    write_text(pipe / "a.txt", "new")
+    assert (pipe / "a.txt").read_text() == "new"

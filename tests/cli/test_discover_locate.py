@@ -446,7 +446,7 @@ encoders.ENCODERS["sleepy"] = Sleepy
     assert "2 done, 0 left as they were, 1 failed" in err
 
 
-@pytest.mark.parametrize("command", ["discover", "prepare"])
+@pytest.mark.parametrize("command", ["discover", "prepare", "search"])
 def test_a_decoder_that_crashes_costs_its_own_video_even_of_one_job(command):
     """As a user runs it, without options: here the crash is an encoder's, from a plugin."""
     Path("videos").mkdir()
@@ -473,6 +473,7 @@ encoders.ENCODERS["crashing"] = Crashing
     given = {
         "discover": ["discover", "videos", "--no-labels", "--json", "--keep-going"],
         "prepare": ["prepare", "features", "videos", "store", "--no-text", "--json"],
+        "search": ["search", "videos", "--update", "--json"],
     }[command]
     words = [sys.executable, "-m", "stepformer", *given, "--plugin", "crashing.py", "--encoder", "crashing"]
     clean = {name: value for name, value in os.environ.items() if name != "STEPFORMER_PLUGINS"}
@@ -482,7 +483,8 @@ encoders.ENCODERS["crashing"] = Crashing
     if command == "discover":
         assert [Path(json.loads(line)["video"]).name for line in done.stdout.splitlines()] == ["a.mp4", "z.mp4"]
     else:
-        assert json.loads(done.stdout)["videos"] == 2
+        found = json.loads(done.stdout)
+        assert found.get("update", found)["videos"] == 2
 
 
 def test_strange_file_names_and_pipes():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -370,3 +371,66 @@ def test_slow_clients_are_dropped(tmp_path, monkeypatch, asks):
         with socket.create_connection(place, timeout=60) as other:  # and others are served
             other.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
             assert b"page" in other.makefile("rb").read()
+
+
+def crash(*_):
+    os.abort()
+
+
+def test_what_decodes_a_strangers_video_cannot_take_the_command_with_it(tmp_path):
+    from stepformer.cli.inputs import with_video
+
+    assert with_video(max, 1, 2, video=None, apart=True) == with_video(max, 1, 2, video="a.mp4", apart=True) == 2
+    with pytest.raises(InputError, match=r"a\.mp4 is damaged: the library that reads it crashed"):
+        with_video(crash, video="a.mp4", apart=True)
+
+
+@pytest.mark.parametrize("named", ["/etc/passwd", "/proc/self/environ", "/proc/kmsg", "/dev/zero"])
+def test_a_strangers_timeline_shows_no_private_file(tmp_path, monkeypatch, named):
+    """Neither the command nor the Python functions serve it or put it into a page."""
+    from stepformer.show import export
+
+    timeline = Timeline(named, 3.0, (Step(0, 3, "all"),))
+    (tmp_path / "t.json").write_text(timeline.to_json())
+    monkeypatch.chdir("/")  # even where the file lies below the working folder
+    assert main(["export", str(tmp_path / "t.json"), str(tmp_path / "p.html"), "--embed", "-q"]) == 0
+    page = make_page(timeline)
+    assert page.video is None
+    for text in (
+        (tmp_path / "p.html").read_text(),
+        page.html.decode(),
+        export.render(timeline, "html", embed=True).text,
+    ):
+        assert "base64" not in text and "data:" not in text.split("<video")[1].split(">")[0]
+
+
+def test_a_video_cut_short_while_it_is_served_leaves_nobody_waiting(tmp_path):
+    import socket
+
+    video = tmp_path / "a.mp4"
+    video.write_bytes(bytes(32 << 20))  # more than the buffers of a connection hold
+    with _served(video) as place, socket.create_connection(place, timeout=20) as client:
+        client.sendall(b"GET /a.mp4 HTTP/1.1\r\n\r\n")
+        got = len(client.recv(1000))
+        os.truncate(video, 1000)
+        while part := client.recv(1 << 20):  # ends by the server's closing, not by the time-out of 20 s
+            got += len(part)
+        assert got < 32 << 20
+
+
+def test_a_reset_connection_says_nothing(tmp_path, capfd):
+    import socket
+    import struct
+
+    video = tmp_path / "a.mp4"
+    video.write_bytes(bytes(32 << 20))
+    with _served(video) as place:
+        for words in (b"", b"GET /a.mp4 HT", b"GET /a.mp4 HTTP/1.1\r\n\r\n", b"\x16\x03\x01\0\r\n\r\n"):
+            client = socket.create_connection(place, timeout=20)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() resets
+            client.sendall(words)
+            client.close()
+        with socket.create_connection(place, timeout=20) as other:
+            other.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            assert b"page" in other.makefile("rb").read()
+    assert capfd.readouterr() == ("", "")

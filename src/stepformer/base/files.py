@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO
 
 from stepformer.errors import InputError, WriteError
@@ -23,19 +24,16 @@ _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path in the same folder, renamed over ``path`` if the block ends well, removed if not.
 
-    What the system refuses is a WriteError that names ``path``.
+    What the system refuses is a WriteError that names ``path``. What a killed writer of the same file left goes away.
 
     The temporary name keeps the suffix of ``path``, so that writers which choose a format by it still work.
     """
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem[:40]}.", suffix=f".partial{target.suffix}", dir=target.parent
-        )
+        handle, name = _beside(target)
     except OSError as error:
         raise WriteError(f"{target} cannot be written: {error.strerror}") from error
-    os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
@@ -52,6 +50,36 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if (why := _refusal(error, name)) is not None:
             raise WriteError(f"{target} cannot be written: {why}") from error
         raise
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _beside(target: Path) -> tuple[int | None, str]:
+    """The name of a new file beside ``target``, and what holds its lock.
+
+    The name is the same each time, so that the next writer takes over what a killed one left. A writer at work holds a
+    lock, which ends with its process; whoever finds it locked, or may not lock, takes a name of its own.
+    """
+    start, end = f".{target.stem[:40]}.", f"partial{target.suffix}"
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        name = str(target.with_name(start + end))
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held, there = os.fstat(handle), os.lstat(name)
+            # another may have renamed it since; in a folder that others may write, it may be a trap
+            if S_ISREG(held.st_mode) and held.st_nlink == 1 and os.path.samestat(held, there):
+                os.ftruncate(handle, 0)
+                return handle, name
+        except OSError:
+            pass
+        os.close(handle)
+    handle, name = tempfile.mkstemp(prefix=start, suffix=f".{end}", dir=target.parent)
+    os.close(handle)
+    return None, name
 
 
 def _refusal(error: BaseException, name: str) -> str | None:

@@ -300,18 +300,19 @@ def seconds(value: Any, what: str, source: str | os.PathLike[str] = "") -> float
 
 
 def in_process(
-    function: Callable[..., T], *args: Any, what: str, time_s: float = 60.0, memory_bytes: int = 4 << 30
+    function: Callable[..., T], *args: Any, what: str, time_s: float | None = 60.0, memory_bytes: int = 4 << 30
 ) -> T:
     """``function(*args)`` in a process of its own, for native readers that a damaged file can crash or run away with.
 
     ``function`` must be importable and its result picklable by us (it never carries a stranger's pickle). A crash, more
-    than ``time_s`` seconds or more than ``memory_bytes`` of memory is an InputError that says so about ``what``.
+    than ``time_s`` seconds (None: no limit) or more than ``memory_bytes`` of memory is an InputError that says so about
+    ``what``.
     """
     import multiprocessing
 
     context: Any = multiprocessing.get_context(START_METHOD)
     ours, theirs = context.Pipe(duplex=False)
-    worker = context.Process(target=_work, args=(theirs, memory_bytes, function, args), daemon=True)
+    worker = context.Process(target=_work, args=(theirs, what, memory_bytes, function, args), daemon=True)
     worker.start()
     theirs.close()
     try:
@@ -322,6 +323,9 @@ def in_process(
         except EOFError:
             worker.join(5)
             raise InputError(f"{what} is damaged: the library that reads it crashed") from None
+    except KeyboardInterrupt:
+        worker.join(5)  # Ctrl-C reaches it too: it may take away what it had half written
+        raise
     finally:
         ours.close()
         worker.kill()
@@ -331,7 +335,7 @@ def in_process(
     return result  # type: ignore[no-any-return]
 
 
-def _work(pipe: Any, memory_bytes: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _work(pipe: Any, what: str, memory_bytes: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     try:
         import resource
 
@@ -344,6 +348,8 @@ def _work(pipe: Any, memory_bytes: int, function: Callable[..., Any], args: tupl
     except StepFormerError as error:
         message = (error, None)
     except _DAMAGE as error:
-        message = (InputError(f"{args[0] if args else 'the file'} cannot be read: {reason(error)}"), None)
+        message = (InputError(f"{what} cannot be read: {reason(error)}"), None)
+    except KeyboardInterrupt:
+        return  # the one who waits says so
     pipe.send(message)
     pipe.close()

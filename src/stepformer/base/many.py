@@ -35,6 +35,14 @@ class Outcome(Generic[Item, Value]):
     error: str | None = None
     exit_code: int = 0
 
+    def result(self) -> Value:
+        """The value; an error is raised, with its exit code."""
+        if self.error is not None:
+            error = StepFormerError(self.error)
+            error.exit_code = self.exit_code
+            raise error
+        return self.value  # type: ignore[return-value]
+
 
 def sentence(error: BaseException) -> str:
     """An error as one sentence for a list of failures."""

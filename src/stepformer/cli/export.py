@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.inputs import lines_of, video_of
+from stepformer.cli.inputs import lines_of, video_of, with_video
 from stepformer.cli.log import log, printable
 from stepformer.cli.options import above_zero, add
 from stepformer.cli.outputs import may_write
@@ -88,13 +88,17 @@ def run(args: argparse.Namespace) -> int:
         elif args.dry_run:
             results.append({"path": out, "format": chosen.name, "dry_run": True, "notes": []})
         else:
-            written = export.write(timeline, out, format=chosen.name, **options)
+            written = with_video(_write, timeline, out, chosen.name, options, video=options["video"], apart=args.apart)
             results.append({"path": out, "format": chosen.name, "notes": list(written.notes)})
     if args.json:
         print(json.dumps(results, ensure_ascii=False, indent=2))
     else:
         _print(results)
     return 0
+
+
+def _write(timeline: Timeline, out: str, format: str, options: dict[str, Any]) -> export.Written:
+    return export.write(timeline, out, format=format, **options)
 
 
 def _format_of(out: str, name: str | None) -> export.Format:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, TypeVar
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import read_text
+from stepformer.base.guard import in_process, read_text
+from stepformer.base.many import most_memory
 from stepformer.errors import InputError, UsageError
 from stepformer.timeline import Timeline
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,13 @@ def video_of(timeline: Timeline, file: str, given: str | None = None) -> tuple[T
     except (OSError, ValueError, RuntimeError):  # a name can be anything, even what no path may hold
         pass
     return replace(timeline, video=named.name), None
+
+
+def with_video(function: Callable[..., T], *args: Any, video: str | None, apart: bool) -> T:
+    """``function(*args)``, which decodes ``video`` if there is one: then, if ``apart``, in a process of its own."""
+    if video is None or not apart:
+        return function(*args)
+    return in_process(function, *args, what=video, time_s=None, memory_bytes=most_memory())
 
 
 def listed(names: Sequence[str], stdin: TextIO | None = None) -> list[str]:

@@ -28,7 +28,7 @@ OVER_VIDEOS = (
 )  # fmt: skip
 """The options of commands that work on videos one by one."""
 
-_LIMITS: dict[str, Any] = {
+LIMITS: dict[str, Any] = {
     "silence_s": 1800.0,  # a video of which nothing more is read for so long; weights may be fetched meanwhile
     "preload": ("av", "numba", "stepformer.app.discover.stepformer", "stepformer.core.align.cpu"),
 }
@@ -148,7 +148,7 @@ def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source
         return lengths, []
     files = [source for source in lengths if source.kind == "video" and source.path.is_file()]
     broken: list[Done] = []
-    limits = _LIMITS | {"time_limit_s": args.time_limit, "apart": args.apart}
+    limits = LIMITS | {"time_limit_s": args.time_limit, "apart": args.apart}
     for outcome in run_many(_length_s, files, min(args.jobs, len(files)), **limits):
         if outcome.error is None:
             lengths[outcome.item] = outcome.value or 0.0
@@ -186,7 +186,7 @@ def _each(
             if at_once == 1:  # of several at once, the bar counts those that are done
                 getattr(progress, note[0])(*note[1:])
 
-        limits = _LIMITS | {"apart": not here, "noted": noted}
+        limits = LIMITS | {"apart": not here, "noted": noted}
         for outcome in run_anywhere(args.cluster, _work, jobs, at_once, begin, start, args.time_limit, gpu, **limits):
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)

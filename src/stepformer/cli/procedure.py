@@ -12,7 +12,7 @@ from stepformer.cli.inputs import Source, find_sources
 from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, add, listening_of, share
 from stepformer.cli.outputs import may_write, warn_of_cache
-from stepformer.errors import InputError, PartialError, StepFormerError
+from stepformer.errors import InputError, PartialError
 
 HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
 with how many videos have each, how often one comes before another, and each video's timeline in terms of them. VIDEO
@@ -116,9 +116,7 @@ def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any
             elif args.keep_going:
                 failed[str(outcome.item)] = outcome.error
             else:
-                error = StepFormerError(outcome.error)
-                error.exit_code = outcome.exit_code
-                raise error
+                outcome.result()
             progress.advance(1, str(outcome.item))
     return list(findings.values()), failed
 

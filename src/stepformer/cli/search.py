@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
+from stepformer.base.many import note, run_many
 from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, add, listening_of, positive
+from stepformer.cli.over_videos import LIMITS
 from stepformer.errors import InputError, PartialError, UsageError
 
 HELP = """Searches a folder of processed videos for a step in words. The folder is a feature store from prepare
@@ -38,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-video", type=positive, default=3, metavar="N", help="at most so many places of one video"
     )
-    add(parser, "model", "encoder", "device", "threads", *LISTENING)
+    add(parser, "model", "encoder", "device", "threads", "time_limit", *LISTENING)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,6 +82,23 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+_worker: dict[str, Any] = {}
+
+
+def _start(args: argparse.Namespace) -> None:
+    """Loads the model once per process."""
+    import stepformer
+
+    _worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
+
+
+def _index(source: Any) -> Any:
+    """What the index keeps of one video file."""
+    from stepformer.app.search.library import index_video
+
+    return index_video(source, _worker["model"], listening_of(_worker["args"]), lambda *done: note(done))
+
+
 def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
     import stepformer
     from stepformer.app.search import update_index
@@ -91,7 +111,19 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
             progress.total = total
             progress.advance(1, name)
 
-        update = update_index(args.folder, model, rebuild=args.rebuild, listening=listening_of(args), report=report)
+        each = None
+        if args.apart or args.time_limit is not None:
+            each = partial(
+                run_many,
+                _index,
+                initializer=_start,
+                initargs=(args,),
+                time_limit_s=args.time_limit,
+                apart=True,
+                **LIMITS,
+            )
+        update = update_index(args.folder, model, rebuild=args.rebuild, listening=listening_of(args), report=report,
+                              each=each)  # fmt: skip
     for name, why in update.left_out:
         log.warning(f"not indexed: {name}: {why}")
     for name, error in update.failed:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 from stepformer.base.files import no_such
-from stepformer.cli.inputs import video_of
+from stepformer.cli.inputs import video_of, with_video
 from stepformer.cli.log import log
 from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.narration.listening import Listening
@@ -38,8 +39,9 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.show.viewer import address, make_page, serve
     from stepformer.show.writing import without_guesses
 
-    timeline, video = open_timeline(args.timeline, args.video, args.model, listening_of(args))
-    page = make_page(without_guesses(timeline) if args.sure_only else timeline, video, title=args.title)
+    timeline, video = open_timeline(args.timeline, args.video, args.model, listening_of(args), args.apart)
+    shown = without_guesses(timeline) if args.sure_only else timeline
+    page = with_video(partial(make_page, title=args.title), shown, video, video=video, apart=args.apart)
     for note in page.notes:
         log.info(f"{args.timeline}: {note}")
     server = serve(page, args.port or 0)
@@ -64,9 +66,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_timeline(
-    name: str, video: str | None = None, model: str = "default", heard: Listening | None = None
+    name: str, video: str | None = None, model: str = "default", heard: Listening | None = None, apart: bool = False
 ) -> tuple[Timeline, str | None]:
-    """The timeline that ``name`` is or belongs to, and the video file where it is another than the timeline says."""
+    """The timeline that ``name`` is or belongs to, and the video file where it is another than the timeline says.
+
+    apart: a video that has no timeline is looked at in a process of its own.
+    """
     from stepformer.media import SUFFIXES
     from stepformer.show import export
 
@@ -78,8 +83,12 @@ def open_timeline(
     beside = next((p for s in (".steps.json", ".json") if (p := path.with_suffix(s)).is_file()), None)
     if beside is not None:
         return export.read(beside), str(path)
+    log.info(f"{name} has no timeline beside it ({path.stem}.steps.json); discovering its steps first")
+    return with_video(_discover, model, name, heard, video=name, apart=apart), name
+
+
+def _discover(model: str, video: str, heard: Listening | None) -> Timeline:
     import stepformer
 
-    log.info(f"{name} has no timeline beside it ({path.stem}.steps.json); discovering its steps first")
-    found: Timeline = stepformer.load_model(model).discover(str(path), listening=heard)
-    return found, str(path)
+    found: Timeline = stepformer.load_model(model).discover(video, listening=heard)
+    return found

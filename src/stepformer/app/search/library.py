@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from stepformer.app.search.index import (
 )
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_text
-from stepformer.base.many import sentence
+from stepformer.base.many import Outcome, run_many
 from stepformer.errors import InputError, StepFormerError
 from stepformer.narration import Listening, narration_of
 from stepformer.timeline import Timeline
@@ -35,6 +36,9 @@ _CENTRE_VIDEOS = 200
 
 Report = Callable[[int, int, str], None]
 """Called with videos done, videos in all, and the name of the last."""
+Progress = Callable[[float, float], None]
+Each = Callable[[Sequence["Source"]], Iterator[Outcome["Source", IndexedVideo]]]
+"""What becomes of video files, one after the other, as :func:`index_video` makes it of each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +48,9 @@ class Source:
     video: str
     where: str
     stamp: str
-    features: Callable[[Any], Any] | None = None  # model -> stepformer.app.discover.Features
+    features: Callable[[Any], Any] | None = None  # of a store: model -> stepformer.app.discover.Features
     timeline: Timeline | None = None  # instead of features
-    file: Path | None = None  # the video itself, where it is here to be listened to
+    file: Path | None = None  # the video itself, where it is here to be looked at and listened to
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +145,24 @@ def _stored(place: Path, folder: Path) -> Iterator[Source]:
 
 def _file(path: Path, folder: Path) -> Source:
     stat = path.stat()
-    return Source(
-        str(path.relative_to(folder)), str(path), f"{stat.st_size}-{stat.st_mtime_ns}",
-        lambda model: model.read(path), file=path,
-    )  # fmt: skip
+    return Source(str(path.relative_to(folder)), str(path), f"{stat.st_size}-{stat.st_mtime_ns}", file=path)
 
 
-def index_video(source: Source, model: Any, listening: Listening | None = None) -> IndexedVideo:
-    """Discovers the steps of one video, or takes those of its timeline, and gives what the index keeps of it."""
-    if source.features is None:
+def index_video(
+    source: Source, model: Any, listening: Listening | None = None, progress: Progress | None = None
+) -> IndexedVideo:
+    """Discovers the steps of one video, or takes those of its timeline, and gives what the index keeps of it.
+
+    progress: called while a video file is read or heard, with seconds done and seconds in all.
+    """
+    if source.timeline is not None:
         return _named_video(source, model)
-    heard = narration_of(source.file, listening) if source.file is not None else None
-    found = model.find(source.features(model), narration=heard)
+    if source.file is not None:
+        features, heard = model.read(source.file, progress), narration_of(source.file, listening, progress)
+    else:
+        assert source.features is not None
+        features, heard = source.features(model), None
+    found = model.find(features, narration=heard)
     timeline = found.timeline
     both = unit(found.step_vectors) + unit(found.segment_vectors) if len(timeline) else found.step_vectors
     return IndexedVideo(
@@ -191,11 +201,13 @@ def update_index(
     rebuild: bool = False,
     listening: Listening | None = None,
     report: Report | None = None,
+    each: Each | None = None,
 ) -> Update:
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
     A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns. model:
     by default the one that ships. rebuild: from scratch. report: called with videos done, videos in all, and a name.
+    each: indexes video files elsewhere, in their order (the command line does it in a process of its own).
     """
     from filelock import FileLock
 
@@ -225,11 +237,13 @@ def update_index(
         added = 0
         # the first videos give the means; a library that grows keeps them
         first = _CENTRE_VIDEOS if writer is None else _BATCH
-        for number, source in enumerate(todo):
-            try:
-                waiting.append(index_video(source, model, listening=listening))
-            except (StepFormerError, OSError) as error:
-                failed.append((source.video, sentence(error)))
+        here = partial(run_many, partial(index_video, model=model, listening=listening))
+        for number, outcome in enumerate(_outcomes(todo, here, each or here)):
+            source = outcome.item
+            if outcome.value is not None:
+                waiting.append(outcome.value)
+            else:
+                failed.append((source.video, outcome.error or "unknown error"))
             if report is not None:
                 report(number + 1, len(todo), source.video)
             if len(waiting) >= (first if writer is None else _BATCH):
@@ -245,6 +259,14 @@ def update_index(
         done = added - sum(source.video in known for source in todo if source.video not in dict(failed))
         kept = len(known) - replaced - removed
         return Update(done, replaced, removed, kept, tuple(failed), info, tuple(left_out))
+
+
+def _outcomes(todo: Sequence[Source], here: Each, each: Each) -> Iterator[Outcome[Source, IndexedVideo]]:
+    """What becomes of every source, in order."""
+    files = each([source for source in todo if source.file is not None])
+    for source in todo:
+        yield from here([source]) if source.file is None else [next(files)]
+    yield from files  # none is left; whoever made them may end
 
 
 def _flush(writer: IndexWriter, waiting: list[IndexedVideo], known: dict[str, str]) -> int:

@@ -42,11 +42,15 @@ class Rendered:
 
 
 def media_file(timeline: Timeline, options: Options) -> Path | None:
-    """The video file if it is here, else None."""
+    """The video file if it is here, else None. What only the timeline names must look like a video: a stranger may
+    have written it, and the file is shown."""
+    from stepformer.media import SUFFIXES
+
     name = options.video or timeline.video
     try:
         path = Path(name)
-        return path if name and path.is_file() else None
+        video = bool(options.video) or path.suffix.lower() in SUFFIXES
+        return path if name and video and path.is_file() else None
     except (OSError, ValueError):  # a video id can be anything, even what no path may hold
         return None
 
