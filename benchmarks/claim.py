@@ -69,9 +69,10 @@ class Closer(Simulator):
     closeness = 0.0
 
     def _frames(
-        self, videos: Videos, labels: Tensor, per_frame: Tensor, sight: Sight, g: torch.Generator, jitter: float
-    ) -> Tensor:
-        frames = super()._frames(videos, labels, per_frame, sight, g, jitter)
+        self, videos: Videos, labels: Tensor, per_frame: Tensor, sight: Sight, g: torch.Generator, jitter: float,
+        padded: bool,
+    ) -> Tensor:  # fmt: skip
+        frames = super()._frames(videos, labels, per_frame, sight, g, jitter, padded)
         ids = videos.steps.clamp(min=0).gather(1, labels.clamp(min=0))  # (B, N)
         said = (self.vectors[ids] - self.text_centre).masked_fill((labels < 0)[..., None], 0.0)
         return F.normalize(frames + self.closeness * said, dim=-1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stepformer.core.config import SimConfig
-from stepformer.data.simulator import Batch, Sight, Simulator
+from stepformer.data.simulator import Batch, Sight, Simulator, _seed
 from stepformer.data.world import OWNERS, Videos
 from stepformer.errors import InputError, UsageError
 
@@ -55,6 +55,46 @@ def test_a_batch_is_a_function_of_seed_and_step_alone(tiny_world):
     assert same(fresh.batch(3, 6), history[3])
     assert not torch.equal(history[2].steps, history[3].steps)
     assert not torch.equal(Simulator(tiny_world, config, seed=5).batch(3, 6).steps, history[3].steps)
+
+
+def test_a_padded_batch_is_an_ordinary_one_of_the_largest_shape(tiny_world):
+    """As it is made on a GPU: the same videos, as long and as talkative as they are, in a shape known beforehand."""
+    config = SimConfig(max_frames=60, max_steps=5, irrelevant_every_s=12.0)
+    simulator = Simulator(tiny_world, config, seed=4)
+    plain, padded = (simulator._make(40, generator(7), padded) for padded in (False, True))
+    most = 5 + math.ceil(60 / 12 * 1.5) + 2
+    assert padded.video.shape == (40, 60, simulator.dim) and padded.phrases.shape == (40, most, simulator.dim)
+    assert torch.equal(padded.steps, plain.steps)
+    assert torch.equal(padded.video_mask.sum(1), plain.video_mask.sum(1))
+    assert torch.equal(padded.labels[:, : plain.labels.shape[1]], plain.labels)
+    for batch in (plain, padded):
+        for values, mask in ((batch.video, batch.video_mask), (batch.phrases, batch.phrase_mask)):
+            assert torch.allclose(values.norm(dim=-1), mask.float(), atol=1e-5)
+
+    def nearness(batch: Batch) -> float:
+        """How much frames look like the next one."""
+        pair = batch.video_mask[:, 1:]
+        return float((batch.video[:, 1:] * batch.video[:, :-1]).sum(-1)[pair].mean())
+
+    assert nearness(padded) == pytest.approx(nearness(plain), abs=0.02)
+    said = [float(batch.phrase_mask.sum(1).float().mean()) for batch in (plain, padded)]
+    assert said[1] == pytest.approx(said[0], rel=0.15)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_recorded_batch_is_the_one_that_was_not_recorded(tiny_world):
+    simulator = Simulator(tiny_world, SimConfig(max_frames=40), seed=4, device="cuda")
+    first = [simulator.batch(step, 6) for step in (3, 4, 3)]
+    for step, made in zip((3, 4, 3), first, strict=True):
+        g = torch.Generator("cuda").manual_seed(_seed(4, step))
+        expected = simulator._make(6, g, padded=True)
+        assert all(torch.allclose(a.double(), b.double(), atol=1e-6) for a, b in zip(made, expected, strict=True))
+    assert not torch.equal(first[0].steps, first[1].steps)
+    torch.cuda.set_sync_debug_mode("error")  # raises where torch waits
+    try:
+        simulator.batch(5, 6)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_turned_batch_keeps_how_vectors_lie_to_each_other_and_nothing_else(tiny_world):

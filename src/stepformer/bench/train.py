@@ -558,14 +558,14 @@ def floors(row: Row, ceilings: Ceilings) -> tuple[Part, ...]:
     into_frames = 2 * layers * attended if model.context_layers else 0.0
     frames, rows, scores = B * N * D * bytes_, B * KH * D * bytes_, B * KH * N * bytes_
     moved = 2 * (frames + rows + scores)  # the two products of a layer, each way
-    parameters = row.parameters * 4.0
+    parameters, gradients = row.parameters * 4.0, row.parameters * float(bytes_)  # on a GPU in bf16
     mean = 2 if config.optim.ema else 0
     matrix = float(R * B * L)
     given = {
         "forward": (layers * (2 * attended + linear) + context, layers * moved + 2 * frames),
         "losses, both ways": (2 * 2 * matrix * D, 4 * matrix * 4 + 2 * R * D * 4),
-        "backward": (layers * (2 * attended + 2 * linear) + 2 * context + into_frames, layers * moved + parameters),
-        "clip, update, mean": (0.0, parameters * (1 + 1 + 6 + mean + 0.5)),
+        "backward": (layers * (2 * attended + 2 * linear) + 2 * context + into_frames, layers * moved + gradients),
+        "clip, update, mean": (0.0, 2 * gradients + parameters * (6 + mean + 0.5)),
     }
     took = {part.name: part.ms for part in row.parts}
     made = []

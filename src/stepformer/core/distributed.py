@@ -121,9 +121,12 @@ def join(device: str | None = None) -> tuple[Ranks, torch.device]:
     chosen = torch_device(device)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
+    # numbers on the device go by nccl, the question whether to stop by gloo; nccl refuses processes that share a GPU
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count()
     with _others():
-        # numbers on the device go by nccl, the question whether to stop by gloo
-        dist.init_process_group("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo", timeout=_PATIENCE)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if chosen.type == "cuda" and not sharing else "gloo", timeout=_PATIENCE
+        )
     return Ranks(dist.get_rank(), dist.get_world_size()), chosen
 
 

@@ -19,8 +19,9 @@ class Flat:
     """The parameters of ``model`` and of its running mean, moved into one tensor each.
 
     kinds: parameters whose stacks are wanted (see :func:`stepformer.core.stack.weight_kinds`); all others follow.
-    values, grads, first, second (P,) float32: parameters, gradients and the two moments, taken over from the optimiser,
-    whose state becomes views of them; half (P,): the copy in the type that products are made in; mean (P,) or None.
+    values, first, second (P,) float32: parameters and the two moments, taken over from the optimiser, whose state
+    becomes views of them; half (P,): the copy in the type that products are made in; grads (P,) in that type too, as
+    autocast has them; mean (P,) or None.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class Flat:
                 places[id(p)], size = size, size + p.numel()
         self._places = places
         every = list(model.parameters())
-        self.values, self.grads, self.first, self.second = (every[0].new_zeros(size) for _ in range(4))
+        self.values, self.first, self.second = (every[0].new_zeros(size) for _ in range(3))
+        self.grads = every[0].new_zeros(size, dtype=half)
         self.mean = every[0].new_zeros(size) if mean is not None else None
         self.count = torch.zeros((), device=every[0].device)  # steps made, which the optimiser's state shares
         names = {id(p): name for name, p in model.named_parameters()}
@@ -116,7 +118,7 @@ def update(
         bad.fill_(1)
         return
     lr, follow, bias1, bias2 = control[:4].to(values.dtype)
-    g = grads * (clip / (norm + 1e-6)).clamp(max=1.0)
+    g = grads.to(values.dtype) * (clip / (norm + 1e-6)).clamp(max=1.0)
     if decoupled:
         values.mul_(1 - lr * decay)
     else:

@@ -63,8 +63,11 @@ def why_not(
 
 
 def padded_size(n: int, most: int, parts: int = 8) -> int:
-    """n rounded up to one of ``parts`` sizes that end at ``most``; beyond it they go on in the same steps."""
-    step = max(8, -(-most // parts // 8) * 8)
+    """n rounded up to one of ``parts`` sizes that end at ``most``; beyond it they go on in the same steps.
+
+    All are multiples of 8: rows that do not begin at a multiple of 16 bytes are multiplied by slower kernels.
+    """
+    step, most = max(8, -(-most // parts // 8) * 8), -(-most // 8) * 8
     size = -(-n // step) * step
     return most if n <= most < size else size
 
@@ -169,7 +172,8 @@ class GraphStep:
         """The recording for a batch's shape, with the batch and the rates in its buffers."""
         data = self.config.data
         most = data.max_frames if data.store else data.simulator.max_frames
-        frames, phrases = padded_size(batch.video.shape[1], most), padded_size(batch.phrases.shape[1], 96, 3)
+        frames, phrases = padded_size(batch.video.shape[1], most), batch.phrases.shape[1]
+        phrases = padded_size(phrases, 48, 6) if phrases <= 48 else padded_size(phrases, 96, 3)
         shape = (len(batch.video), frames, phrases, batch.video.dtype, batch.phrases.dtype)
         self._turn = 1 - self._turn if self._cuda else 0
         recorded = self._recorded.get((*shape, self._turn))
@@ -282,7 +286,7 @@ class GraphStep:
         beside.join()
         loss, parts = self.losses(recorded, output, ahead)
         self.gradients(loss)
-        norm = torch.linalg.vector_norm(flat.grads)
+        norm = torch.linalg.vector_norm(flat.grads, dtype=flat.values.dtype)
         update(
             flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, control, norm, self.bad,
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",

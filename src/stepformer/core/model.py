@@ -156,16 +156,28 @@ def relative_times(mask: Tensor) -> Tensor:
     return (index + 0.5) / lengths * _RELATIVE_SPAN
 
 
-def _add_half(memory: Tensor, codes: Tensor) -> Tensor:
-    """memory + codes in bf16."""
-    if memory.is_cuda and len(codes) == 1 and codes.shape[1:] == memory.shape[1:]:
-        from stepformer.core.stack_kernels import add_codes
+class Sum(NamedTuple):
+    """Frames (B, N, dim) and their codes (B or 1, N, dim), not added yet; both without a gradient."""
 
-        return add_codes(memory, codes)
-    return (memory + codes).bfloat16()
+    memory: Tensor
+    codes: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the sum."""
+        return self.memory.shape
+
+    def made(self) -> Tensor:
+        """The sum in bf16."""
+        memory, codes = self
+        if memory.is_cuda and len(codes) == 1 and codes.shape[1:] == memory.shape[1:]:
+            from stepformer.core.stack_kernels import add_codes
+
+            return add_codes(memory, codes)
+        return (memory + codes).bfloat16()
 
 
-Decode = Callable[[Tensor, Tensor, Tensor | None, bool], tuple[Tensor, Tensor | None]]
+Decode = Callable[[Any, Any, Tensor | None, bool], tuple[Tensor, Tensor | None]]
 """The decoder layers as a function: see :meth:`StepDecoder.decode`."""
 
 
@@ -387,16 +399,16 @@ class StepDecoder(nn.Module):
         if config.apart:
             memory, read = memory.detach(), frames.detach()
 
-        add: Callable[[Tensor, Tensor], Tensor] = torch.add
+        add: Callable[[Tensor, Tensor], Any] = torch.add
         if decode is not None and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
-            add = _add_half  # the type the layers read frames in: a wider sum would be written and read for nothing
-        if config.positions_on == "video":
-            memory = add(memory, codes)
-        key = memory if config.positions_on == "video" else add(memory, codes)
-        x, weights = (decode or self.decode)(key, memory, mask, attention and self.read_out is None)
+            # the type the layers read frames in: a wider sum would be written and read for nothing
+            add = Sum if self.read_out is None else lambda x, y: Sum(x, y).made()
+        placed = add(memory, codes)
+        value = placed if config.positions_on == "video" else memory
+        x, weights = (decode or self.decode)(placed, value, mask, attention and self.read_out is None)
         if self.read_out is None:
             return Slots(self.project_out(x), frames, weights, video)
-        weights = self.read_out(x, memory, full)
+        weights = self.read_out(x, value, full)
         slots = weights.to(read.dtype) @ read
         return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights, video)
 

@@ -50,14 +50,15 @@ class _PairLosses(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         B, K, D = slots.shape
         slots, seen = slots.contiguous(), mask.flatten()
-        cosines = torch.bmm(slots, phrases.mT)  # (B, K, L)
-        beside = Beside(slots.device)
-        with beside:
-            rows = match_rows(cosines, lengths, how.keep, how.best_per_slot)
-
-        own_phrases, own_slots = loss_kernels.own_sums(cosines, lengths, how.gamma)
         every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.flatten(0, 1)
+        beside, aligning = Beside(slots.device), Beside(slots.device, 6)
+        with beside:
+            cosines = torch.bmm(slots, phrases.mT)  # (B, K, L)
+            with aligning:
+                rows = match_rows(cosines, lengths, how.keep, how.best_per_slot)
+            own_phrases, own_slots = loss_kernels.own_sums(cosines, lengths, how.gamma)
         over_phrases, over_slots, products = make_sums(every, said, seen, how.gamma, how.both_ways)
+        beside.join()
         glob = slots.new_zeros(2)
         form = how.glob, how.log_mean
         d_phrases, d_rows = loss_kernels.nce(own_phrases, over_phrases, lengths, glob, *form)
@@ -69,7 +70,7 @@ class _PairLosses(torch.autograd.Function):
         grad, _ = sums_back(every, said, seen, how.gamma, over_phrases, d_rows, down, products)
         assert grad is not None
 
-        beside.join()
+        aligning.join()
         seq, hits, d_cosines = loss_kernels.local(
             cosines, lengths, rows, d_phrases, d_slots, how.gamma, how.seq / B, how.average_all
         )

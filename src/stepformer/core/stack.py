@@ -29,7 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stepformer.core.model import DecoderLayer, StepDecoder
+from stepformer.core.devices import Beside
+from stepformer.core.model import DecoderLayer, StepDecoder, Sum
 
 _CHANCES = 1 << 24  # dropout draws one of so many numbers
 _LOG2E = math.log2(math.e)
@@ -238,12 +239,11 @@ class Stack:
     grad: Mapping[str, Tensor]
     seed: Tensor
 
-    def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
+    def decode(
+        self, key: Tensor | Sum, value: Tensor | Sum, mask: Tensor | None, attention: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, D), mask (B, N) -> normed state of the slots (B, K, D), the last layer's attention."""
-        kind = self.half["qkv"].dtype
-        seen = mask if mask is not None else torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
-        value = value.to(kind).contiguous()
-        key = value if key is value else key.to(kind).contiguous()
+        seen = mask if mask is not None else torch.ones(key.shape[:2], dtype=torch.bool, device=self.seed.device)
         made: tuple[Tensor, Tensor] = _Layers.apply(self.model.queries, key, value, seen, self, attention)  # type: ignore[no-untyped-call]
         state, weights = made
         return state, weights if attention else None
@@ -279,9 +279,15 @@ class _Layers(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, queries: Tensor, key: Tensor, value: Tensor, mask: Tensor, stack: Stack, attention: bool
+        ctx: Any, queries: Tensor, key: Any, value: Any, mask: Tensor, stack: Stack, attention: bool
     ) -> tuple[Tensor, Tensor]:
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
+        beside = Beside(queries.device, 5)
+        with beside:  # slots look at each other first: what they look for in the video is not asked for yet
+            same = key is value
+            value = (value.made() if isinstance(value, Sum) else value).to(half["qkv"].dtype).contiguous()
+            key = value if same else (key.made() if isinstance(key, Sum) else key).to(value.dtype).contiguous()
+            hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
         R, size, kind, wide = B * K, D // H, half["qkv"].dtype, queries.dtype
@@ -291,7 +297,7 @@ class _Layers(torch.autograd.Function):
         grads_to_frames = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
 
         def new(*shape: int, dtype: torch.dtype = kind) -> Tensor:
-            return key.new_empty(shape, dtype=dtype)
+            return queries.new_empty(shape, dtype=dtype)
 
         x = new(3 * L + 1, R, D, dtype=wide)  # what each norm sees
         mean, rstd = new(3 * L + 1, R, dtype=wide), new(3 * L + 1, R, dtype=wide)
@@ -301,7 +307,6 @@ class _Layers(torch.autograd.Function):
         read, level = new(L, B, K * H, D), new(L, B, K * H, dtype=wide)
         scores = new(L, B, K * H, _pitch(N))[..., :N]
         passed = new(B, K * H, _pitch(N))[..., :N]  # what dropout leaves of the attention
-        hidden = new(B, N, dtype=wide).zero_().masked_fill_(~mask, -torch.inf)
         before, after = new(L, R, config.feedforward), new(L, R, config.feedforward)
         folded = new(L if grads_to_frames else 1, B, K * H, D)
         query = None if content else queries.detach()
@@ -337,6 +342,7 @@ class _Layers(torch.autograd.Function):
             torch.addmm(half["q_bias"][i], y2[i], half["q"][i].t(), out=q[i])
             asked = folded[i if grads_to_frames else 0]
             torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
+            beside.join()
             torch.bmm(asked, key.mT, out=scores[i])
             ops.softmax(scores[i], hidden, passed, level[i], size**-0.5, seed, s[2], dropout)
             torch.bmm(passed, value, out=read[i])
@@ -428,42 +434,48 @@ class _Layers(torch.autograd.Function):
             norm(3 * i, "norm1", i, s[0] - 1)
 
         grad = stack.grad
+        # too small to fill the GPU each: biases and norms, and what is made per head, beside the large products
+        small, per_head = Beside(key.device, 3), Beside(key.device, 4)
+        with small:
+            to, made = [], []
+            for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
+                to.append(grad[name])
+                made.append(torch.sum(down, 1, dtype=wide))
+            sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D)
+            layers = sums[:-1].view(L, 3, 3, D)
+            to += [grad["norm"], grad["norm_bias"], grad["ff2_bias"][L - 1 :]]
+            made += [sums[-1:, 0], sums[-1:, 1], sums[-1:, 2]]
+            for place in range(3):
+                to += [grad[f"norm{place + 1}"], grad[f"norm{place + 1}_bias"]]
+                made += [layers[:, place, 0], layers[:, place, 1]]
+            # the bias of a branch stands in the norm behind it; that of the last layer's feed-forward in the final norm
+            to += [grad["out_bias"], grad["cross_out_bias"], grad["ff2_bias"][: L - 1]]
+            made += [layers[:, 1, 2], layers[:, 2, 2], layers[1:, 0, 2]]
+            torch._foreach_copy_(to, made)
+            weight_gradient(d_cross, mixed, grad["cross_out"])
+            summed = grad["cross_out_bias"]  # of what the values' bias was added to as well
+            torch.bmm(summed[:, None], half["cross_out"], out=grad["v_bias"][:, None])
+            grad["cross_out"].baddbmm_(summed[..., None], half["v_bias"][:, None])
+            if content:
+                d_queries = dx.view(B, K, D).sum(0)
+            else:
+                d_queries = added.view(L * B, K, D).sum(0, dtype=wide)
+                d_queries += dy[1::3].reshape(L * B, K, D).sum(0, dtype=wide)
+        with per_head:
+            for name, few, many in (("k", q, d_folded), ("v", d_mixed, read)):
+                for one, other, out in zip(few, many, grad[name], strict=True):
+                    weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
         if content:
             weight_gradient(d_qkv, y1, grad["qkv"])
         else:
             weight_gradient(d_qkv[:, :, : 2 * D], yq, grad["qkv"][:, : 2 * D])
             weight_gradient(d_qkv[:, :, 2 * D :], y1, grad["qkv"][:, 2 * D :])
         for name, down, given in (
-            ("out", d_own, own), ("q", d_q, y2), ("cross_out", d_cross, mixed), ("ff1", d_before, y3),
-            ("ff2", d_ff, after),
+            ("out", d_own, own), ("q", d_q, y2), ("ff1", d_before, y3), ("ff2", d_ff, after),
         ):  # fmt: skip
             weight_gradient(down, given, grad[name])
-        for name, small, large in (("k", q, d_folded), ("v", d_mixed, read)):
-            for one, other, out in zip(small, large, grad[name], strict=True):
-                weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
-        for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
-            torch.sum(down, 1, dtype=wide, out=grad[name])
-        sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D)
-        layers = sums[:-1].view(L, 3, 3, D)
-        to, made = (
-            [grad["norm"], grad["norm_bias"], grad["ff2_bias"][L - 1 :]],
-            [sums[-1:, 0], sums[-1:, 1], sums[-1:, 2]],
-        )
-        for place in range(3):
-            to += [grad[f"norm{place + 1}"], grad[f"norm{place + 1}_bias"]]
-            made += [layers[:, place, 0], layers[:, place, 1]]
-        # the bias of a branch stands in the norm behind it; that of the last layer's feed-forward in the final norm
-        to += [grad["out_bias"], grad["cross_out_bias"], grad["ff2_bias"][: L - 1]]
-        made += [layers[:, 1, 2], layers[:, 2, 2], layers[1:, 0, 2]]
-        torch._foreach_copy_(to, made)
-        summed = grad["cross_out_bias"]  # of what the values' bias was added to as well
-        torch.bmm(summed[:, None], full["cross_out"], out=grad["v_bias"][:, None])
-        grad["cross_out"].baddbmm_(summed[..., None], full["v_bias"][:, None])
-
-        if content:
-            d_queries = dx.view(B, K, D).sum(0)
-        else:
-            d_queries = added.view(L * B, K, D).sum(0, dtype=wide) + dy[1::3].reshape(L * B, K, D).sum(0, dtype=wide)
+        small.join()
+        per_head.join()
         if d_value is d_key and d_key is not None:
             d_value = None  # both are in the one
         return d_queries, d_key, d_value, None, None, None

@@ -287,7 +287,7 @@ def _update(  # type: ignore[no-untyped-def]
     follow = tl.load(control + 1).to(tl.float32)
     bias1 = tl.load(control + 2).to(tl.float32)
     bias2 = tl.load(control + 3).to(tl.float32)
-    g = tl.load(grads + at, mask=ok, other=0.0) * tl.minimum(clip / (length + 1e-6), 1.0)
+    g = tl.load(grads + at, mask=ok, other=0.0).to(tl.float32) * tl.minimum(clip / (length + 1e-6), 1.0)
     p = tl.load(values + at, mask=ok, other=0.0)
     if DECOUPLED:
         p = p * (1.0 - lr * decay)

@@ -17,6 +17,7 @@ phrases than relevant ones. Every batch is a function of (seed, step) alone, so 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -56,10 +57,29 @@ class Batch(NamedTuple):
     phrase_times: Tensor  # (B, L) when it is said, in frames; 0 padding
 
 
-def _seeded(device: torch.device, seed: int, step: int, salt: int = 0) -> torch.Generator:
-    generator = torch.Generator(device=device)
-    generator.manual_seed((seed * 1_000_003 + step * 7_919 + salt) % (2**63 - 1))
-    return generator
+def _seed(seed: int, step: int, salt: int = 0) -> int:
+    return (seed * 1_000_003 + step * 7_919 + salt) % (2**63 - 1)
+
+
+class _Recorded:
+    """Batches of one size as a CUDA graph: some 250 small kernels are started with one call, and nothing waits."""
+
+    def __init__(self, make: Callable[[torch.Generator], Batch], device: torch.device) -> None:
+        self._generator, self._graph = torch.Generator(device=device), torch.cuda.CUDAGraph()
+        self._graph.register_generator_state(self._generator)
+        with torch.cuda.device(device):
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                make(self._generator)  # what is set up at its first use cannot be recorded
+            torch.cuda.current_stream().wait_stream(side)
+            with torch.cuda.graph(self._graph):
+                self._made = make(self._generator)
+
+    def __call__(self, seed: int) -> Batch:
+        self._generator.manual_seed(seed)
+        self._graph.replay()
+        return Batch(*(value.clone() for value in self._made))  # the next replay overwrites it
 
 
 class _Pool:
@@ -78,7 +98,10 @@ class _Pool:
 
 
 class Simulator:
-    """Draws batches from a world. ``batch(step)`` is the same for the same seed and step, on the same device."""
+    """Draws batches from a world. ``batch(step)`` is the same for the same seed and step, on the same kind of device.
+
+    On a GPU every batch has the same shape, the largest there can be, so that making one is a recorded CUDA graph.
+    """
 
     def __init__(
         self, world: World, config: SimConfig | None = None, seed: int = 0, device: torch.device | str = "cpu"
@@ -94,6 +117,7 @@ class Simulator:
         self.paraphrases = world.paraphrases.to(self.device)
         self.train = world.train.to(self.device)
         self.pools = self._pools()
+        self.shares = torch.tensor([share for _, share in self.pools], device=self.device)
         self.fillers = self._fillers()
         self.passing, self.backgrounds = (
             _Pool([world.owned_pictures(owner, background) for owner in OWNERS], self.device)
@@ -103,6 +127,7 @@ class Simulator:
         self.centre = self.pictures[world.owned_pictures("train", background=False).to(self.device)].mean(0)
         self.text_centre = self.vectors[self.text_owner == OWNERS.index("train")].mean(0)
         self.encoder, self.origin = world.encoder, world.meta.get("licences")
+        self._recorded: dict[int, _Recorded] = {}  # by size of batch
 
     def held_out_batches(self, size: int) -> tuple[Batch, ...]:
         """None: simulated runs are validated on whole videos of other tasks, not by their loss."""
@@ -155,8 +180,7 @@ class Simulator:
 
     def _draw(self, count: int, g: torch.Generator) -> Videos:
         """``count`` training videos with at most ``max_steps`` steps each, all with times."""
-        shares = torch.tensor([share for _, share in self.pools], device=self.device)
-        which = torch.multinomial(shares, count, replacement=True, generator=g)
+        which = torch.multinomial(self.shares, count, replacement=True, generator=g)
 
         def members() -> Tensor:
             index = torch.zeros(count, dtype=torch.long, device=self.device)
@@ -250,9 +274,17 @@ class Simulator:
 
     def batch(self, step: int, size: int) -> Batch:
         """The training batch of one step."""
-        g = _seeded(self.device, self.seed, step)
+        seed = _seed(self.seed, step)
+        on_gpu = self.device.type == "cuda"
+        if on_gpu and not self.config.turned:  # finding a basis waits for the device
+            if size not in self._recorded:
+                self._recorded[size] = _Recorded(lambda g: self._make(size, g, padded=True), self.device)
+            return self._recorded[size](seed)
+        return self._make(size, torch.Generator(self.device).manual_seed(seed), padded=on_gpu)
+
+    def _make(self, size: int, g: torch.Generator, padded: bool) -> Batch:
         videos = self._draw(size, g)
-        made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter)
+        made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter, padded)
         # what a picture shows is not to be learned by heart: there are a few thousand of them
         noise = torch.randn(made.video.shape, device=self.device, generator=g) * self.config.noise / self.dim**0.5
         made = made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
@@ -286,25 +318,29 @@ class Simulator:
         size = size or (32 if self.device.type == "cpu" else 256)
         for first in range(0, len(videos), size):
             part = videos.pick(torch.arange(first, min(first + size, len(videos)))).to(self.device)
-            g = _seeded(self.device, seed, first, salt=77)
+            g = torch.Generator(self.device).manual_seed(_seed(seed, first, salt=77))
             out.append(self.render(self._with_times(part, g), sight or Sight(), max_frames, g))
         return out
 
     def render(
-        self, videos: Videos, sight: Sight, max_frames: int, g: torch.Generator, jitter: float = 0.0
+        self, videos: Videos, sight: Sight, max_frames: int, g: torch.Generator, jitter: float = 0.0,
+        padded: bool = False,
     ) -> Batch:  # fmt: skip
-        """Frames and narration of videos with times (B of them)."""
+        """Frames and narration of videos with times (B of them).
+
+        padded: N and L are the most there can be instead of what these videos need, which the host would wait for.
+        """
         there = videos.steps >= 0
         # a video too long for max_frames is seen at fewer frames per second, the same steps in the same places
         per_frame = (videos.durations / max_frames).clamp(min=1.0)
         lengths = (videos.durations / per_frame).floor().long().clamp(2, max_frames)  # (B,) frames
         starts, ends = (x.nan_to_num(nan=-1.0) / per_frame[:, None] for x in (videos.starts, videos.ends))
-        N = int(lengths.max())
+        N = max_frames if padded else int(lengths.max())
         labels = self._labels(starts, ends, there, N)
         mask = torch.arange(N, device=self.device) < lengths[:, None]
         labels = torch.where(mask, labels, -1)
-        frames = self._frames(videos, labels, per_frame, sight, g, jitter).masked_fill(~mask[..., None], 0.0)
-        narration = self._narration(videos, starts, ends, lengths, per_frame, g)
+        frames = self._frames(videos, labels, per_frame, sight, g, jitter, padded).masked_fill(~mask[..., None], 0.0)
+        narration = self._narration(videos, starts, ends, lengths, per_frame, g, padded)
         phrases, phrase_mask, phrase_steps, phrase_ids, phrase_times = narration
         return Batch(frames, mask, phrases, phrase_mask, labels, videos.steps, phrase_steps, phrase_ids, phrase_times)
 
@@ -317,8 +353,9 @@ class Simulator:
         return torch.where(inside, number, -1).amax(1)
 
     def _frames(
-        self, videos: Videos, labels: Tensor, per_frame: Tensor, sight: Sight, g: torch.Generator, jitter: float
-    ) -> Tensor:
+        self, videos: Videos, labels: Tensor, per_frame: Tensor, sight: Sight, g: torch.Generator, jitter: float,
+        padded: bool,
+    ) -> Tensor:  # fmt: skip
         """(B, N, D) unit frame vectors."""
         B, N = labels.shape
         D = self.dim
@@ -337,7 +374,7 @@ class Simulator:
         cut = uniform(B, N) < per_frame[:, None] / sight.shot_s
         cut[:, 1:] |= labels[:, 1:] != labels[:, :-1]
         shot = cut.long().cumsum(1) - cut[:, :1].long()  # (B, N)
-        Q = int(shot.max()) + 1
+        Q = N if padded else int(shot.max()) + 1
         first = torch.full((B, Q), N - 1, device=self.device).scatter_reduce_(
             1, shot, torch.arange(N, device=self.device).expand(B, N), "amin"
         )
@@ -378,8 +415,9 @@ class Simulator:
         return self.vectors[self.neighbours[ids].gather(-1, pick[..., None]).squeeze(-1)]
 
     def _narration(
-        self, videos: Videos, starts: Tensor, ends: Tensor, lengths: Tensor, per_frame: Tensor, g: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        self, videos: Videos, starts: Tensor, ends: Tensor, lengths: Tensor, per_frame: Tensor, g: torch.Generator,
+        padded: bool,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
         """Phrases in order of time: vectors (B, L, D), mask, step instance named, text id, time in frames."""
         config = self.config
         there = videos.steps >= 0
@@ -411,7 +449,7 @@ class Simulator:
         vectors = torch.cat((spoken, self.vectors[filler_ids]), 1)
         instance = torch.cat((torch.arange(S, device=self.device).expand(B, S), torch.full_like(filler_ids, -1)), 1)
         text_ids = torch.cat((words, filler_ids), 1)
-        L = int((said.sum(1) + fillers.sum(1)).max().clamp(min=1))
+        L = when.shape[1] if padded else int((said.sum(1) + fillers.sum(1)).max().clamp(min=1))
         order = order[:, :L]
         present = when.gather(1, order) < math.inf
         return (

@@ -79,6 +79,7 @@ class ClipViT:
 
     def __init__(self, state: Mapping[str, Tensor], *, device: str = "cpu", integers: bool = True) -> None:
         self._device = device
+        self._kind = torch.float16 if torch.device(device).type == "cuda" else torch.float32
         self._integers = integers and device == "cpu" and integers_available()
         self._state = state
         self._class = self._get("vision_model.embeddings.class_embedding")  # (D,)
@@ -100,8 +101,8 @@ class ClipViT:
         except KeyError:
             raise InputError(f"the CLIP image tower's weights lack {name}") from None
         if value.dtype == torch.int8:
-            value = value.float() * self._get(name.removesuffix("weight") + "scale")[:, None].cpu()
-        return value.float().to(self._device)
+            value = value.float() * self._state[name.removesuffix("weight") + "scale"].float()[:, None]
+        return value.to(self._device, self._kind)
 
     def _linear(self, names: list[str], integers: bool = True) -> _Linear:
         """One layer of several that read the same input, side by side."""
@@ -151,7 +152,7 @@ class ClipViT:
         x = self._tokens(nn.functional.interpolate(x, sides, mode="area"))
         for layer in self._layers[:EARLY]:
             x = self._run(layer, x)
-        return nn.functional.normalize(x[:, 1:].mean(1), dim=-1)
+        return nn.functional.normalize(x[:, 1:].float().mean(1), dim=-1)
 
     @torch.inference_mode()
     def vectors(self, pictures: NDArray[np.uint8]) -> Tensor:
@@ -160,7 +161,7 @@ class ClipViT:
         for layer in self._layers[:-1]:
             x = self._run(layer, x)
         x = self._run(self._layers[-1], x, only=1)
-        return nn.functional.normalize(self._project(self._after(x[:, 0])), dim=-1)
+        return nn.functional.normalize(self._project(self._after(x[:, 0])).float(), dim=-1)
 
     def _pixels(self, pictures: NDArray[np.uint8]) -> Tensor:
         """(N, H, W, 3) -> (N, 3, H, W), with the mean and deviation that CLIP was trained on."""
@@ -168,7 +169,7 @@ class ClipViT:
         if height % PATCH or width % PATCH or not height * width:
             raise InputError(f"CLIP takes pictures whose sides are multiples of {PATCH}, got {height} by {width}")
         pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device).permute(0, 3, 1, 2)
-        return (pixels.float() - self._mean) / self._deviation
+        return ((pixels.float() - self._mean) / self._deviation).to(self._kind)
 
     def _tokens(self, pixels: Tensor) -> Tensor:
         """(N, 3, H, W) -> (N, 1 + P, 768)."""
