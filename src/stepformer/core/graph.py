@@ -125,7 +125,8 @@ class GraphStep:
     # -- one step -----------------------------------------------------------------------------------------------------
 
     def __call__(self, batch: Any, step: int, seed: int, lr: float, follow: float) -> dict[str, Tensor]:
-        """Starts a step and returns its numbers on the device, without waiting for them."""
+        """Starts a step and returns its numbers on the device, without waiting for them; the step after the next
+        writes over them."""
         with torch.cuda.device(self.device) if self._cuda else nullcontext():  # Triton asks for the current one
             return self._start(batch, step, seed, lr, follow)
 
@@ -145,14 +146,13 @@ class GraphStep:
         if recorded.free is not None:
             recorded.free.record()
         assert recorded.stats is not None
-        stats = recorded.stats.clone()  # the next replay overwrites it
         flag = self._free.pop()
         flag.copy_(self.bad, non_blocking=True)
         event = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
         if event is not None:
             event.record()
         self._flags.append((step, flag, event))
-        return dict(zip(recorded.names, stats.unbind(), strict=True))
+        return dict(zip(recorded.names, recorded.stats.unbind(), strict=True))
 
     def finish(self, running: int = 0) -> None:
         """Waits until at most so many steps are under way; raises :class:`NotFinite` where one of the others failed."""
@@ -235,9 +235,10 @@ class GraphStep:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         recorded.graph = torch.cuda.CUDAGraph()
-        # numbers are copied out before the next replay, so that all shapes can share their memory
         others = [other.graph for other in self._recorded.values()]
-        with torch.cuda.graph(recorded.graph, pool=others[0].pool() if others else None):
+        # all shapes share their memory; what others wait for goes before what is done beside it
+        first = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
+        with torch.cuda.graph(recorded.graph, pool=others[0].pool() if others else None, stream=first):
             self._step(recorded)
         self.bad.zero_()
 

@@ -469,7 +469,8 @@ def _smooth(x: LossInput) -> Tensor:
     index, valid, window = drawn if drawn is not None else _draw(x.video_mask, c, x.generator)
     frames = x.output.frames
     picked = _unit_once(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])))
-    similarity = products(picked, x.pair.slots)  # (B, I, K)
+    # this way round the gradient of the slots comes out in their layout
+    similarity = products(x.pair.slots, picked).mT  # (B, I, K)
     if _kernels(similarity) and max(similarity.shape[1:]) <= 128:
         from stepformer.core import loss_kernels
 

@@ -168,7 +168,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # similarities in TF32: far finer than the noise in them
             # with a workspace cuBLAS clears counters before most products, and the GPU waits for that in between
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":0:0")  # read at the first product
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":0:0")  # both are read at the first product
+            os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "0")
         self.criterion = self.shared = Criterion(config.loss)
         if ranks.size > 1:
             self.shared = SharedCriterion(config.loss, ranks, config.batch)

@@ -134,6 +134,11 @@ class ClipEncoder:
         return self._given if self._file is None else ClipViT(load_file(self._file), device=self._device)
 
     @property
+    def batch(self) -> int:
+        """How many pictures suit the device."""
+        return _BATCH if torch.device(self._device).type == "cpu" else _BATCH_GPU
+
+    @property
     def at_once(self) -> int:
         """How many batches threads of the caller's may encode at the same time: on a CPU, as torch has threads."""
         return torch.get_num_threads() if self._device == "cpu" else 1
@@ -164,7 +169,7 @@ class ClipEncoder:
 
     def _looked_at(self, frames: Frames, times: int, still: float) -> Encoded:
         frames = check_frames(frames, self.wants, self.name)
-        batch, small = (_BATCH, _SMALL) if torch.device(self._device).type == "cpu" else (_BATCH_GPU, _BATCH_GPU)
+        batch, small = self.batch, max(self.batch, _SMALL)
         structure = np.concatenate(
             [np.empty((0, self.structure_dim), np.float32)]
             + [_array(self._network.structure(frames[i : i + small])) for i in range(0, len(frames), small)]

@@ -112,7 +112,7 @@ class ClipViT:
             scale = torch.cat([self._get(f"{name}.scale") for name in names])
             return _Integers(torch.cat([w for w in published if w is not None]), torch.cat(biases), scale)
         weight = torch.cat([self._get(f"{name}.weight") for name in names])
-        bias = torch.cat(biases) if biases else torch.zeros(len(weight), device=self._device)
+        bias = torch.cat(biases) if biases else weight.new_zeros(len(weight))
         if self._integers and integers:
             return _Integers(weight, bias)
         return functools.partial(nn.functional.linear, weight=weight, bias=bias)

@@ -130,7 +130,7 @@ def encode_file(
     encoder: Any,
     *,
     rate_hz: float | None = None,
-    batch: int = _BATCH,
+    batch: int | None = None,
     report: Report | None = None,
     partial: _Partial | None = None,
     name: str = "",
@@ -139,7 +139,8 @@ def encode_file(
 ) -> Features:
     """Decodes and encodes a video file: the one loop that does.
 
-    rate_hz: vectors per second (default: the encoder's, more for a short video). batch: clips encoded at once.
+    rate_hz: vectors per second (default: the encoder's, more for a short video). batch: clips encoded at once (default:
+    what suits the encoder).
     hardware, threads: as :class:`stepformer.media.VideoReader` takes them.
     """
     from stepformer.media import VideoReader, VideoWarning
@@ -152,6 +153,7 @@ def encode_file(
     reader = VideoReader(path, hardware=hardware, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
+    batch = batch or int(getattr(encoder, "batch", _BATCH))
     encode, times = encoder.encode_video, pictures_per_look(total_s, rate, float(encoder.rate_hz))
     if (times > 1 or rate > encoder.rate_hz) and hasattr(encoder, "encode_often"):
         encode, batch = functools.partial(encoder.encode_often, times=times), batch * times

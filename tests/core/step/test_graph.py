@@ -134,15 +134,26 @@ def test_a_gradient_that_is_not_finite_stops_all_updates_and_is_reported_late(tm
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("preset", ["paper", "released", "default"])
-def test_recorded_on_a_gpu(preset, tmp_path):
-    """Two runs are equal, one of them stopped, saved and resumed; the losses are near those of the modules."""
-    changes = {"model": {**SIZE, "dim": 48, "dropout": 0.1}}
-    whole, first, plain = (make(tmp_path / name, preset, name != "c", "cuda", **changes) for name in "abc")
+def test_recorded_on_a_gpu_it_trains_as_the_modules_do(preset, tmp_path):
+    """Without what both draw for themselves, dropout and the frames for smoothness."""
+    changes = {
+        "model": {**SIZE, "dim": 48, "dropout": 0.0}, "loss": {"weights": {"smooth": 0.0}},
+        "optim": {"warmup": 0.1, "lr": 3e-4},
+    }  # fmt: skip
+    fast, plain = (make(tmp_path / name, preset, name == "a", "cuda", **changes) for name in "ab")
     plain.eager_because = "asked"
+    losses = [[float(trainer.train_step(step)["loss"]) for step in range(8)] for trainer in (fast, plain)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.03)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("preset", ["paper", "released", "default"])
+def test_recorded_on_a_gpu_a_saved_run_goes_on_exactly(preset, tmp_path):
+    changes = {"model": {**SIZE, "dim": 48, "dropout": 0.1}}
+    whole, first = (make(tmp_path / name, preset, True, "cuda", **changes) for name in "ab")
     (tmp_path / "b").mkdir()
-    assert whole.eager_because is None
-    losses = [[float(trainer.train_step(step)["loss"]) for step in range(8)] for trainer in (whole, plain)]
-    assert losses[0] == pytest.approx(losses[1], rel=0.1)
+    for step in range(8):
+        whole.train_step(step)
     for step in range(4):
         first.train_step(step)
     first.step = 4
@@ -163,6 +174,8 @@ def test_sizes_come_in_few_steps():
     ]  # fmt: skip
     assert {padded_size(n, 96, 3) for n in range(1, 97)} == {32, 64, 96}
     assert len({padded_size(n, 512) for n in range(1, 513)}) == 8
+    assert [padded_size(n, 250) for n in (249, 250, 251)] == [256, 256, 256]  # multiples of 8
+    assert padded_size(500, 500) == 504
 
 
 def test_what_cannot_be_recorded_is_said(tmp_path):

@@ -28,6 +28,15 @@ def draw(*shape, dtype=torch.float32):
     return torch.randn(*shape).to(DEVICE, dtype)
 
 
+@pytest.fixture(autouse=True)
+def _exact_products():
+    """Training on a GPU switches TF32 on, for all that follows."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
 @pytest.fixture(scope="module")
 def kernels():
     from stepformer.core import stack_kernels
@@ -166,6 +175,9 @@ def test_softmax(kernels, dropout, extra):
 def test_attend(kernels, dropout, slots, size):
     B, H = 2, 3
     R, D = B * slots, H * size
+
+    def draw(*shape):  # Triton multiplies float32 in TF32: numbers that it has exactly
+        return torch.randn(*shape).bfloat16().float().to(DEVICE)
 
     def forward():
         out = torch.full((R, D), torch.nan, device=DEVICE)
