@@ -81,9 +81,9 @@ class Progress:
         self._last_line, self._shown = time.monotonic(), self.done
         elapsed = self._last_line - self._started
         rate = self.done / elapsed if elapsed > 0 else 0.0
-        parts = [f"{self.label}: {self.done:g}"]
+        parts = [f"{self.label}: {round(self.done, 1):g}"]
         if self.total:
-            parts[0] += f"/{self.total:g}"
+            parts[0] += f"/{round(self.total, 1):g}"
             left = (self.total - self.done) / rate if rate else 0.0
             parts.append(f"{clock(left)} left")
         if self.unit:
