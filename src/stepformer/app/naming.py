@@ -22,7 +22,7 @@ from stepformer.base.arrays import unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
-from stepformer.narration.lexicon import MEASURES, TIME_NOUNS, word_set, words
+from stepformer.narration.lexicon import MEASURES, PARTICLES, TIME_NOUNS, word_set, words
 
 if TYPE_CHECKING:
     from stepformer.encoders.pictures import PictureStatistics
@@ -64,6 +64,7 @@ _VAGUE = word_set(
     "it them this that these those one ones thing things stuff everything something up down out off on in over away "
     "back around together the a an some to of for and you me here there he she"
 )
+_NUMBERS = word_set("one two three four five six seven eight nine ten half quarters thirds couple few about more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,8 +436,11 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
         return True
     parts = name.lower().replace("'s", "").replace(",", "").split()
     known = _known_words()
+    if any(len(part) == 1 and part.isalpha() and part != "a" for part in parts):
+        return False  # "sesame e seeds"
     if not all(part in known or part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
     if len(parts) == 1:
         return name in PHYSICAL_VERBS and name not in VAGUE_VERBS
-    return any(part not in _VAGUE and part not in MEASURES and not part[:1].isdigit() for part in parts[1:])
+    empty = _VAGUE | MEASURES | PARTICLES | _NUMBERS
+    return any(part not in empty and not part[:1].isdigit() for part in parts[1:])

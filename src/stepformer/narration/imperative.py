@@ -8,10 +8,11 @@ and garlic".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stepformer.narration.lexicon import CONTAINERS, OBJECT_PRONOUNS, PARTICLES, word_set
+from stepformer.narration.lexicon import CONTAINERS, OBJECT_PRONOUNS, PARTICLES, PHRASAL, SWITCHED, word_set
 from stepformer.narration.phrases import Phrase
 
 MOST_WORDS = 8
@@ -48,7 +49,8 @@ _ON_DISHES = word_set(
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay")
-_BEHIND = word_set("together apart aside back")  # particles that stand better behind their object
+_DANGLING = word_set("in on off up")  # say nothing behind an object, unless they make one act with the verb
+_BARE_END = word_set("right now then here there")  # of a place: "on top right"
 _PRONOUNS = OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
@@ -60,12 +62,25 @@ def spoken_names(phrases: Sequence[Phrase]) -> list[str | None]:
         end = first + 1
         while end < len(phrases) and _one_verb(phrases[end - 1], phrases[end]):
             end += 1
-        joined = _joined(phrases[first:end])
+        group = _without_alternatives(phrases[first:end])
+        joined = _joined([phrase for phrase in group if phrase is not None])
         if joined is None:
-            names += [imperative(phrases[i], sure=_sure(phrases, i)) for i in range(first, end)]
+            own = [phrase and imperative(phrase, sure=_sure(phrases, first + k)) for k, phrase in enumerate(group)]
+            names += [name or None for name in own]
         else:
             names += [joined, *[None] * (end - first - 1)]
     return names
+
+
+def _without_alternatives(phrases: Sequence[Phrase]) -> list[Phrase | None]:
+    """Phrases of one verb, with None for what is said behind "or": "a drop or two of vanilla" is a drop of vanilla."""
+    kept: list[Phrase | None] = list(phrases[:1])
+    for phrase in phrases[1:]:
+        alternative = f" or {phrase.object} " in f"{phrase.sentence.lower()} "
+        if alternative and kept[0] is not None and phrase.object.startswith("two of "):
+            kept[0] = replace(kept[0], object=f"{kept[0].object} {phrase.object.removeprefix('two ')}")
+        kept.append(None if alternative else phrase)
+    return kept
 
 
 def imperative(phrase: Phrase, sure: bool = True) -> str | None:
@@ -94,20 +109,42 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         if thing.split()[-1] in _NOT_TAKEN_UP | _PRONOUNS:
             return None
         verb = "add" if verb == "put" else verb
+    if "too much" in thing or "too many" in thing:
+        return None  # a warning
+    amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
+    particle = "" if amount else phrase.particle  # "add about a teaspoon"
+    behind = thing in _PRONOUNS or verb not in PHRASAL.get(particle, ())
+    if particle in PHRASAL and thing and thing not in _PRONOUNS and behind:
+        if _directly_behind(phrase):
+            return None
+        particle = "" if particle in _DANGLING else particle
+    if particle in ("on", "off") and verb in ("turn", "switch") and thing and thing not in _PRONOUNS:
+        if thing.split()[-1] not in SWITCHED:
+            return None  # "turn on a baking sheet"
     let = phrase.text.startswith("let ") and phrase.verb != "let"
     state = "" if let else _state(phrase)
     if let:
         parts = ["let", thing or "it", verb]
-    elif phrase.particle and thing and (thing in _PRONOUNS or phrase.particle in _BEHIND):
-        parts = [verb, thing, phrase.particle]
+    elif particle and thing and behind:
+        parts = [verb, thing, particle]
     else:
-        parts = [verb, phrase.particle, thing]
+        parts = [verb, particle, thing]
     head = " ".join(part for part in (*parts, state) if part)
     full = f"{head} {where}"
     shorter = (full, full.replace(" the ", " ", 1), f"{head} {where.split(' of ')[0]}", head)
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]
-    words = fitting[0] if fitting else [verb, *phrase.particle.split(), *_shortest(thing).split()]
+    words = fitting[0] if fitting else [verb, *particle.split(), *_shortest(thing).split()]
     return _closed(words) or _closed(head.split())
+
+
+def _directly_behind(phrase: Phrase) -> bool:
+    """Whether the particle was said next to the verb ("put on the lid"), not behind its object ("put the lid on")."""
+    words = phrase.sentence.lower().split()
+    if not words:
+        return phrase.text.startswith(f"{phrase.verb} {phrase.particle} ")
+    return any(
+        word == phrase.particle and before[:2] == phrase.verb[:2] for before, word in itertools.pairwise(words)
+    )
 
 
 def _sure(phrases: Sequence[Phrase], at: int) -> bool:
@@ -160,6 +197,8 @@ def _closed(words: Sequence[str]) -> str | None:
             break
         kept.append(word)
     cut = len(kept) < len(words)
+    if len(kept) > 3 and kept[-1] in _BARE_END and kept[-2] not in _DETERMINERS:
+        kept = kept[:-1]
     while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in PARTICLES)):
         kept, cut = kept[:-1], True
     return None if cut and len(kept) < 2 else " ".join(kept)

@@ -52,3 +52,5 @@ REACHING_PREPS = words("reaching_preps")
 MOTION = words("motion")
 TIME_NOUNS = words("time_nouns")
 CONTAINERS = words("containers")
+SWITCHED = words("switched")
+PHRASAL = {particle: word_set(verbs) for particle, verbs in _LISTS["phrasal"].items()}
