@@ -22,7 +22,7 @@ from stepformer.base.arrays import unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
-from stepformer.narration.lexicon import MEASURES, PARTICLES, TIME_NOUNS, word_set, words
+from stepformer.narration.lexicon import KITCHEN_HOMOPHONES, MEASURES, PARTICLES, TIME_NOUNS, word_set, words
 
 if TYPE_CHECKING:
     from stepformer.encoders.pictures import PictureStatistics
@@ -64,7 +64,11 @@ _VAGUE = word_set(
     "it them this that these those one ones thing things stuff everything something up down out off on in over away "
     "back around together the a an some to of for and you me here there he she"
 )
-_NUMBERS = word_set("one two three four five six seven eight nine ten half quarters thirds couple few about more")
+_NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
+_NUMBERS = word_set(
+    "one two three four five six seven eight nine ten fifteen twenty thirty forty fifty half quarters thirds couple few "
+    "about more"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,8 @@ def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
     from stepformer.narration.imperative import spoken_names
 
     said = spoken_names(phrases)
+    if _kitchen_shares([name for name in said if name is not None]) is not None:
+        said = [name and " ".join(KITCHEN_HOMOPHONES.get(word, word) for word in name.split()) for name in said]
     often = Counter(word for text in {phrase.sentence for phrase in phrases} for word in _stems(text))
     sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
     telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
@@ -391,14 +397,34 @@ def _topic_words() -> tuple[dict[str, int], NDArray[np.float64], NDArray[np.int6
     return column, counts / sizes[:, None], sizes
 
 
-def foreign_words(names: Sequence[str]) -> frozenset[str]:
-    """Words (without a plural s) that are of other topics than what is said in a video as a whole: what was misheard,
-    as "hit the pie with a hammer" among chicken and flour. A word that is said four times is heard rightly. Only of
-    topics with many phrases, which are those of the kitchen, is it known which words they have."""
+@lru_cache(maxsize=1)
+def _verbs() -> frozenset[str]:
+    """Verbs of hand work."""
+    from stepformer.data.grammar import phrase_bank
+    from stepformer.narration.groundability import PHYSICAL_VERBS, VAGUE_VERBS
+
+    bank = {text.lower().split(maxsplit=1)[0] for text in phrase_bank()}
+    return frozenset(bank | PHYSICAL_VERBS | VAGUE_VERBS) - _NO_VERBS
+
+
+@lru_cache(maxsize=1)
+def _thing_words() -> frozenset[str]:
+    """Words, without a plural s, that can be what a noun phrase is about."""
+    from stepformer.data.grammar import phrase_bank
+    from stepformer.narration.groundability import CONCRETE_NOUNS
+
+    own = {word.rstrip("s") for word in CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS}
+    bank = {word for text in phrase_bank() for word in _things(text)}
+    return frozenset(own | bank | _EVERYWHERE | {word.rstrip("s") for word in _VAGUE | PARTICLES | _NUMBERS})
+
+
+def _kitchen_shares(names: Sequence[str]) -> tuple[Counter[str], NDArray[np.float64]] | None:
+    """How often names say each word of the phrases that ship, and the share (W,) of each word in topics like theirs;
+    None where that is not known: of topics with few phrases, which are those outside the kitchen."""
     column, shares, sizes = _topic_words()
     said = Counter(word for name in names for word in set(_stems(name)) if word in column)
     if len(said) < _FEW_WORDS:
-        return frozenset()
+        return None
     rows = np.array([column[word] for word in said])
     fit = np.log(shares[:, rows] + _UNSAID) @ np.array(list(said.values()), np.float64)
     fit = _CERTAIN * fit / said.total()
@@ -407,9 +433,17 @@ def foreign_words(names: Sequence[str]) -> frozenset[str]:
     rare = np.log(len(shares) / (shares > 0).sum(0))
     alike = unit(shares * rare) @ unit(shares * rare).T  # of topics
     related = weight @ np.where(alike > _RELATED, alike, 0.0)
-    if related @ sizes < _MANY_PHRASES:
+    return (said, related @ shares) if related @ sizes >= _MANY_PHRASES else None
+
+
+def foreign_words(names: Sequence[str]) -> frozenset[str]:
+    """Words (without a plural s) that are of other topics than what is said in a video as a whole: what was misheard,
+    as "hit the pie with a hammer" among chicken and flour. A word that is said four times is heard rightly."""
+    found = _kitchen_shares(names)
+    if found is None:
         return frozenset()
-    here = related @ shares
+    said, here = found
+    column, shares, _ = _topic_words()
     away = here < _FOREIGN * shares.max(0)
     heard = {word for word in said if away[column[word]] and said[word] < 4}
     return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in MEASURES | TIME_NOUNS})
@@ -438,8 +472,14 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
     known = _known_words()
     if any(len(part) == 1 and part.isalpha() and part != "a" for part in parts):
         return False  # "sesame e seeds"
+    if parts[0] not in _verbs():
+        return False  # "salad the pasta"
     if not all(part in known or part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
+    if not phrase.text.startswith("let ") and not all(
+        word in _thing_words() | often or word[:1].isdigit() for word in _things(name.replace("'s", ""))
+    ):
+        return False  # "mix the soy sauce and a spicy"
     if len(parts) == 1:
         return name in PHYSICAL_VERBS and name not in VAGUE_VERBS
     empty = _VAGUE | MEASURES | PARTICLES | _NUMBERS

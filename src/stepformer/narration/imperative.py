@@ -12,7 +12,19 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stepformer.narration.lexicon import CONTAINERS, OBJECT_PRONOUNS, PARTICLES, PHRASAL, SWITCHED, word_set
+from stepformer.narration.lexicon import (
+    COMPOUNDS,
+    CONTAINERS,
+    FOOD_VERBS,
+    MEASURES,
+    NOT_FOOD,
+    OBJECT_PRONOUNS,
+    PARTICLES,
+    PERSON_NOUNS,
+    PHRASAL,
+    SWITCHED,
+    word_set,
+)
 from stepformer.narration.phrases import Phrase
 
 MOST_WORDS = 8
@@ -49,6 +61,8 @@ _ON_DISHES = word_set(
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay")
+_NO_PLACE = word_set("one two way ways point points recipe recipes thing things kind sort")
+_TAKING, _INTO = word_set("take get use grab"), word_set("in into onto over on through")
 _DANGLING = word_set("in on off up")  # say nothing behind an object, unless they make one act with the verb
 _BARE_END = word_set("right now then here there")  # of a place: "on top right"
 _PRONOUNS = OBJECT_PRONOUNS | word_set("everything something anything that this")
@@ -104,13 +118,18 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     if where and phrase.sentence and where.split()[-1] not in phrase.sentence.lower():
         where = ""  # "in this": what is meant is not sure
     verb = phrase.verb
+    if where.split()[-1:] and (where.split()[-1] in _NO_PLACE or (verb in _TAKING and where.split()[0] in _INTO)):
+        where = ""  # "take the wine in the pan": two acts run together
+    parts_of = thing.split(" of ")
+    if len(parts_of) > 2 and parts_of[1].rstrip("s").split()[-1] not in MEASURES:
+        thing = " of ".join(parts_of[:2])  # "a cup of flour of salt"
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
         # "put salt" adds it; "put the pan" says nothing
         if thing.split()[-1] in _NOT_TAKEN_UP | _PRONOUNS:
             return None
         verb = "add" if verb == "put" else verb
-    if "too much" in thing or "too many" in thing:
-        return None  # a warning
+    if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where):
+        return None
     amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
     particle = "" if amount else phrase.particle  # "add about a teaspoon"
     behind = thing in _PRONOUNS or verb not in PHRASAL.get(particle, ())
@@ -135,6 +154,21 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]
     words = fitting[0] if fitting else [verb, *particle.split(), *_shortest(thing).split()]
     return _closed(words) or _closed(head.split())
+
+
+def _makes_sense(verb: str, thing: str, where: str) -> bool:
+    """Whether the verb can be done to the thing there: nobody boils a table or cooks meat in a guy."""
+    whose = where.split()
+    if whose and whose[-1] in PERSON_NOUNS:
+        return False
+    if verb == "use" and whose[:1] and whose[0] in ("into", "onto"):
+        return False  # two clauses run together
+    words = [word for word in thing.split() if word not in _DETERMINERS]
+    if words and thing.startswith(words[0]) and f"{verb}:{words[0]}" in COMPOUNDS:
+        return False
+    if not words or words[-1] not in NOT_FOOD | PERSON_NOUNS:
+        return True
+    return verb not in FOOD_VERBS
 
 
 def _directly_behind(phrase: Phrase) -> bool:
