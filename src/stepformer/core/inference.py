@@ -47,9 +47,11 @@ _BELOW = 8e-7  # a threshold so far below all frames keeps them all
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
 _OFTENEST = 2
-# the number of steps is log-normal about AT * variety ** POWER; made by `stepformer bench steps --fit`
-_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD = 0.144, 1.73, 0.46
+# the number of steps is log-normal about AT * variety ** POWER: chosen on simulated dev videos and the real dev clips;
+# `stepformer bench steps --fit` prints what the timelines of simulated training videos say, and made the spread
+_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD = 1.3, 0.8, 0.46
 _NUMBER_RANGE = 3.0
+_LEAST_NOISE = 0.5  # what is usual never counts for less than in so noisy a video
 _MOST_STEPS = 96
 
 
@@ -396,20 +398,24 @@ def penalty_of(structure: Tensor, mask: Tensor, rate_hz: float, config: Inferenc
 
 
 def variety(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
-    """(B,) how many different things a video shows: one more than the directions that its seconds vary in (the
-    exponential of the entropy of their principal variances), of structure (B, N, W) from :func:`segments.spread_out`.
+    """(B,) how many different things a video shows: one more than the directions that it varies in (the exponential of
+    the entropy of their principal variances), of structure (B, N, W) from :func:`segments.spread_out`, as often as the
+    product looks at it.
 
-    A video of k equally long pictures that have nothing in common shows k."""
-    window = max(1, round(rate_hz))
+    A video of k equally long pictures that have nothing in common shows k. What neighbours usually differ by is no
+    variety: it is taken off all directions alike, or a moving camera and repeated movement would show ever new things.
+    """
     out = []
     for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
+        window = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
         whole = max(1, frames // window)
-        seconds = x[: whole * window].view(whole, -1, x.shape[1]).mean(1)
-        seconds = seconds - seconds.mean(0)
-        small = seconds.double()
-        small = small @ small.mT if whole < x.shape[1] else small.mT @ small
-        share = torch.linalg.eigvalsh(small.cpu()).clamp(min=0.0).to(x)  # a GPU is slow at small ones
-        share = share / share.sum().clamp(min=1e-12)
+        looks = x[: whole * window].view(whole, -1, x.shape[1]).mean(1)
+        looks = (looks - looks.mean(0)).double().cpu()  # a GPU is slow at small ones
+        power = torch.linalg.eigvalsh(looks @ looks.mT if whole < x.shape[1] else looks.mT @ looks).clamp(min=0.0)
+        if whole > 2:
+            noise = (looks[1:] - looks[:-1]).square().sum(1).median() / 2 * whole
+            power = (power - noise / min(whole - 1, len(power))).clamp(min=0.0)
+        share = (power / power.sum().clamp(min=1e-12)).to(x)
         out.append(1 + (-torch.xlogy(share, share).sum()).exp() if whole > 1 else share.new_ones(()))
     return torch.stack(out) if out else structure.new_ones(0)
 
@@ -422,11 +428,11 @@ def usual_number(variety: Tensor) -> Tensor:
 def number_costs(spread: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> list[NDArray[np.float64]]:
     """What 1 to C steps cost beside their penalties, per video; C is beyond what could be best, and at most the frames.
 
-    ``detail`` moves what is usual to a third and to three times as many. Where there is little noise what is usual
-    counts for little: the cuts are plain."""
+    ``detail`` moves what is usual to a third and to three times as many. Where there is much noise what is usual
+    counts for more: the cuts are not plain."""
     things = variety(spread, mask, rate_hz)
     usual = usual_number(things).log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
-    noise = noise_share(spread, mask, rate_hz, cuts=things.round().int().tolist())
+    noise = noise_share(spread, mask, rate_hz, cuts=things.round().int().tolist()).clamp(min=_LEAST_NOISE)
     weight = config.number_weight * config.penalty_share * mask.sum(1).to(noise.dtype) * noise
     out = []
     for centre, w, frames in zip(usual.tolist(), weight.tolist(), mask.sum(1).tolist(), strict=True):

@@ -452,6 +452,17 @@ def test_a_video_of_k_different_pictures_shows_k_things():
         assert float(variety(spread_out(video, mask), mask, 4.0)) == pytest.approx(k, abs=1e-3)
 
 
+def test_noise_shows_no_new_things():
+    """A shaking camera or a repeated movement over four pictures is still about four things."""
+    generator = torch.Generator().manual_seed(0)
+    plain = torch.eye(64)[:4].repeat_interleave(30, 0)
+    shaken = plain + 0.05 * torch.randn(120, 64, generator=generator)
+    mask = torch.ones(1, 120, dtype=torch.bool)
+    found = [float(variety(spread_out(video[None], mask), mask, 1.0)) for video in (plain, shaken)]
+    assert found[0] == pytest.approx(4, abs=1e-3)
+    assert 3.5 < found[1] < 6
+
+
 def test_detail_moves_the_usual_number():
     generator = torch.Generator().manual_seed(0)
     video = torch.randn(1, 120, 32, generator=generator)
