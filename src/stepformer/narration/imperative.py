@@ -137,9 +137,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         if _directly_behind(phrase):
             return None
         particle = "" if particle in _DANGLING else particle
-    if particle in ("on", "off") and verb in ("turn", "switch") and thing and thing not in _PRONOUNS:
-        if thing.split()[-1] not in SWITCHED:
-            return None  # "turn on a baking sheet"
+    if particle in ("on", "off") and verb in ("turn", "switch") and not _switched(thing):
+        return None  # "turn on a baking sheet"
     let = phrase.text.startswith("let ") and phrase.verb != "let"
     state = "" if let else _state(phrase)
     if let:
@@ -171,14 +170,16 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
     return verb not in FOOD_VERBS
 
 
+def _switched(thing: str) -> bool:
+    return not thing or thing in _PRONOUNS or thing.split()[-1] in SWITCHED
+
+
 def _directly_behind(phrase: Phrase) -> bool:
     """Whether the particle was said next to the verb ("put on the lid"), not behind its object ("put the lid on")."""
     words = phrase.sentence.lower().split()
     if not words:
         return phrase.text.startswith(f"{phrase.verb} {phrase.particle} ")
-    return any(
-        word == phrase.particle and before[:2] == phrase.verb[:2] for before, word in itertools.pairwise(words)
-    )
+    return any(word == phrase.particle and before[:2] == phrase.verb[:2] for before, word in itertools.pairwise(words))
 
 
 def _sure(phrases: Sequence[Phrase], at: int) -> bool:
