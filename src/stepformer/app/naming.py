@@ -66,8 +66,8 @@ _VAGUE = word_set(
 )
 _NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
 _NUMBERS = word_set(
-    "one two three four five six seven eight nine ten fifteen twenty thirty forty fifty half quarters thirds couple few "
-    "about more"
+    "one two three four five six seven eight nine ten fifteen twenty thirty forty fifty half quarters thirds couple "
+    "few about more"
 )
 
 

@@ -171,7 +171,7 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
 
 
 def _switched(thing: str) -> bool:
-    return not thing or thing in _PRONOUNS or thing.split()[-1] in SWITCHED
+    return not thing or thing in _PRONOUNS or thing.rsplit(maxsplit=1)[-1] in SWITCHED
 
 
 def _directly_behind(phrase: Phrase) -> bool:
