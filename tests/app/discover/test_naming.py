@@ -207,7 +207,7 @@ def test_banks_of_ones_own(tmp_path, monkeypatch):
     assert np.array_equal(first.vectors, second.vectors)
     with pytest.raises(UsageError, match="empty"):
         load_bank(Encoder(), ["  "])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         read_bank(tmp_path / "gone.txt")
 
 
