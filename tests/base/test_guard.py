@@ -152,3 +152,25 @@ def test_a_pipe_is_read_and_one_that_gives_nothing_is_not_waited_for(tmp_path, m
     assert "processor" in guard.read_text("/proc/cpuinfo")  # says that it is empty
     with pytest.raises(InputError, match="larger than 1 MiB"):
         guard.read_bytes("/dev/zero", 1 << 20)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.tar", "a.safetensors", "a.json", "c.safetensors"])
+def test_nobody_waits_for_a_pipe_or_an_empty_file_of_the_system(tmp_path, name):
+    """Opening a pipe waits for a writer, /proc/kmsg for the next message: neither is a file of arrays."""
+    from stepformer.core.checkpoint import load_checkpoint
+    from stepformer.data.precomputed import read_features
+    from stepformer.narration.readers.structured import iter_captions
+
+    path = tmp_path / name
+    read = {
+        "a.tar": lambda p: list(guard.tar_files(p)),
+        "a.json": lambda p: list(iter_captions(p)),
+        "c.safetensors": load_checkpoint,
+    }.get(name, read_features)
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="is a device or a pipe"):
+        read(path)
+    path.unlink()
+    path.touch()  # as long as /proc/kmsg says that it is
+    with pytest.raises(InputError, match="is empty"):
+        read(path)

@@ -504,6 +504,16 @@ def test_strange_file_names_and_pipes():
     assert done.returncode == 0, done.stderr
     assert len(list(Path("o").glob("*.steps.json"))) == len(list(Path("o").glob("*.steps.vtt"))) == 4
     assert b"\x1b[31m" not in done.stdout + done.stderr and b"\\udcff" in done.stdout
+    words[3:4] = ["prepare", "features", "videos", "store", "--no-text"]
+    done = subprocess.run(words, check=False, **given)
+    assert done.returncode == 5 and b"needs a name of one line" in done.stderr
+    from stepformer.data.store import FeatureStore
+
+    assert any("\\udcff" in name for name in FeatureStore("store").ids)
+    words[3:8] = ["search", "videos", "--update", "--json"]
+    done = subprocess.run(words, check=False, **given)
+    assert done.returncode == 0 and json.loads(done.stdout)["update"]["videos"] == 4, done.stderr
+    words[3:7] = ["discover"]
     os.mkfifo("pipe.mp4")
     done = subprocess.run([*words, "pipe.mp4", "--no-labels"], check=False, **given)
     assert done.returncode == 3 and b"pipe.mp4 is a device or a pipe, not a video file" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import time
@@ -344,3 +345,14 @@ def test_cues_of_many_words_and_lines_take_time_in_proportion():
         began = time.process_time()
         assert len(parse_subtitles(cues)) == 3
         assert time.process_time() - began < 5.0
+    tabs = "\t" * 100_000
+    began = time.process_time()
+    for line in (
+        f"0:01{tabs}00 --> 0:02",
+        f"0{tabs}: 1 --> 0:02",
+        f"0:01 --> 0{tabs}:02",
+        f"0:01{tabs}0:02{tabs}whisk",
+    ):
+        with contextlib.suppress(InputError):
+            parse_subtitles(f"0:00\nwhisk\n{line}\nwhisk\n", "a.vtt" if "-->" in line else "a.txt")
+    assert time.process_time() - began < 5.0

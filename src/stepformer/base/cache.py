@@ -51,8 +51,8 @@ def content_hash(path: Path) -> str:
         OSError: there is no such file, or it cannot be read.
     """
     stat = path.stat()
-    if not S_ISREG(stat.st_mode):
-        raise OSError(errno.EINVAL, "a device or a pipe has no content to go by", str(path))
+    if not (S_ISREG(stat.st_mode) and stat.st_size):
+        raise OSError(errno.EINVAL, "a device, a pipe or an empty file has no content to go by", str(path))
     note = cache_folder("content") / _short_hash(str(path.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
     with suppress(OSError, UnicodeDecodeError):
         known = note.read_text("ascii")

@@ -110,8 +110,17 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
     """Writes JSON, atomically."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a file name may be no UTF-8: in JSON it is escaped
+    write_text(path, json_text(value, indent=indent) + "\n")
+
+
+def json_text(value: Any, **how: Any) -> str:
+    """JSON that UTF-8 can hold: a file name that is no UTF-8 on the disk is escaped, and read back as it was."""
+    return utf8(json.dumps(value, ensure_ascii=False, **how))
+
+
+def utf8(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates, of a file name that is no UTF-8, become ``\\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = "") -> InputError:

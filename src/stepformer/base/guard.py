@@ -121,6 +121,20 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
     raise AssertionError  # for the type checker: reading() always raises or returns
 
 
+def plain_file(path: str | os.PathLike[str]) -> Path:
+    """The path of a plain file with something in it. Opening anything else (a pipe, /proc) may wait for ever.
+
+    Raises OSError where nothing is there, InputError for anything else.
+    """
+    kind = Path(path).stat()
+    if not stat.S_ISREG(kind.st_mode):
+        what = "a folder" if stat.S_ISDIR(kind.st_mode) else "a device or a pipe"
+        raise InputError(f"{os.fspath(path)} is {what}, not a file that can be read")
+    if not kind.st_size:
+        raise InputError(f"{os.fspath(path)} is empty")
+    return Path(path)
+
+
 def _from_pipe(path: Path, limit: int) -> bytes:
     """What a pipe or a device gives, up to ``limit`` bytes; one that gives nothing for a minute is not waited for."""
     stream = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -220,7 +234,7 @@ def tar_files(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Iterator
 
     A file of more than ``limit`` bytes is an InputError where it is read; a tar that breaks off is one where it does.
     """
-    with reading(path, "tar archive"), tarfile.open(path) as archive:
+    with reading(path, "tar archive"), tarfile.open(plain_file(path)) as archive:
         for member in archive:
             if member.isfile():
                 yield member.name, functools.partial(_tar_file, archive, member, path, limit)
@@ -239,7 +253,7 @@ def _tar_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str | os.
 def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray[Any, Any]:
     """A .npy file; pickled objects are never read. ``mapped``: memory-mapped, for large features."""
     with reading(path, "NumPy array"):
-        with Path(path).open("rb") as stream:
+        with plain_file(path).open("rb") as stream:
             shape, dtype = _npy_header(stream)
             size = math.prod(shape) * dtype.itemsize
             there = os.fstat(stream.fileno()).st_size - stream.tell()
@@ -255,7 +269,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an .npz file by name; what its members say of their size is checked before they are unpacked."""
     with reading(path, "NumPy archive"):
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(plain_file(path)) as archive:
             check_zip(archive, path)
             for entry in archive.infolist():
                 with archive.open(entry) as stream:

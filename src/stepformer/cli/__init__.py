@@ -191,9 +191,12 @@ def _caught(action: Callable[[], int | None], debug: bool) -> int:
         # the reader (head, less) has gone; leave quietly and keep the interpreter from flushing into the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (StepFormerError, OSError) as error:
+    except (StepFormerError, OSError, MemoryError) as error:
         if debug:
             raise
+        if isinstance(error, MemoryError):
+            log.error("there is not enough memory for it")
+            return 1
         if isinstance(error, StepFormerError):
             log.error(str(error))
             return error.exit_code

@@ -315,7 +315,7 @@ class Parser(argparse.ArgumentParser):
         """Raises instead of printing a page of usage."""
         _, colon, rest = message.partition("unrecognized arguments: ")
         if colon:
-            given = rest.split()[0]
+            given = (rest.split() or ["''"])[0]
             known = [flag for action in self._actions for flag in action.option_strings]
             meant = difflib.get_close_matches(given.partition("=")[0], known, n=1, cutoff=0.6)
             what = "there is no option" if given.startswith("-") else "one argument too many:"

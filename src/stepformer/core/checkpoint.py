@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stepformer.base.files import no_such, replacing
-from stepformer.base.guard import reader
+from stepformer.base.guard import plain_file, reader
 from stepformer.core.devices import torch_device
 from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig
 from stepformer.core.model import ModelConfig, StepDecoder, build_decoder, released_codes
@@ -92,7 +92,7 @@ def read_tensors(path: str | Path, form: str, what: str, advice: str) -> tuple[d
             else.
     """
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(plain_file(path), framework="pt") as file:
             metadata: dict[str, str] = file.metadata() or {}
             if (found := metadata.get("format")) != form:
                 raise InputError(f"{path} is not a {what} of this version (format {found!r}); {advice}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.cluster import run_anywhere
-from stepformer.base.files import no_such
+from stepformer.base.files import no_such, utf8
 from stepformer.base.guard import read_text
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
@@ -117,10 +117,12 @@ def find_sources(src: str | os.PathLike[str], language: str = "en") -> list[Sour
         return _named([(path, subtitles_beside(path, language))], path.parent)
     pairs: list[tuple[Path, Path | None]] = []
     try:
-        lines = read_text(path).splitlines()
+        text = read_text(path)
+        if "\0" in text:
+            raise InputError("it is no text")
     except InputError as error:
         raise InputError(f"{path} is neither a video, by its suffix, nor a list of videos: {error}") from None
-    for line in lines:
+    for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         video, _, subtitles = (part.strip() for part in line.partition("\t"))
@@ -273,7 +275,7 @@ def _unchanged(meta: dict[str, Any], source: Source) -> bool:
 def _named(pairs: Sequence[tuple[Path, Path | None]], root: Path) -> list[Source]:
     def short(video: Path) -> str:
         place = video.relative_to(root) if video.is_relative_to(root) else video
-        return place.with_suffix("").as_posix()
+        return utf8(place.with_suffix("").as_posix())  # the files of a store name their videos in UTF-8
 
     shared = Counter(short(video) for video, _ in pairs)
     named = []

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix, unit
 from stepformer.base.files import no_such, why_no_array
-from stepformer.base.guard import load_array, load_arrays, reader, reading
+from stepformer.base.guard import load_array, load_arrays, plain_file, reader, reading
 from stepformer.data.records import find_features, video_id
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
@@ -40,7 +40,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
         if path.suffix == ".safetensors":
             from safetensors.numpy import load_file
 
-            return dict(load_file(path))
+            return dict(load_file(plain_file(path)))
     except FileNotFoundError:
         raise no_such(path) from None
     except InputError:

@@ -245,7 +245,7 @@ class StoreWriter:
 
 
 def _dump(line: dict[str, Any]) -> str:
-    return json.dumps(line, ensure_ascii=False, allow_nan=False)
+    return files.json_text(line, allow_nan=False)
 
 
 def _spooled(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from stepformer.base import files
+from stepformer.base.guard import plain_file
 from stepformer.errors import InputError, MissingError
 
 
@@ -41,7 +42,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     if path.suffix == ".safetensors" or (twin.is_file() and twin.stat().st_mtime >= path.stat().st_mtime):
         source = path if path.suffix == ".safetensors" else twin
         try:
-            loaded: dict[str, Tensor] = load_file(source)
+            loaded: dict[str, Tensor] = load_file(plain_file(source))
         except Exception as error:  # safetensors raises its own kind for a damaged header
             raise InputError(f"{source} is not a readable safetensors file: {error}") from None
         return loaded

@@ -214,7 +214,7 @@ class _Parts:
 
     def add(self, source: Source, phrases: list[dict[str, Any]], words: int) -> None:
         record = {"number": source.number, "video": source.video, "words": words, "phrases": phrases}
-        self._waiting.append(json.dumps(record, ensure_ascii=False))
+        self._waiting.append(files.json_text(record))
         self._waiting_phrases += len(phrases)
         if len(self._waiting) >= _PART_VIDEOS or self._waiting_phrases >= _PART_PHRASES:
             self.flush()
@@ -271,7 +271,7 @@ class _JsonRows:
 
     def write(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            self._stream.write(json.dumps({name: row[name] for name in COLUMNS}, ensure_ascii=False) + "\n")
+            self._stream.write(files.json_text({name: row[name] for name in COLUMNS}) + "\n")
 
 
 class _ParquetRows:
@@ -302,7 +302,9 @@ class _ParquetRows:
         self._writer.close()
 
     def write(self, rows: list[dict[str, Any]]) -> None:
-        self._rows += rows
+        for row in rows:  # a file name that is no UTF-8, half a pair of surrogates in somebody's JSON
+            odd = {name: value for name, value in row.items() if isinstance(value, str) and not value.isascii()}
+            self._rows.append(row | {name: files.utf8(value) for name, value in odd.items()})
         if len(self._rows) >= self._group:
             self._flush()
 

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base import arrays, guard
-from stepformer.base.files import write_json, write_text
+from stepformer.base.files import json_text, write_json, write_text
 from stepformer.errors import InputError, NonFiniteError
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class IndexWriter:
                 best = self.bank.standard(uncentred(sample, self.means[1])).max(0)
                 np.save(place / "bank.npy", np.sort(best)[None].astype(np.float32), allow_pickle=False)
         np.save(place / "means.npy", self.means, allow_pickle=False)
-        write_text(place / "videos.jsonl", "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in self.videos))
+        write_text(place / "videos.jsonl", "".join(json_text(v) + "\n" for v in self.videos))
         alive_videos = sum(video is not None for video in self.videos)
         info = IndexInfo(
             **(asdict(self.info) | {

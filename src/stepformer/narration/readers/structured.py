@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from stepformer.base.guard import csv_rows, reading
+from stepformer.base.guard import csv_rows, plain_file, reading
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue, Word, cue_at
 from stepformer.narration.readers.timed import load, number, seconds, words_at
@@ -263,7 +263,7 @@ def iter_captions(path: str | os.PathLike[str]) -> Iterator[tuple[str, object]]:
         InputError: the file is not one JSON object; the message says where it stops being one.
     """
     path = Path(path)
-    with reading(path, "caption file"), path.open("rb") as plain:
+    with reading(path, "caption file"), plain_file(path).open("rb") as plain:
         zipped = plain.peek(2)[:2] == b"\x1f\x8b"
         unpacked = gzip.GzipFile(fileobj=plain) if zipped else plain
         with io.TextIOWrapper(unpacked, encoding="utf-8-sig", errors="replace") as stream:

@@ -16,10 +16,14 @@ _CLOCK = re.compile(rf"\s*(-?)\s*{CLOCK}\s*$", re.ASCII)
 _LOOSE_CLOCK = re.compile(
     r"\s*(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?\s*$", re.ASCII
 )
+_LONGEST_CLOCK = 60
 
 
 def seconds(text: str) -> float | None:
     """Seconds of a clock time such as ``01:02:03,456``; None if it is none."""
+    text = text.strip()
+    if len(text) > _LONGEST_CLOCK:  # the patterns try every way to share out white space
+        return None
     found = _CLOCK.match(text) or _LOOSE_CLOCK.match(text)
     if found is None:
         return None

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.guard import read_bytes
 from stepformer.base.progress import clock
 from stepformer.show.export.options import Options, Rendered, media_file
 from stepformer.show.palette import rgb, step_colors
@@ -101,7 +102,7 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
     if options.embed:
         size = found.stat().st_size
         kind = mimetypes.guess_type(found.name)[0] or "video/mp4"
-        text = f"data:{kind};base64,{base64.b64encode(found.read_bytes()).decode('ascii')}"
+        text = f"data:{kind};base64,{base64.b64encode(read_bytes(found)).decode('ascii')}"
         note = f"the page holds {size / 2**20:.0f} MiB of video; browsers open such pages slowly"
         return text, [note] if size > _BIG_BYTES else []
     folder = options.target.resolve().parent if options.target else Path.cwd()
