@@ -126,7 +126,7 @@ def test_damaged_files_are_input_errors(data):
 
 
 def test_a_missing_file_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         load_restricted(tmp_path / "nothing.pkl")
 
 
