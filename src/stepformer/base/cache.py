@@ -45,7 +45,7 @@ def kept_file(part: str, source: Path, *key: str, suffix: str) -> Path:
 
 
 def content_hash(path: Path) -> str:
-    """The SHA-256 of a file's content. It is noted by path, size and time of change, and a file read only once.
+    """The SHA-256 of a file's content. It is noted by path, size and times of change, and a file read only once.
 
     Raises:
         OSError: there is no such file, or it cannot be read.
@@ -53,7 +53,9 @@ def content_hash(path: Path) -> str:
     stat = path.stat()
     if not (S_ISREG(stat.st_mode) and stat.st_size):
         raise OSError(errno.EINVAL, "a device, a pipe or an empty file has no content to go by", str(path))
-    note = cache_folder("content") / _short_hash(str(path.resolve()), str(stat.st_size), str(stat.st_mtime_ns))
+    # of two contents with one time of change (copied with it, or a clock that went back) the system's own time tells
+    key = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    note = cache_folder("content") / _short_hash(str(path.resolve()), *map(str, key))
     with suppress(OSError, UnicodeDecodeError):
         known = note.read_text("ascii")
         if len(known) == 64:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from stepformer.errors import InputError, WriteError
 
@@ -95,6 +95,31 @@ def _refusal(error: BaseException, name: str) -> str | None:
     if getattr(error, "errno", None) in _NO_PLACE:  # FFmpeg's errors
         return str(getattr(error, "strerror", "") or error)
     return None
+
+
+def lock_folder(path: Path) -> IO[bytes]:
+    """Holds a folder for one writer until it is closed; the system lets go of it when the process ends, in any way.
+
+    Raises InputError where another process holds it, WriteError where nothing can be written.
+    """
+    try:
+        handle = (path / ".writer.lock").open("ab")
+    except OSError as error:
+        raise WriteError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        with suppress(OSError):
+            handle.close()
+        raise InputError(f"another process is writing to {path}; wait for it or give another folder") from None
+    return handle
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -30,7 +30,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stepformer.base.files import replacing, write_json
+from stepformer.base.files import lock_folder, replacing, write_json
 from stepformer.base.guard import reading
 from stepformer.base.loggers import Logger, open_loggers
 from stepformer.base.plugins import Registry
@@ -323,8 +323,12 @@ class Trainer:
 
     def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, Any]:
         """Trains from the start, or from the last saved step; returns the last validation scores."""
-        config, first = self.config, self.ranks.first
         self.out.mkdir(parents=True, exist_ok=True)
+        with lock_folder(self.out) if self.ranks.first else nullcontext():
+            return self._run(resume, log)
+
+    def _run(self, resume: bool, log: Log) -> dict[str, Any]:
+        config, first = self.config, self.ranks.first
         if resume:
             self._load_state()
             log(f"resumed at step {self.step}")

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -94,7 +93,7 @@ class StoreWriter:
         if any(not entry.name.startswith(".") for entry in there):
             raise InputError(f"{self.path} holds other files and is not a feature store; give a new or empty folder")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(self.path)
+        self._lock: IO[bytes] | None = files.lock_folder(self.path)
         try:
             if existing.exists():
                 read_info(self.path).require_same_encoder(info, str(self.path))
@@ -257,22 +256,3 @@ def _spooled(path: Path) -> dict[str, Any]:
             return {"line": line, "tensors": {name: entry.get_tensor(name) for name in entry.keys()}}  # noqa: SIM118
     except Exception as error:
         raise InputError(f"{path} in the spool cannot be read: {error}") from None
-
-
-def _lock(path: Path) -> IO[bytes] | None:
-    """Holds the store for one writer; the system lets go of it when the process ends, however it ends."""
-    handle = (path / ".writer.lock").open("ab")
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        with suppress(OSError):
-            handle.close()
-        raise InputError(f"another process is writing to {path}; wait for it or give another folder") from None
-    return handle

@@ -1,17 +1,14 @@
-"""Published checkpoints from a user's disk: found by name, read without running code, kept as safetensors."""
+"""Published checkpoints from a user's disk: found by name, read without running code, as tensors."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from stepformer.base import files
 from stepformer.base.guard import plain_file
 from stepformer.errors import InputError, MissingError
 
@@ -29,33 +26,23 @@ def find_checkpoint(folder: Path, names: Iterable[str], encoder: str, source: st
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file, or of a pickled torch checkpoint through the restricted reader.
-
-    A pickled one is converted once: its safetensors twin is written beside it where the folder allows that, and read
-    from then on.
-    """
-    from safetensors.torch import load_file, save_file
+    """The tensors of a ``.safetensors`` file, or of a pickled torch checkpoint through the restricted reader."""
+    from safetensors.torch import load_file
 
     from stepformer.base.safe_pickle import load_restricted
 
-    twin = path.with_name(path.name + ".safetensors")
-    if path.suffix == ".safetensors" or (twin.is_file() and twin.stat().st_mtime >= path.stat().st_mtime):
-        source = path if path.suffix == ".safetensors" else twin
+    if path.suffix == ".safetensors":
         try:
-            loaded: dict[str, Tensor] = load_file(plain_file(source))
+            loaded: dict[str, Tensor] = load_file(plain_file(path))
         except Exception as error:  # safetensors raises its own kind for a damaged header
-            raise InputError(f"{source} is not a readable safetensors file: {error}") from None
+            raise InputError(f"{path} is not a readable safetensors file: {error}") from None
         return loaded
     state = load_restricted(path)
     if isinstance(state, Mapping) and set(state) == {"state_dict"}:
         state = state["state_dict"]
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path} is not a checkpoint: a dictionary of tensors was expected")
-    made = {str(key): value.detach().contiguous().clone() for key, value in state.items()}
-    with suppress(OSError), files.replacing(twin) as temporary:
-        save_file(made, temporary)
-        os.utime(temporary)
-    return made
+    return {str(key): value.detach().contiguous().clone() for key, value in state.items()}
 
 
 def fingerprint_of(name: str, version: str, state: Mapping[str, Tensor], *settings: object) -> str:

@@ -57,7 +57,7 @@ def subtitles_beside(video: str | os.PathLike[str], language: str = "en") -> Pat
     try:
         changed_ns = video.parent.stat().st_mtime_ns
         # clocks of file systems are coarse: a folder that has just changed may change again without a new time
-        known = _by_stem if time.time_ns() - changed_ns > 2_000_000_000 else _by_stem.__wrapped__
+        known = _by_stem if abs(time.time_ns() - changed_ns) > 2_000_000_000 else _by_stem.__wrapped__
         named = known(video.parent, changed_ns).get(video.stem, ())
     except OSError:
         return None
