@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "app/discover"), str(Path(__file__).parents[1] / "core/training")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "training"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
 
 from discover_parts import tiny_checkpoint, tiny_decoder, write_video
 from training_runs import make_store
