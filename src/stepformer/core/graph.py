@@ -24,11 +24,13 @@ import math
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from stepformer.core import context
 from stepformer.core.devices import Beside, has_triton
 from stepformer.core.flat import Flat, update
 from stepformer.core.losses import BUILT_IN, Ahead, Criterion
@@ -108,6 +110,10 @@ class GraphStep:
         self.device = device
         self.seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.bad = torch.zeros((), dtype=torch.int32, device=device)
+        self.context: context.Context | None = None
+        if context.fits(model):
+            of = self.flat
+            self.context = context.Context(model, partial(of.view, of.half), partial(of.view, of.grads), self.seed)
         self.stack: Stack | None = None
         if fused:
             flat = self.flat
@@ -247,13 +253,15 @@ class GraphStep:
 
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
-        video = recorded.inputs["video"]
-        if self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
+        video, look = recorded.inputs["video"], None
+        if self.context is not None:
+            look = self.context.look
+        elif self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
             video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
         with self._autocast():
             decode = self.stack.decode if self.stack is not None else None
             made: Slots = self.model(
-                video, recorded.inputs["video_mask"], self.criterion.needs_attention, decode=decode
+                video, recorded.inputs["video_mask"], self.criterion.needs_attention, decode=decode, look=look
             )
         return made
 

@@ -81,8 +81,8 @@ def _unit(x, y, inverse, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def
 def _unit_back(grad, y, inverse, dx, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, WIDTH)
-    g = tl.load(grad + row * D + c, mask=c < D, other=0.0)
-    value = tl.load(y + row * D + c, mask=c < D, other=0.0)
+    g = tl.load(grad + row * D + c, mask=c < D, other=0.0).to(tl.float32)
+    value = tl.load(y + row * D + c, mask=c < D, other=0.0).to(tl.float32)
     out = (g - value * tl.sum(g * value, axis=0)) * tl.load(inverse + row)
     tl.store(dx + row * D + c, out, mask=c < D)
 
@@ -300,10 +300,10 @@ def _power(n: int) -> int:
 
 class _UnitFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, kind: torch.dtype) -> Tensor:
         x = x.contiguous()
         D = x.shape[-1]
-        y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+        y = torch.empty(x.shape, dtype=kind, device=x.device)
         inverse = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
         _unit[(x.numel() // D,)](x, y, inverse, D, WIDTH=_power(D))
         ctx.save_for_backward(y, inverse)
@@ -311,12 +311,12 @@ class _UnitFunction(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         y, inverse = ctx.saved_tensors
         D = y.shape[-1]
         dx = torch.empty(y.shape, dtype=ctx.kind, device=y.device)
         _unit_back[(y.numel() // D,)](grad.contiguous(), y, inverse, dx, D, WIDTH=_power(D))
-        return dx
+        return dx, None
 
 
 class _SmoothFunction(torch.autograd.Function):
@@ -341,9 +341,9 @@ class _SmoothFunction(torch.autograd.Function):
         return grad * up[:, None, None], None, None, None, None, None, None
 
 
-def unit(x: Tensor) -> Tensor:
-    """Vectors (..., D) at length 1, in float32."""
-    made: Tensor = _UnitFunction.apply(x)  # type: ignore[no-untyped-call]
+def unit(x: Tensor, kind: torch.dtype = torch.float32) -> Tensor:
+    """Vectors (..., D) at length 1, computed in float32, in the type asked for."""
+    made: Tensor = _UnitFunction.apply(x, kind)  # type: ignore[no-untyped-call]
     return made
 
 

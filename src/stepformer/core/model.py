@@ -177,6 +177,16 @@ class Sum(NamedTuple):
         return (memory + codes).bfloat16()
 
 
+class Looked(NamedTuple):
+    """A video that has been through the context layers, (B, N, D), (B, N, dim), (B, N, dim)."""
+
+    frames: Tensor  # what slots are compared with
+    memory: Tensor  # what the decoder attends to
+    placed: Tensor  # the same with position codes
+
+
+Look = Callable[[Tensor, Tensor], Looked]
+"""The context layers as a function of the video (B, N, D) and its mask (B, N): `core.context`."""
 Decode = Callable[[Any, Any, Tensor | None, bool], tuple[Tensor, Tensor | None]]
 """The decoder layers as a function: see :meth:`StepDecoder.decode`."""
 
@@ -263,7 +273,8 @@ class ContextLayer(nn.Module):
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
         """(B, N, dim) -> (B, N, dim)."""
         y = self.norm1(x)
-        x = x + self.dropout(self.attention(y + positions, y + positions, y, mask))
+        placed = y + positions
+        x = x + self.dropout(self.attention(placed, placed, y, mask))
         out: Tensor = x + self.dropout(self.feedforward(self.norm2(x)))
         return out
 
@@ -314,7 +325,7 @@ class ReadOut(nn.Module):
         width = self.half_width * torch.exp(widen.clamp(-2, 3))  # narrower windows only make gradients explode
         times = relative_times(mask) / _RELATIVE_SPAN  # (B, N)
         prior = -0.5 * ((times[:, None, :] - centre[..., None]) / width[..., None]).square()
-        content = unit(self.query(x).float()) @ unit(self.key(context).float()).mT
+        content = unit(self.query(x)) @ unit(self.key(context)).mT
         logits = prior + 10.0 * self.content_scale * content
         return logits.masked_fill(~mask[:, None, :], -1e9).softmax(-1)
 
@@ -372,19 +383,39 @@ class StepDecoder(nn.Module):
                 self.project_in.bias.copy_(-self.project_in.weight @ mean)
 
     def forward(
-        self, video: Tensor, mask: Tensor | None = None, attention: bool = False, decode: Decode | None = None
-    ) -> Slots:
+        self, video: Tensor, mask: Tensor | None = None, attention: bool = False, decode: Decode | None = None,
+        look: Look | None = None,
+    ) -> Slots:  # fmt: skip
         """Slots of a batch of videos.
 
         video: (B, N, D) frame vectors; mask: (B, N) True where there is a frame (None: everywhere);
         attention: also return where the slots look (always computed when the model reads its slots out);
-        decode: runs the decoder layers in place of :meth:`decode` (`core.stack`).
+        decode: runs the decoder layers in place of :meth:`decode` (`core.stack`);
+        look: what is done to frames in place of the context layers and their modules (`core.context`).
         """
         if video.ndim != 3 or video.shape[-1] != self.config.feature_dim:
             raise UsageError(f"video must be (B, N, {self.config.feature_dim}), got {tuple(video.shape)}")
         if video.shape[1] == 0:
             raise UsageError("a video needs at least one frame")
         full = mask if mask is not None else torch.ones(video.shape[:2], dtype=torch.bool, device=video.device)
+        config = self.config
+        if look is not None:
+            frames, memory, placed = look(video, full)
+            if config.apart:
+                memory, placed = memory.detach(), placed.detach()
+        else:
+            frames, memory, placed = self._look(video, full, mask, decode is not None)
+        read = frames.detach() if config.apart else frames
+        value = placed if config.positions_on == "video" else memory
+        x, weights = (decode or self.decode)(placed, value, mask, attention and self.read_out is None)
+        if self.read_out is None:
+            return Slots(self.project_out(x), frames, weights, video)
+        weights = self.read_out(x, value, full)
+        slots = weights.to(read.dtype) @ read
+        return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights, video)
+
+    def _look(self, video: Tensor, full: Tensor, mask: Tensor | None, fused: bool) -> tuple[Tensor, Tensor, Any]:
+        """Frames, memory and memory with codes; fused: decoder layers follow that read frames in half precision."""
         config = self.config
         memory = self.project_in(video)  # (B, N, dim)
         codes = self._codes(full).to(memory.dtype)
@@ -395,22 +426,13 @@ class StepDecoder(nn.Module):
             for layer in self.context:
                 memory = layer(memory, codes, mask)
             frames = unit(video) + self.frames_out(memory)
-        read = frames
         if config.apart:
-            memory, read = memory.detach(), frames.detach()
-
-        add: Callable[[Tensor, Tensor], Any] = torch.add
-        if decode is not None and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
+            memory = memory.detach()
+        if fused and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
             # the type the layers read frames in: a wider sum would be written and read for nothing
-            add = Sum if self.read_out is None else lambda x, y: Sum(x, y).made()
-        placed = add(memory, codes)
-        value = placed if config.positions_on == "video" else memory
-        x, weights = (decode or self.decode)(placed, value, mask, attention and self.read_out is None)
-        if self.read_out is None:
-            return Slots(self.project_out(x), frames, weights, video)
-        weights = self.read_out(x, value, full)
-        slots = weights.to(read.dtype) @ read
-        return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights, video)
+            placed = Sum(memory, codes)
+            return frames, memory, placed if self.read_out is None else placed.made()
+        return frames, memory, memory + codes
 
     def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, dim) -> normed state of the slots (B, K, dim), the last layer's attention (B, K, N)."""

@@ -41,7 +41,7 @@ def _add_norm(  # type: ignore[no-untyped-def]
     c = tl.arange(0, WIDTH)
     ok = c < DIM
     at = row * DIM + c
-    value = tl.load(x + at, mask=ok, other=0.0)
+    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
     if ADD:
         added = tl.load(branch + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + c, mask=ok, other=0.0)
         if THRESHOLD > 0:

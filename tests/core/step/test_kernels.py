@@ -191,6 +191,51 @@ def test_attend(kernels, dropout, slots, size):
     both(kernels, "attend", backward)
 
 
+@pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize("codes", [60, 20, 1])
+def test_what_is_done_to_all_frames(dropout, codes):
+    """The kernels of the context layer; 60 rows, whose codes repeat."""
+    from stepformer.core import context, context_kernels
+
+    R, D = 60, 24
+    x, branch, bias, weight = draw(R, D), draw(R, D), draw(D), draw(D)
+    given = draw(codes, D)
+    for name, arguments in {
+        "enter": (x, given, weight, bias, 1e-5, torch.float32),
+        "leave": (branch, x),
+        "add_end": (x, branch, bias, given, SEED, 3, dropout),
+        "drop": (x, SEED, 3, dropout),
+        "add_unit": (x, branch, bias),
+    }.items():
+        plain, fast = (getattr(module, name)(*arguments) for module in (context, context_kernels))
+        pairs = zip(plain, fast, strict=True) if isinstance(plain, list | tuple) else [(plain, fast)]
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in pairs), name
+
+
+def test_codes_of_relative_time():
+    from stepformer.core import context_kernels
+    from stepformer.core.model import relative_times, time_codes
+
+    mask = (torch.arange(30) < torch.tensor([30, 7, 0])[:, None]).to(DEVICE)
+    expected = time_codes(relative_times(mask), 20).flatten(0, 1)
+    there = mask.flatten()
+    found = context_kernels.relative_codes(mask, 20).float()
+    assert torch.allclose(found[there], expected[there], atol=5e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_unit_vectors_in_their_own_type(dtype):
+    from stepformer.core import loss_kernels
+
+    x = draw(7, 20).to(dtype).requires_grad_()
+    up = draw(7, 20).to(dtype)
+    fast, plain = loss_kernels.unit(x, dtype), torch.nn.functional.normalize(x.float(), dim=-1)
+    assert fast.dtype == dtype
+    grads = [torch.autograd.grad(made, x, up.to(made.dtype))[0].float() for made in (fast, plain)]
+    close = 1e-5 if dtype == torch.float32 else 2e-2
+    assert torch.allclose(fast.float(), plain, atol=close) and torch.allclose(*grads, atol=close)
+
+
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("averaged", [False, True])
 @pytest.mark.parametrize("broken", ["", "norm", "before"])
