@@ -167,14 +167,14 @@ class Sum(NamedTuple):
         """Of the sum."""
         return self.memory.shape
 
-    def made(self) -> Tensor:
-        """The sum in bf16."""
+    def made(self, both: bool = False) -> tuple[Tensor, Tensor | None]:
+        """The sum in bf16 and, if ``both``, the frames in bf16."""
         memory, codes = self
         if memory.is_cuda and len(codes) == 1 and codes.shape[1:] == memory.shape[1:]:
             from stepformer.core.stack_kernels import add_codes
 
-            return add_codes(memory, codes)
-        return (memory + codes).bfloat16()
+            return add_codes(memory, codes, both)
+        return (memory + codes).bfloat16(), memory.bfloat16() if both else None
 
 
 class Looked(NamedTuple):
@@ -431,7 +431,7 @@ class StepDecoder(nn.Module):
         if fused and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
             # the type the layers read frames in: a wider sum would be written and read for nothing
             placed = Sum(memory, codes)
-            return frames, memory, placed if self.read_out is None else placed.made()
+            return frames, memory, placed if self.read_out is None else placed.made()[0]
         return frames, memory, memory + codes
 
     def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:

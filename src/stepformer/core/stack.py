@@ -284,13 +284,16 @@ class _Layers(torch.autograd.Function):
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
         beside = Beside(queries.device, 5)
         with beside:  # slots look at each other first: what they look for in the video is not asked for yet
-            same = key is value
-            value = (value.made() if isinstance(value, Sum) else value).to(half["qkv"].dtype).contiguous()
-            key = value if same else (key.made() if isinstance(key, Sum) else key).to(value.dtype).contiguous()
+            same, kind = key is value, half["qkv"].dtype
+            if isinstance(key, Sum):
+                key, plain = key.made(both=not same)
+                value = key if same else plain
+            key = key.to(kind).contiguous()
+            value = key if same else value.to(kind).contiguous()
             hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
-        R, size, kind, wide = B * K, D // H, half["qkv"].dtype, queries.dtype
+        R, size, wide = B * K, D // H, queries.dtype
         dropout = round(config.dropout * _CHANCES) if stack.model.training else 0
         content = config.queries == "content"
         gelu, eps = config.activation == "gelu", stack.model.norm.eps

@@ -116,10 +116,12 @@ def _norm_sums(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _add_codes(x, codes, out, size, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _add_codes(x, codes, out, plain, size, PLAIN: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     item = tl.program_id(1).to(tl.int64) * size
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + item + at, mask=at < size, other=0.0).to(tl.float32)
+    if PLAIN:
+        tl.store(plain + item + at, value, mask=at < size)
     value += tl.load(codes + at, mask=at < size, other=0.0).to(tl.float32)
     tl.store(out + item + at, value, mask=at < size)
 
@@ -360,13 +362,16 @@ def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tenso
     return parts.sum(1)
 
 
-def add_codes(x: Tensor, codes: Tensor) -> Tensor:
-    """(B, N, D) + (B or 1, N, D) in bf16, in one pass: torch takes four times as long where types differ."""
+def add_codes(x: Tensor, codes: Tensor, both: bool = False) -> tuple[Tensor, Tensor | None]:
+    """(B, N, D) + (1, N, D) in bf16 and, if ``both``, the first in bf16, in one pass: torch takes four times as long
+    where types differ."""
     x = x.contiguous()
     out = torch.empty(x.shape, dtype=torch.bfloat16, device=x.device)
+    plain = torch.empty_like(out) if both else None
     size = x[0].numel()
-    _add_codes[(triton.cdiv(size, 2048), len(x))](x, codes.expand(1, *x.shape[1:]).contiguous(), out, size, BLOCK=2048)
-    return out
+    codes = codes.expand(1, *x.shape[1:]).contiguous()
+    _add_codes[(triton.cdiv(size, 2048), len(x))](x, codes, out, plain, size, PLAIN=both, BLOCK=2048)
+    return out, plain
 
 
 def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:

@@ -114,7 +114,11 @@ def test_sums_over_rows(kernels):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_codes_are_added_in_one_pass(kernels, dtype):
     x, codes = draw(3, 50, 20).to(dtype), draw(1, 50, 20)
-    assert torch.allclose(kernels.add_codes(x, codes).float(), x.float() + codes, rtol=1e-2, atol=1e-3)
+    for both in (False, True):
+        placed, plain = kernels.add_codes(x, codes, both)
+        assert torch.allclose(placed.float(), x.float() + codes, rtol=1e-2, atol=1e-3)
+        assert (plain is not None) == both
+    assert torch.allclose(plain.float(), x.float(), rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
