@@ -136,7 +136,7 @@ class ClipEncoder:
     @property
     def batch(self) -> int:
         """How many pictures suit the device."""
-        return _BATCH if torch.device(self._device).type == "cpu" else _BATCH_GPU
+        return at_once(self._device)
 
     @property
     def at_once(self) -> int:
@@ -188,6 +188,11 @@ class ClipEncoder:
             some = looked[i : i + batch]
             vectors[some] = _array(self._network.vectors(frames[some]))
         return Encoded(vectors[source], structure)
+
+
+def at_once(device: str) -> int:
+    """How many whole pictures a device takes at a time."""
+    return _BATCH if torch.device(device).type == "cpu" else _BATCH_GPU
 
 
 def _array(x: Tensor) -> Vectors:
