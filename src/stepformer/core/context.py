@@ -211,7 +211,8 @@ class _Before(torch.autograd.Function):
             torch.addmm(b, given, w.t()) for b, w, given in zip(biases, weights, (placed, placed, y), strict=True)
         )
         k.view(len(k), heads, -1)[:, :, -_MORE].masked_fill_(~mask.flatten()[:, None], _NEVER)
-        ctx.kept, ctx.context = (rows, x, u, y, placed, mean, rstd, weights), context
+        # an output is kept as a copy of its handle: itself, it would hold this node, and the node it
+        ctx.kept, ctx.context = (rows, x, u.detach(), y, placed, mean, rstd, weights), context
         if not isinstance(into, nn.Linear):
             ctx.mark_non_differentiable(u)
         return q, k, v, u
@@ -267,7 +268,7 @@ class _After(torch.autograd.Function):
         branch = after @ half(second.weight).t()
         memory, placed = ops.add_end(x, branch, second.bias, codes, seed, _SITES[2], threshold)
         frames = ops.add_unit(rows, memory @ half(outward.weight).t(), outward.bias)
-        ctx.kept = mixed, x, z, mean, rstd, before, after, memory, wide_out
+        ctx.kept = mixed.detach(), x, z, mean, rstd, before, after, memory.detach(), wide_out
         ctx.context, ctx.threshold = context, threshold
         ctx.set_materialize_grads(False)
         return frames, memory, placed

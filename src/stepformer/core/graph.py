@@ -241,10 +241,8 @@ class GraphStep:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         recorded.graph = torch.cuda.CUDAGraph()
-        others = [other.graph for other in self._recorded.values()]
-        # all shapes share their memory; what others wait for goes before what is done beside it
-        first = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
-        with torch.cuda.graph(recorded.graph, pool=others[0].pool() if others else None, stream=first):
+        others = [other.graph for other in self._recorded.values()]  # all shapes share their memory
+        with torch.cuda.graph(recorded.graph, pool=others[0].pool() if others else None):
             self._step(recorded)
         self.bad.zero_()
 

@@ -51,7 +51,7 @@ class _PairLosses(torch.autograd.Function):
         B, K, D = slots.shape
         slots, seen = slots.contiguous(), mask.flatten()
         every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.flatten(0, 1)
-        beside, aligning = Beside(slots.device), Beside(slots.device, 6)
+        beside, aligning = Beside(slots.device), Beside(slots.device, 5)
         with beside:
             cosines = torch.bmm(slots, phrases.mT)  # (B, K, L)
             with aligning:

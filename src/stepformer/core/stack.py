@@ -282,15 +282,13 @@ class _Layers(torch.autograd.Function):
         ctx: Any, queries: Tensor, key: Any, value: Any, mask: Tensor, stack: Stack, attention: bool
     ) -> tuple[Tensor, Tensor]:
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
-        beside = Beside(queries.device, 5)
-        with beside:  # slots look at each other first: what they look for in the video is not asked for yet
-            same, kind = key is value, half["qkv"].dtype
-            if isinstance(key, Sum):
-                key, plain = key.made(both=not same)
-                value = key if same else plain
-            key = key.to(kind).contiguous()
-            value = key if same else value.to(kind).contiguous()
-            hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+        same, kind = key is value, half["qkv"].dtype
+        if isinstance(key, Sum):
+            key, plain = key.made(both=not same)
+            value = key if same else plain
+        key = key.to(kind).contiguous()
+        value = key if same else value.to(kind).contiguous()
+        hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
         R, size, wide = B * K, D // H, queries.dtype
@@ -345,7 +343,6 @@ class _Layers(torch.autograd.Function):
             torch.addmm(half["q_bias"][i], y2[i], half["q"][i].t(), out=q[i])
             asked = folded[i if grads_to_frames else 0]
             torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
-            beside.join()
             torch.bmm(asked, key.mT, out=scores[i])
             ops.softmax(scores[i], hidden, passed, level[i], size**-0.5, seed, s[2], dropout)
             torch.bmm(passed, value, out=read[i])
