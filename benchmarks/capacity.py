@@ -143,7 +143,11 @@ def volumes(rates: dict[str, float | None], videos: int) -> dict[str, str | None
     step = rates["step_ms"]
     need = None if step is None else BATCH * video_bytes() / (step / 1000) / 1e9
     reads = None if need is None else ", ".join(f"{need * n:,.0f} GB/s for {n} GPUs" for n in gpus)
+    per_s = [over_cores(rates["decode_cpu_s_per_s"]), rates["encode_gpu_x_real_time"]]  # seconds of video
+    whole = None if None in per_s else min(rate for rate in per_s if rate is not None) / MEAN_S * 3600
+    limit = "decoding" if whole is not None and (per_s[0] or 0) < (per_s[1] or 0) else "encoding"
     return {
+        "video to vectors, 16 cores and one GPU": None if whole is None else f"{whole:,.0f} videos/h, {limit} the limit",
         "store": f"{videos * video_bytes() / 1e12:,.2f} TB in {videos * video_bytes() / SHARD_BYTES:,.0f} shards",
         "memory of the store's index, in every process": scaled(rates["store_ram_bytes_per_video"], 1e9, "GB"),
         "opening the store": scaled(rates["store_open_us_per_video"], 6e7, "min"),
@@ -151,6 +155,11 @@ def volumes(rates: dict[str, float | None], videos: int) -> dict[str, str | None
         "search index": scaled(rates["search_bytes_per_video"], 1e9, "GB"),
         "one answer, at the size it was measured at": None if (ms := rates["answer_ms"]) is None else f"{ms:g} ms",
     }
+
+
+def over_cores(cpu_s_per_s: float | None) -> float | None:
+    """Seconds of video per second on the cores of one machine."""
+    return None if not cpu_s_per_s else SETUPS[0].cores / cpu_s_per_s
 
 
 def _time(h: float) -> str:

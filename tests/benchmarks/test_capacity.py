@@ -25,6 +25,11 @@ def test_hours_are_work_over_machines():
     assert pytest.approx(403.4, abs=0.05) == MEAN_S
     assert volumes(rates, 1_200_000)["store"].startswith("0.84 TB in 3,1")
     assert volumes(rates, 1_200_000)["search index"] is None
+    whole = "video to vectors, 16 cores and one GPU"
+    assert volumes(rates, 1_200_000)[whole] is None
+    fast, slow = ({**rates, "encode_gpu_x_real_time": x} for x in (1000.0, 100.0))  # cores: 160 times real time
+    assert volumes(fast, 1)[whole] == "1,428 videos/h, decoding the limit"
+    assert volumes(slow, 1)[whole] == "892 videos/h, encoding the limit"
 
 
 def test_the_committed_rates_say_where_they_come_from(capsys):
