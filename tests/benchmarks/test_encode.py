@@ -46,3 +46,11 @@ def test_untrained_stand_ins(tmp_path, monkeypatch):
     (row,) = encode_rows("univl", path, 1.0, 1)
     assert "untrained" in row.note
     assert row.encode_s > row.decode_s > 0
+
+
+def test_the_image_tower_alone_needs_neither_a_video_nor_weights(capsys):
+    assert cli.main(["bench", "encode", "--pictures", "2", "--repeats", "1", "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["structure_per_s"] > found["vectors_per_s"] > 0
+    assert found["vectors_per_s"] < found["times_real_time"] < 2 * found["vectors_per_s"]
+    assert found["device"] == "cpu" and found["commit"]
