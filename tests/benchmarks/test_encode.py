@@ -48,6 +48,7 @@ def test_untrained_stand_ins(tmp_path, monkeypatch):
     assert row.encode_s > row.decode_s > 0
 
 
+@pytest.mark.slow
 def test_the_image_tower_alone_needs_neither_a_video_nor_weights(capsys):
     assert cli.main(["bench", "encode", "--pictures", "2", "--repeats", "1", "--device", "cpu", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
