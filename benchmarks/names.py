@@ -177,20 +177,19 @@ def _report(name: str, found: Measured, marks: tuple[float, float]) -> dict[str,
     }  # fmt: skip
 
 
-def towers_of(data: ClipData, folder: Path | None, vectors: Path | None, sentences: Any) -> dict[int, ClipText]:
+def towers_of(data: ClipData, folder: Path | None, sentences: Any) -> dict[int, ClipText]:
     """A tower for each of parts 1 to 5 that was not trained on it; kept in ``folder``."""
     import tempfile
 
     from benchmarks import tower
+    from stepformer.encoders.sentence import default_sentence_encoder
 
     place = folder or Path(tempfile.mkdtemp())
     place.mkdir(parents=True, exist_ok=True)
-    paths = {fold: place / f"fold{fold}.safetensors" for fold in range(1, PARTS)}
-    if missing := [fold for fold, path in paths.items() if not path.is_file()]:
-        known = tower.sentence_vectors(data, vectors)
-        for fold in missing:
-            source = tower.Source(data, known, [part for part in range(1, PARTS) if part != fold], False)
-            tower.save(tower.train(source, tower.Recipe()), paths[fold], {"held_out": fold})
+    paths = {fold: tower.fold_file(place, fold) for fold in range(1, PARTS)}
+    for fold, path in paths.items():
+        if not path.is_file():
+            tower.train_to(path, data, tower.Recipe(), fold, False, default_sentence_encoder())
     return {fold: ClipText(path, sentences=sentences) for fold, path in paths.items()}
 
 
@@ -198,7 +197,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "data", "out", data={"required": True})
     parser.add_argument("--towers", type=Path, metavar="FOLDER", help="keep the five towers here")
-    parser.add_argument("--keep-vectors", type=Path, metavar="FILE", help="keep the sentence vectors here (.npz)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -213,7 +211,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"out": str(args.out), "pictures": len(of)}))
         return 0
     sentences = _Once(default_sentence_encoder())
-    towers = towers_of(data, args.towers, args.keep_vectors, sentences)
+    towers = towers_of(data, args.towers, sentences)
     judge, shipped, pictures = Judge(sentences, "seen"), ClipText(sentences=sentences), clip_pictures()
     marks = judge.thresholds()
     foreign = {part: foreign_steps(Path(args.data), data, part) for part in range(PARTS)}

@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.data:
         raise UsageError("give --data, the folder of public datasets, or --judged")
     data = load(Path(args.data))
-    towers = towers_of(data, args.towers, None, sentences) | {0: ClipText(sentences=sentences)}
+    towers = towers_of(data, args.towers, sentences) | {0: ClipText(sentences=sentences)}
     half = "dev" if args.fit else args.half
     videos = load_youcook2(Path(args.data) / "youcook2" / "youcook2_asr_steps.json.gz")
     heard = hear([video for video in videos if video.half == half][: args.limit], data, towers, sentences)

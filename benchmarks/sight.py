@@ -112,6 +112,10 @@ class _Once:
             self._known.update(zip(missing, self._encoder.encode_text(missing), strict=True))
         return np.stack([self._known[text] for text in texts])
 
+    def tuned(self, changes: Any) -> _Once:
+        """Likewise, of the encoder with these changes."""
+        return _Once(self._encoder.tuned(changes))
+
 
 def measure(data: ClipData, tower: Path | None = None, parts: Sequence[int] = (0,)) -> list[Sight]:
     """The table's rows."""

@@ -1,10 +1,11 @@
 """CLIP ViT-B/16 offline: its own image tower, and a text tower that was learned to go with it.
 
-Only the image tower can be had from a package registry. The text side is the sentence encoder's vector through a small
-network that ships with this package: a linear map and a two-layer perceptron into CLIP's space, learned from pictures
-with captions and from texts whose true CLIP vectors are published (``docs/sight.md`` has the sources, the licences and
-the command). ``clip:openai`` takes both towers as OpenAI published them, through open_clip, from the model hub. Either
-way pictures go through the same code and land in the same space, so that one StepFormer serves both.
+Only the image tower can be had from a package registry. The text side is the sentence encoder with a change of low rank
+in each layer, and a small network on its vector: a linear map and a two-layer perceptron into CLIP's space. Changes and
+network ship with this package, learned from pictures with captions and from texts whose true CLIP vectors are published
+(``docs/sight.md`` has the sources, the licences and the command). ``clip:openai`` takes both towers as OpenAI published
+them, through open_clip, from the model hub. Either way pictures go through the same code and land in the same space, so
+that one StepFormer serves both.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _OPENAI = "ViT-B-16-quickgelu/openai"  # open_clip's name for the published towe
 class TextTower(nn.Module):
     """Sentence vectors (L, 384) to unit vectors (L, 512) in the space of CLIP ViT-B/16."""
 
-    def __init__(self, size_in: int = 384, hidden: int = 1536, size_out: int = 512) -> None:
+    def __init__(self, size_in: int = 384, hidden: int = 512, size_out: int = 512) -> None:
         super().__init__()
         self.linear = nn.Linear(size_in, size_out)
         self.widen = nn.Linear(size_in, hidden)
@@ -77,19 +78,29 @@ class ClipText:
         file = Path(path) if path else Path(str(resources.files("stepformer.encoders"))) / "clip_text.safetensors"
         if not file.is_file():
             raise MissingError(f"there is no text tower {file}; train one with: stepformer bench tower")
-        self._tower, self._given = TextTower.of(load_file(file)), sentences
+        state = load_file(file)
+        self._changes = {key: state.pop(key).float() for key in list(state) if key.endswith((".up", ".down"))}
+        self._tower, self._given = TextTower.of(state), sentences
         self.fingerprint = f"clip-text:{sha256_of(file)[:12]}"
 
     def encode_sentences(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 384) unit vectors of what they mean, not of what it looks like."""
-        vectors: Vectors = (self._given or default_sentence_encoder()).encode_text(texts)  # loaded for the first text
+        vectors: Vectors = self._sentences.encode_text(texts)
         return vectors
+
+    @cached_property
+    def _sentences(self) -> Any:
+        return self._given or default_sentence_encoder()  # loaded for the first text
+
+    @cached_property
+    def _tuned(self) -> Any:
+        return self._sentences.tuned(self._changes)
 
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 512) unit vectors."""
-        sentences = self.encode_sentences(texts)
-        return np.asarray(self._tower(torch.from_numpy(sentences)).numpy(), np.float32)
+        sentences = torch.from_numpy(self._tuned.encode_text(texts))
+        return np.asarray(self._tower(sentences).numpy(), np.float32)
 
 
 class ClipEncoder:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +44,19 @@ class SentenceEncoder:
         self._bert = Bert(config, pooler=False)
         self._bert.load_published(load_file(folder / "model.safetensors"))
         self._bert.eval().to(device)
-        self._device = device
+        self.device = device
         self._tokenize = WordPiece(folder / "vocab.txt")
         self.dim = config.hidden_size
+
+    @torch.no_grad()
+    def tuned(self, changes: Mapping[str, torch.Tensor]) -> SentenceEncoder:
+        """A copy with changes of low rank r: NAME.weight has ``NAME.up`` (out, r) times ``NAME.down`` (r, in) added."""
+        other = copy.copy(self)
+        other._bert = copy.deepcopy(self._bert)
+        for name in {key.rpartition(".")[0] for key in changes}:
+            weight = other._bert.get_submodule(name).get_parameter("weight")
+            weight.add_((changes[f"{name}.up"] @ changes[f"{name}.down"]).to(weight))
+        return other
 
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str], batch: int = _BATCH) -> NDArray[np.float32]:
@@ -53,8 +64,8 @@ class SentenceEncoder:
         out = np.empty((len(texts), self.dim), np.float32)
         tokens = self._tokenize(texts, _MAX_TOKENS) if len(texts) else []
         for rows, ids, mask in length_batches(tokens, self._tokenize.pad_id, batch):
-            hidden = self._bert(ids.to(self._device), mask.to(self._device))  # (B, T, D)
-            weight = mask.to(self._device).unsqueeze(-1).to(hidden.dtype)
+            hidden = self._bert(ids.to(self.device), mask.to(self.device))  # (B, T, D)
+            weight = mask.to(self.device).unsqueeze(-1).to(hidden.dtype)
             mean = (hidden * weight).sum(1) / weight.sum(1)
             out[rows] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
         return out
