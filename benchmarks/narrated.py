@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.quality import boundary_f1
 from benchmarks.real import _cuts, _equal, _kmeans, _seen
 from benchmarks.real_data import RealVideo, action100m
+from stepformer.app.discover.stepformer import said
 from stepformer.cli.options import add
 from stepformer.core.inference import find_steps
 from stepformer.core.model import Slots
@@ -126,19 +127,16 @@ def told(videos: list[Narrated], i: int, kind: str) -> tuple[list[Phrase], NDArr
 
 
 def discovered(
-    own: Narrated, said: tuple[list[Phrase], NDArray[np.float32]] | None, options: EvidenceOptions = OPTIONS
+    own: Narrated, phrases: tuple[list[Phrase], NDArray[np.float32]] | None, options: EvidenceOptions = OPTIONS
 ) -> Spans:
     """Steps of one video, with what is said in it."""
     seen = _seen(own.video)
-    evidence = None
-    if said is not None and said[0]:
-        found = frame_evidence(
-            said[0], len(seen), seen.rate_hz, phrase_vectors=said[1], frame_vectors=seen.vectors, options=options
-        )
-        evidence = torch.from_numpy(found)[None]
+    evidence, structure = None, torch.from_numpy(np.asarray(seen.cutting, np.float32))[None]
+    if phrases is not None and phrases[0]:
+        evidence, structure = said(phrases, seen, options)
     result = find_steps(
-        own.output, torch.ones(1, len(seen), dtype=torch.bool), own.model.inference,
-        structure=torch.from_numpy(np.asarray(seen.cutting, np.float32))[None], rate_hz=seen.rate_hz, evidence=evidence,
+        own.output, torch.ones(1, len(seen), dtype=torch.bool), own.model.inference, structure=structure,
+        rate_hz=seen.rate_hz, evidence=evidence,
     )  # fmt: skip
     return [(piece.first / seen.rate_hz, piece.last / seen.rate_hz) for piece in result.segments[0]]
 

@@ -9,6 +9,15 @@ from stepformer.narration.imperative import MOST_WORDS, imperative, spoken_names
 
 # what is said -> the names, in order; nothing behind the arrow: no name
 SAID = """
+and i'm going to put my roti over and wait -> put the roti over
+and just dip the pork inside -> dip the pork inside
+then i'm going to add a drop or two of vanilla -> add a drop of vanilla
+always toast the bun or the last moment -> toast the bun
+we add around one tablespoon of cumin seeds -> add one tablespoon of cumin seeds
+you don't want to add too much dressing so add too much water ->
+now boil the table ->
+we're going to cook this meat in this guy ->
+add baking powder and mix -> add baking powder; mix
 now i'm going to go ahead and fold the puff pastry over the cheese -> fold the puff pastry over the cheese
 brush the top with butter -> brush the top with butter
 and then what i like to do is i brush the top with some melted butter -> brush the top with melted butter

@@ -10,12 +10,13 @@ from typing import Any, ClassVar, TextIO
 _PLAIN_EVERY_S = 10.0
 
 
-def clock(seconds: float) -> str:
-    """Seconds as ``1:02:03`` or ``2:03``."""
-    whole = max(0, round(seconds))
+def clock(seconds: float, tenths: bool = False) -> str:
+    """Seconds as ``1:02:03`` or ``2:03``, or with ``tenths`` as ``2:03.4``."""
+    whole, part = divmod(max(0, round(seconds * 10)), 10) if tenths else (max(0, round(seconds)), 0)
     hours, rest = divmod(whole, 3600)
     minutes, secs = divmod(rest, 60)
-    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+    text = f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+    return f"{text}.{part}" if tenths else text
 
 
 class Progress:

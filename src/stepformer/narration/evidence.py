@@ -1,4 +1,5 @@
-"""Phrases with times as evidence for steps: what is said near a frame speaks for a step there, chatter against one.
+"""Phrases with times as evidence for steps: what is said near a frame speaks for a step there, chatter against one, and
+where the talk turns to something else a step may end.
 
 Speakers are early more often than late: on real narration with human steps (YouCook2, dev half) what is said tells
 frames of steps best from others some seconds later.
@@ -30,8 +31,8 @@ _SHIFTS = 48
 
 @dataclass(frozen=True, slots=True)
 class EvidenceOptions:
-    """What narration is worth. ``stepformer bench narrated --fit`` makes the values, but for the last two, which were
-    chosen on a narrated dev clip (``stepformer bench real``)."""
+    """What narration is worth. ``stepformer bench narrated --fit`` makes the values, but for the last four, which were
+    chosen on simulated dev videos and a narrated dev clip (``stepformer bench real``)."""
 
     later_s: float = 6.0  # a step is shown this long after it is spoken of
     spread_s: float = 3.0  # how widely steps scatter around it: a phrase's evidence falls off like such a Gaussian
@@ -43,6 +44,8 @@ class EvidenceOptions:
     doubt: float = 0.4  # weight of narration whose agreement is not known, or that agrees no better than chance
     text: float = 1.5  # what a sentence is worth to a given text, for each spread that it says it better than others do
     text_later_s: float = 3.0  # whole sentences are said nearer to the step than its verb phrase alone
+    topic: float = 0.75  # share of what is said in the structure of a video whose pictures tell nothing
+    topic_s: float = 5.0  # what is said is blurred by so much
 
 
 OPTIONS = EvidenceOptions()
@@ -79,6 +82,22 @@ def frame_evidence(
     # a frame that is spoken of in both ways is a step
     against = options.chatter * np.maximum(against - for_it, 0.0) + options.unsaid * np.maximum(1.0 - for_it, 0.0)
     return np.asarray(trust * (options.step * for_it - against))
+
+
+def topics(
+    phrases: Sequence[Phrase], vectors: Floats, frames: int, rate_hz: float, options: EvidenceOptions = OPTIONS
+) -> NDArray[np.float64] | None:
+    """(N, D) what is being talked about at each frame: the blurred mean of the phrases' vectors (L, D) around it, less
+    what all of them share, small where nothing is said; None where too little is said."""
+    useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
+    if len(useful) <= _LEAST_PHRASES:
+        return None
+    said = np.asarray(vectors, np.float64)[useful]
+    middles = np.array([(phrases[i].start_s + phrases[i].end_s) / 2 + options.text_later_s for i in useful])
+    away = ((np.arange(frames) + 0.5) / rate_hz)[:, None] - middles
+    weight = np.exp(-0.5 * (away / options.topic_s) ** 2)  # (N, L)
+    total = weight.sum(1, keepdims=True)
+    return np.asarray(weight @ unit(said - said.mean(0)) / np.maximum(total, 1.0))
 
 
 def text_evidence(

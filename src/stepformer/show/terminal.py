@@ -126,7 +126,9 @@ def _scale(end_s: float, width: int) -> str:
 def _list(timeline: Timeline, colors: Sequence[str], width: int, color: bool, unicode: bool) -> list[str]:
     number_width = len(str(len(timeline)))
     dash = "–" if unicode else "-"
-    times = [f"{clock(s.start_s)} {dash} {clock(s.end_s)}" for s in timeline]
+    # no step may seem to end when it begins
+    tenths = any(clock(s.start_s) == clock(s.end_s) for s in timeline)
+    times = [f"{clock(s.start_s, tenths)} {dash} {clock(s.end_s, tenths)}" for s in timeline]
     time_width = max(map(len, times), default=0)
     lines = []
     for i, (step, when) in enumerate(zip(timeline, times, strict=True)):

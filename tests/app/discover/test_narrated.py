@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from discover_parts import planted, tiny_model
+import torch
+from discover_parts import WIDTH, planted, tiny_model
 
 from stepformer.app.discover import Knobs
 from stepformer.app.discover import stepformer as module
 from stepformer.app.naming import Name
+from stepformer.core.inference import DEFAULT_INFERENCE, find_steps
+from stepformer.core.segments import Segment
 from stepformer.encoders.pictures import PictureStatistics
 from stepformer.encoders.reading import Features
 from stepformer.errors import MissingError
@@ -129,3 +133,34 @@ def test_a_silent_video_is_named_by_sight_only_from_a_bank_of_ones_own(monkeypat
     model._banks.clear()
     assert not any(step.label for step in model.find(features).timeline)
     assert all(step.label for step in model.find(features, bank=["stir"]).timeline)
+
+
+def test_a_change_of_topic_cuts_where_the_picture_tells_nothing():
+    """A fixed camera: noise alone. What is talked about changes halfway."""
+    rng = np.random.default_rng(0)
+    seen = Features(rng.standard_normal((120, WIDTH)).astype(np.float32))
+    phrases = [Phrase("x", 5.0 * i, 5.0 * i + 2, groundability=1.0, verb="x") for i in range(24)]
+    first, second = np.eye(WIDTH, dtype=np.float32)[:2]
+    vectors = np.stack([first if p.start_s < 57 else second for p in phrases])
+    _, structure = module.said((phrases, vectors), seen)
+    mask = torch.ones(1, 120, dtype=torch.bool)
+    output = tiny_model().run(seen.vectors)
+    config = replace(DEFAULT_INFERENCE, step_weight=0.0)
+    cut = find_steps(output, mask, config, structure=structure, steps=2).segments[0][0].last
+    assert abs(cut - 60) <= 3
+    # without it the noise decides
+    alone = find_steps(output, mask, config, structure=torch.from_numpy(seen.vectors)[None], steps=2).segments[0][0]
+    assert abs(alone.last - 60) > 3
+
+
+def test_a_moment_without_a_name_joins_its_like():
+    frames = np.repeat(np.eye(4, dtype=np.float32), [10, 1, 10, 10], 0)
+    frames[10] = frames[11] * 0.9 + frames[0] * 0.1
+    pieces = [Segment(0, 10, 0), Segment(10, 11, 1), Segment(11, 21, 2), Segment(21, 31, 3)]
+    said = Name("whisk the eggs", "spoken", True, 0.9)
+    kept, names = module._without_splinters(pieces, [said, None, said, None], Features(frames))
+    assert [(p.first, p.last, p.row) for p in kept] == [(0, 10, 0), (10, 21, 2), (21, 31, 3)]
+    assert names == [said, said, None]
+    # nothing is said: nothing is joined
+    kept, _ = module._without_splinters(pieces, [None] * 4, Features(frames))
+    assert len(kept) == 4

@@ -146,3 +146,10 @@ def test_plot_of_awkward_timelines(tmp_path):
         save_plot(timeline, tmp_path / f"{i}.png")
         assert (tmp_path / f"{i}.png").stat().st_size > 3000
     save_plot(pancakes(), tmp_path / "x.png", similarity=np.zeros((0, 5)))
+
+
+def test_no_step_seems_to_end_when_it_begins():
+    short = Timeline("v.mp4", 20.0, (Step(0.0, 13.6), Step(13.6, 14.4), Step(14.4, 20.0)))
+    assert "0:13.6 – 0:14.4" in draw(short, 80, False, True)
+    plain = Timeline("v.mp4", 20.0, (Step(0.0, 13.6), Step(13.6, 20.0)))
+    assert "0:14 – 0:20" in draw(plain, 80, False, True)

@@ -20,7 +20,7 @@ from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, te
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
-from stepformer.core.inference import find_steps, find_texts, slot_similarity
+from stepformer.core.inference import Spread, find_steps, find_texts, noise_share, slot_similarity
 from stepformer.core.model import Slots
 from stepformer.core.segments import Segment
 from stepformer.encoders.reading import Features, Report, read_video
@@ -30,12 +30,14 @@ from stepformer.version import __version__
 
 if TYPE_CHECKING:
     from stepformer.narration import Phrase
+    from stepformer.narration.evidence import EvidenceOptions
     from stepformer.narration.listening import Listening, Narration
 
 Labels = Literal["auto", "none"]
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
 _MOST_FRAMES = 14_400  # four hours at one per second; longer videos are seen at a lower rate
+_SPLINTER_S = 1.5  # a step without a name among named ones is at least so long
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 
@@ -200,10 +202,12 @@ class StepFormer:
                 notes.append("the picture never changes: there are no steps to tell apart")
         else:
             with one_thread(len(seen) <= SMALL_FRAMES):
+                evidence, structure = (
+                    (None, _batch(seen.cutting)) if knobs.use == "structure" or heard is None else said(heard, seen)
+                )
                 found = find_steps(
-                    output, _all(output), knobs.options(self.inference), structure=_batch(seen.cutting),
-                    rate_hz=seen.rate_hz, steps=knobs.steps,
-                    evidence=None if knobs.use == "structure" else _evidence(heard, seen),
+                    output, _all(output), knobs.options(self.inference), structure=structure, rate_hz=seen.rate_hz,
+                    steps=knobs.steps, evidence=evidence,
                 )  # fmt: skip
             pieces, penalty = found.segments[0], float(found.penalty[0])
             threshold = None if knobs.use == "structure" else float(found.threshold[0])
@@ -213,6 +217,10 @@ class StepFormer:
         spans = [_span(piece, seen) for piece in pieces]
         whole = unit(seen.vectors).mean(0)
         names = self._names(spans, step_vectors, segment_vectors, whole, heard, labels, bank, notes)
+        if knobs.steps is None:
+            pieces, names = _without_splinters(pieces, names, seen)
+            step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
+            spans = [_span(piece, seen) for piece in pieces]
         labelled = time.perf_counter()
         steps = tuple(
             _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
@@ -316,7 +324,7 @@ class StepFormer:
         with one_thread(len(seen) <= SMALL_FRAMES):
             found = find_texts(
                 output, _all(output), _batch(vectors), torch.tensor([len(texts)]), config,
-                structure=_batch(seen.cutting), rate_hz=seen.rate_hz,
+                structure=_batch(seen.cutting) if heard is None else said(heard, seen)[1], rate_hz=seen.rate_hz,
                 present=None if present is None else torch.from_numpy(present)[None],
                 text_evidence=self._text_evidence(narration, heard, texts, seen),
             )  # fmt: skip
@@ -481,14 +489,60 @@ def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
 
 
-def _evidence(heard: tuple[list[Phrase], NDArray[np.float32]] | None, seen: Features) -> torch.Tensor | None:
-    """(1, N) what is said, as evidence for steps; None where nothing is."""
-    if heard is None:
-        return None
-    from stepformer.narration.evidence import frame_evidence
+def _without_splinters(
+    pieces: Sequence[Segment], names: Sequence[Name | None], seen: Features
+) -> tuple[tuple[Segment, ...], list[Name | None]]:
+    """Where steps have spoken names, one without a name that is a moment beside them joins the neighbour that looks
+    more like it."""
+    kept, kept_names = list(pieces), list(names)
+    named = [p.last - p.first for p, n in zip(pieces, names, strict=True) if n is not None and n.source == "spoken"]
+    if len(named) < 2:
+        return tuple(kept), kept_names
+    least = min(_SPLINTER_S * seen.rate_hz, float(np.median(named)) / 2)
+    frames = unit(seen.cutting)
 
-    found = frame_evidence(heard[0], len(seen), seen.rate_hz, phrase_vectors=heard[1], frame_vectors=seen.vectors)
-    return _batch(found)
+    def look(piece: Segment) -> NDArray[np.floating[Any]]:
+        return unit(frames[piece.first : piece.last].mean(0))
+
+    at = 0
+    while at < len(kept):
+        piece = kept[at]
+        beside = [i for i in (at - 1, at + 1) if 0 <= i < len(kept)]
+        beside = [i for i in beside if kept[min(i, at)].last == kept[max(i, at)].first]
+        if kept_names[at] is not None or piece.last - piece.first > least or not beside:
+            at += 1
+            continue
+        into = max(beside, key=lambda i: float(look(kept[i]) @ look(piece)))
+        low, high = min(at, into), max(at, into)
+        kept[low : high + 1] = [replace(kept[into], first=kept[low].first, last=kept[high].last)]
+        del kept_names[at]
+        at = low
+    return tuple(kept), kept_names
+
+
+def said(
+    heard: tuple[Sequence[Phrase], NDArray[np.float32]], seen: Features, options: EvidenceOptions | None = None
+) -> tuple[torch.Tensor, torch.Tensor | Spread]:
+    """What is said, as evidence for steps (1, N), and structure with it: where the talk turns to something else, a step
+    may end, and that counts the more the less the pictures tell."""
+    from stepformer.core.segments import spread_out
+    from stepformer.narration.evidence import OPTIONS, agreement, frame_evidence, topics
+
+    options = options or OPTIONS
+    phrases, vectors = heard
+    count, rate_hz = len(seen), seen.rate_hz
+    evidence = frame_evidence(
+        phrases, count, rate_hz, phrase_vectors=vectors, frame_vectors=seen.vectors, options=options
+    )
+    track = topics(phrases, vectors, count, rate_hz, options)
+    if track is None:
+        return _batch(evidence), _batch(seen.cutting)
+    mask = torch.ones(1, count, dtype=torch.bool)
+    pictures, talk = (spread_out(_batch(x), mask) for x in (seen.cutting, track))
+    share = options.topic * agreement(phrases, vectors, seen.vectors, rate_hz, options)
+    share *= min(1.0, float(noise_share(pictures, mask, rate_hz)[0]))
+    both = torch.cat((pictures * (1 - share) ** 0.5, talk * share**0.5), 2)
+    return _batch(evidence), Spread(both)
 
 
 def _at_working_rate(features: Features) -> Features:
