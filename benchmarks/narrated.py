@@ -131,9 +131,10 @@ def discovered(
 ) -> Spans:
     """Steps of one video, with what is said in it."""
     seen = _seen(own.video)
-    evidence, structure = None, torch.from_numpy(np.asarray(seen.cutting, np.float32))[None]
     if phrases is not None and phrases[0]:
         evidence, structure = said(phrases, seen, options)
+    else:
+        evidence, structure = None, torch.from_numpy(np.asarray(seen.cutting, np.float32))[None]
     result = find_steps(
         own.output, torch.ones(1, len(seen), dtype=torch.bool), own.model.inference, structure=structure,
         rate_hz=seen.rate_hz, evidence=evidence,
