@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from stepformer.base.arrays import unit
 
 JUDGED = Path(__file__).parent / "data" / "judged_names.csv"
+ABSURD = JUDGED.with_name("absurd_names.csv")
 MARKS = ("right", "plausible", "wrong")
 Floats = NDArray[np.float64]
 
@@ -34,6 +35,17 @@ def judged() -> list[Judged]:
     """The pairs judged by hand."""
     with JUDGED.open(encoding="utf-8", newline="") as stream:
         return [Judged(**row) for row in csv.DictReader(stream)]
+
+
+def absurd_share() -> dict[str, tuple[int, int]]:
+    """Before and after the rules on particles and sense: how many names, drawn at random, were looked at beside the
+    marked sentence, and how many make no sense or are no English."""
+    found: dict[str, tuple[int, int]] = {}
+    with ABSURD.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            names, absurd = found.get(row["rules"], (0, 0))
+            found[row["rules"]] = (names + 1, absurd + (row["absurd"] == "yes"))
+    return found
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.clip_data import ClipData, load, part_of
-from benchmarks.judged import Floats, Judge, logistic
+from benchmarks.judged import Floats, Judge, absurd_share, logistic
 from benchmarks.spoken import Spoken, load_youcook2
 from stepformer.app.naming import FEATURES, SHOWN_SAID, SURE_SAID, WORTH, PhraseBank, Worth, candidates, spoken
 from stepformer.cli.options import add
@@ -142,6 +142,8 @@ def run(args: argparse.Namespace) -> int:
             columns = "cosine_from, pairs, right, plausible, wrong"
             print(json.dumps({"source": one.source, "pairs": len(one.pairs), "thresholds": one.thresholds(),
                               "agreement": one.agreement(), columns: one.curve()}))  # fmt: skip
+        for rules, (names, absurd) in absurd_share().items():
+            print(f"{absurd} of {names} names (dev half) called absurd by hand {rules} the rules on particles and sense")
         return 0
     if not args.data:
         raise UsageError("give --data, the folder of public datasets, or --judged")

@@ -57,12 +57,16 @@ _PHRASE_ENDS = word_set(
 _EVERYWHERE = word_set(
     "ingredient stove refrigerator fridge microwave strainer flake corner end size color food dinner meal flavor bag "
     "pin leftover moisture texture liquid bottle can part time extra section length hole leg ring foil tong touch knob "
-    "box batch inch side gas starch mint cardamom concentrate scratch home plate four five front place aside leak way "
-    "lengthwise middle center left right"
+    "box batch inch side gas starch flavoring mint cardamom concentrate scratch home plate four five front place aside "
+    "leak way lengthwise middle center left right"
 )  # things that the phrases which ship do not have in all their topics
 _VAGUE = word_set(
     "it them this that these those one ones thing things stuff everything something up down out off on in over away "
     "back around together the a an some to of for and you me here there he she"
+)
+_QUALITIES = word_set(
+    "spicy sweet sour hot cold warm fresh large small big long short soft hard thick thin dry wet raw fine good nice "
+    "other full skinles bonele"
 )
 _NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
 _NUMBERS = word_set(
@@ -214,20 +218,20 @@ class Worth:
     """The chance that a phrase names a step rightly or plausibly: weights of a logistic model of what is known of both.
     ``stepformer bench said --fit`` makes the values."""
 
-    base: float = -3.898
-    early_s: float = -0.151  # seconds that it is said before the step begins
-    grounded: float = 2.159  # how likely a camera would see it
-    shared: float = 5.906  # its mean cosine with all that is said in the video, which speech that was misheard lacks
-    local: float = 0.708  # the same with what is said around the step
-    words: float = 0.139
-    vague: float = -0.34  # "use", "get", "take"
-    referring: float = -0.412  # "it" was replaced by what it stands for
-    shared_usually: float = 0.287  # where nothing else is said
+    base: float = -3.766
+    early_s: float = -0.159  # seconds that it is said before the step begins
+    grounded: float = 1.806  # how likely a camera would see it
+    shared: float = 6.69  # its mean cosine with all that is said in the video, which speech that was misheard lacks
+    local: float = 0.681  # the same with what is said around the step
+    words: float = 0.147
+    vague: float = -0.332  # "use", "get", "take"
+    referring: float = -0.414  # "it" was replaced by what it stands for
+    shared_usually: float = 0.285  # where nothing else is said
     # with pictures, the log odds are seen_base + seen_words times those above + seen times the share of the bank that
     # fits the step's pictures worse than the name does
-    seen_base: float = -1.958
-    seen_words: float = 0.552
-    seen: float = 2.66
+    seen_base: float = -1.86
+    seen_words: float = 0.544
+    seen: float = 2.626
 
     def log_odds(self, features: Floats) -> NDArray[np.float64]:
         """(M, L) of features (M, L, 7), in the order of the fields above."""
@@ -414,8 +418,10 @@ def _thing_words() -> frozenset[str]:
     from stepformer.narration.groundability import CONCRETE_NOUNS
 
     own = {word.rstrip("s") for word in CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS}
-    bank = {word for text in phrase_bank() for word in _things(text)}
-    return frozenset(own | bank | _EVERYWHERE | {word.rstrip("s") for word in _VAGUE | PARTICLES | _NUMBERS})
+    # "until it stops bubbling" ends in no thing
+    bank = {word for text in phrase_bank() for word in _things(text) if not word.endswith("ing")}
+    every = own | bank | _EVERYWHERE | {word.rstrip("s") for word in _VAGUE | PARTICLES | _NUMBERS}
+    return frozenset(every - _QUALITIES)
 
 
 def _kitchen_shares(names: Sequence[str]) -> tuple[Counter[str], NDArray[np.float64]] | None:

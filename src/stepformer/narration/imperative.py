@@ -9,6 +9,7 @@ and garlic".
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -65,6 +66,11 @@ _NO_PLACE = word_set("one two way ways point points recipe recipes thing things 
 _TAKING, _INTO = word_set("take get use grab"), word_set("in into onto over on through")
 _DANGLING = word_set("in on off up")  # say nothing behind an object, unless they make one act with the verb
 _BARE_END = word_set("right now then here there")  # of a place: "on top right"
+# what captions without marks run together: "two tablespoons and an in the cream", "use whatever sausage"
+_BROKEN = re.compile(
+    r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
+    r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|anyway|because|which|who)\b"
+)
 _PRONOUNS = OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
@@ -129,6 +135,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
             return None
         verb = "add" if verb == "put" else verb
     if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where):
+        return None
+    if _BROKEN.search(f"{thing} {where}"):
         return None
     amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
     particle = "" if amount else phrase.particle  # "add about a teaspoon"
