@@ -193,8 +193,12 @@ def _load(model: str) -> Any:
     except StepFormerError:
         raise
     except Exception as error:
-        known = f"; the model {model!r} comes from the model hub only, which must be reached once" * (model in _HUB)
-        raise MissingError(f"faster-whisper cannot load the speech model {model!r} ({error}){known}") from error
+        if model in _HUB:
+            raise MissingError(
+                f"the speech model {model!r} comes from the model hub only, which cannot be reached: take base, or give a "
+                "folder with its weights"
+            ) from error
+        raise MissingError(f"faster-whisper cannot load the speech model {model!r} ({error})") from error
 
 
 def _folder(model: str) -> str:
