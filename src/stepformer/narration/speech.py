@@ -195,8 +195,8 @@ def _load(model: str) -> Any:
     except Exception as error:
         if model in _HUB:
             raise MissingError(
-                f"the speech model {model!r} comes from the model hub only, which cannot be reached: take base, or give "
-                "a folder with its weights"
+                f"the speech model {model!r} comes from the model hub only, which cannot be reached: take base, or "
+                "give a folder with its weights"
             ) from error
         raise MissingError(f"faster-whisper cannot load the speech model {model!r} ({error})") from error
 
