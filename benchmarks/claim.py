@@ -216,7 +216,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add(parser, "world", "jobs", "device", world={"required": True})
     add(parser, "seeds", "train_steps", "batch", "limit", seeds=[0, 1], train_steps=1500, batch=64, limit=100)
-    parser.add_argument("--closeness", action=Several, type=float, nargs="+", default=list(CLOSENESS), metavar="C", help="shares of the text")
+    parser.add_argument(
+        "--closeness", action=Several, type=float, nargs="+", default=list(CLOSENESS), metavar="C",
+        help="shares of the text",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,6 +37,8 @@ def test_a_folder_to_json_lines(parser, folder, tmp_path) -> None:
     assert [row["video"] for row in found] == ["more/w"] + [f"v{i}" for i in range(5) for _ in range(2)]
     assert found[1]["text"] == "crack the eggs" and found[2]["text"] == "whisk the eggs" and found[0]["chatter"]
     assert not (tmp_path / "out.jsonl.parts").exists()
+    assert prepare(folder / "v2.en.srt", tmp_path / "one.jsonl").videos == 1
+    assert {row["video"] for row in rows(tmp_path / "one.jsonl")} == {"v2"}
 
 
 def test_a_folder_to_parquet(parser, folder, tmp_path) -> None:

@@ -75,7 +75,7 @@ class Progress:
             return
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, note=self.note)
-        elif time.monotonic() - self._last_line >= _PLAIN_EVERY_S:
+        elif (self.done or self.total) and time.monotonic() - self._last_line >= _PLAIN_EVERY_S:
             self._print_line()
 
     def _print_line(self) -> None:

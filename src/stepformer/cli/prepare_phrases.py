@@ -22,7 +22,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("src", type=Path, help="folder of subtitles, or a HowTo100M caption.json or raw_caption.json")
+    parser.add_argument("src", type=Path, help="folder of subtitles, one subtitle file, or HowTo100M's caption.json")
     parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
     add(parser, "jobs", "cluster", "overwrite", jobs=os.cpu_count() or 1)
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)

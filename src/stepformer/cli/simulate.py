@@ -59,7 +59,6 @@ def make(args: argparse.Namespace, build: Any) -> int:
     if args.json:
         print(json.dumps(summary))
     else:
-        for name, value in summary.items():
-            shown = "  ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-            print(f"{name}: {shown}")
+        videos = ", ".join(f"{count} {split}" for split, count in summary["videos"].items())
+        print(f"{args.out}: {len(world.texts)} texts, {len(world.pictures)} pictures; videos: {videos}")
     return 0

@@ -63,7 +63,7 @@ class Report:
 
 
 def sources(src: Path) -> Iterator[Source]:
-    """Videos of a folder (by name, all folders below it) or of a caption file (in its order)."""
+    """Videos of a folder (by name, all folders below it), of a caption file (in its order), or of one subtitle file."""
     from stepformer.media.finding import is_ours
     from stepformer.narration.readers import SUFFIXES
     from stepformer.narration.readers.structured import iter_captions
@@ -78,6 +78,8 @@ def sources(src: Path) -> Iterator[Source]:
             name = _video(path, src)
             # two files of one video are two rows of names
             yield Source(number, name if names[name] == 1 else path.relative_to(src).as_posix(), str(path))
+    elif src.is_file() and src.suffix.lower() in SUFFIXES and src.suffix.lower() != ".json":
+        yield Source(0, _video(src, src.parent), str(src))
     elif src.is_file():
         for number, (video, content) in enumerate(iter_captions(src)):
             yield Source(number, video, str(src), content)

@@ -159,6 +159,9 @@ def test_names_are_elected_guessed_and_never_twice():
     assert [step.name for step in procedure.steps] == ["step 0", "step 1", "step 2"]
     assert not any(step.guess for step in procedure.steps)
     bare = [relabelled(v, lambda i: None) for v in planted.videos]
+    numbered = find_procedure(bare, 3)  # nobody names anything: that is no guess
+    assert [(step.name, step.guess) for step in numbered.steps] == [(f"step {i}", False) for i in (1, 2, 3)]
+    assert {step.label for timeline in numbered.timelines for step in timeline} == {None}
     middle = np.stack([np.mean([v.vectors[k] for v in planted.videos], 0) for k in range(3)])
     others = np.random.default_rng(0).standard_normal((200, 48)) / 7  # about as long as the steps
     bank = PhraseBank(

@@ -141,7 +141,7 @@ def _in_order(labels: list[IntArray], places: Sequence[FloatArray]) -> tuple[lis
 
 
 def _steps(
-    videos: Sequence[VideoSteps], labels: Sequence[IntArray], places: Sequence[FloatArray], names: Sequence[Name]
+    videos: Sequence[VideoSteps], labels: Sequence[IntArray], places: Sequence[FloatArray], names: Sequence[Name | None]
 ) -> tuple[CommonStep, ...]:
     out = []
     for c, name in enumerate(names):
@@ -156,10 +156,10 @@ def _steps(
         having = sum(len(found) > 0 for found in runs)
         out.append(
             CommonStep(
-                name.text, having, len(spans), having / len(videos),
+                f"step {c + 1}" if name is None else name.text, having, len(spans), having / len(videos),
                 float(np.concatenate([p[rows] for p, rows in zip(places, members, strict=True)]).mean()),
                 float(np.median(spans)), float((vectors @ unit(vectors.mean(0))).mean()),
-                not name.sure, name.score,
+                name is not None and not name.sure, None if name is None else name.score,
             )
         )  # fmt: skip
     return tuple(out)
@@ -176,7 +176,7 @@ def _runs(path: IntArray, step: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _told(timeline: Timeline, path: IntArray, names: Sequence[Name]) -> Timeline:
+def _told(timeline: Timeline, path: IntArray, names: Sequence[Name | None]) -> Timeline:
     """A video's timeline in terms of the common steps; neighbours that are the same step are one."""
     steps: list[Step] = []
     for step, common in zip(timeline, path.tolist(), strict=True):
@@ -188,8 +188,10 @@ def _told(timeline: Timeline, path: IntArray, names: Sequence[Name]) -> Timeline
             scores = [s for s in (before.score, step.score) if s is not None]
             steps[-1] = replace(before, end_s=step.end_s, score=max(scores) if scores else None)
             continue
-        meta = {"common": common + 1, **names[common].meta()}
-        if step.label and step.label != names[common].text:
+        name = names[common]
+        meta = {"common": common + 1, **({} if name is None else name.meta())}
+        label = None if name is None else name.text
+        if step.label and step.label != label:
             meta["own_label"] = step.label
-        steps.append(Step(step.start_s, step.end_s, names[common].text, step.score, step.slot, meta))
+        steps.append(Step(step.start_s, step.end_s, label, step.score, step.slot, meta))
     return Timeline(timeline.video, timeline.duration_s, tuple(steps), {**timeline.meta, "command": "procedure"})

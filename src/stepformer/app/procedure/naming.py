@@ -27,8 +27,8 @@ def name_steps(
     count: int,
     encode: Encode | None = None,
     bank: PhraseBank | None = None,
-) -> list[Name]:
-    """One name for each of ``count`` common steps.
+) -> list[Name | None]:
+    """One name for each of ``count`` common steps; None where nobody said or guessed one.
 
     Where at least one occurrence has a name that was said or given, those stand for election: the one whose text is
     nearest to all of them (``encode``), or without it the most frequent. Other steps take the phrases of the bank
@@ -59,8 +59,8 @@ def name_steps(
         for row, column in zip(rows, columns, strict=True):
             names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
     for i in [i for i, name in enumerate(names) if name is None]:
-        common = Counter(guessed[i]).most_common(1)
-        names[i] = Name(common[0][0] if common else f"step {i + 1}", "seen", False, 0.0)
+        if guessed[i]:
+            names[i] = Name(Counter(guessed[i]).most_common(1)[0][0], "seen", False, 0.0)
     return _once(names)
 
 
@@ -75,12 +75,14 @@ def _elect(texts: list[str], encode: Encode | None) -> Name:
     return Name(best, "spoken", True, float(vectors[best] @ mean))
 
 
-def _once(names: Sequence[Name | None]) -> list[Name]:
+def _once(names: Sequence[Name | None]) -> list[Name | None]:
     """No name twice: later ones are numbered."""
     seen: Counter[str] = Counter()
-    out: list[Name] = []
+    out: list[Name | None] = []
     for name in names:
-        assert name is not None
+        if name is None:
+            out.append(None)
+            continue
         seen[name.text] += 1
         text = name.text if seen[name.text] == 1 else f"{name.text} ({seen[name.text]})"
         out.append(replace(name, text=text))
