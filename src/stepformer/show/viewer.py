@@ -59,7 +59,8 @@ def serve(page: Page, port: int = 0) -> ThreadingHTTPServer:
     try:
         server = _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
-        raise StepFormerError(f"cannot listen on {HOST}:{port}: {error}; choose another --port, or 0 for any") from None
+        why = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise StepFormerError(f"cannot listen on {HOST}:{port}: {why}; choose another --port, or 0 for any") from None
     return server
 
 

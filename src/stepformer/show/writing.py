@@ -154,7 +154,8 @@ def within_video(timeline: Timeline) -> tuple[Timeline, tuple[str, ...]]:
         if step.start_s >= timeline.duration_s:
             notes.append(f"step {i + 1} starts at {step.start_s:g} s, past the end of the video: left out")
         elif step.end_s > timeline.duration_s:
-            notes.append(f"step {i + 1} ends at {step.end_s:g} s, past the end of the video: cut there")
+            if step.end_s > timeline.duration_s + 1e-3:  # formats of whole milliseconds round the end of the video
+                notes.append(f"step {i + 1} ends at {step.end_s:g} s, past the end of the video: cut there")
             kept.append(replace(step, end_s=timeline.duration_s))
         else:
             kept.append(step)

@@ -61,9 +61,10 @@ def checkpoint_file(name: str | os.PathLike[str]) -> Path:
     for folder in _folders():
         if (folder / f"{text}.safetensors").is_file():
             return folder / f"{text}.safetensors"
+    known = near(text, names())
     raise MissingError(
-        f"no model is called {near(text, names())} Give the path of a checkpoint or of a run folder, "
-        " a hub id (owner/name), or set STEPFORMER_MODELS to a folder of checkpoints"
+        f"no model is called {known}{'' if known.endswith('?') else '.'} A model is a name, a checkpoint, a run folder or a "
+        "hub id (owner/name); STEPFORMER_MODELS names a folder of further checkpoints"
     )
 
 
