@@ -62,9 +62,10 @@ def checkpoint_file(name: str | os.PathLike[str]) -> Path:
         if (folder / f"{text}.safetensors").is_file():
             return folder / f"{text}.safetensors"
     known = near(text, names())
+    known += "" if known.endswith("?") else "."
     raise MissingError(
-        f"no model is called {known}{'' if known.endswith('?') else '.'} A model is a name, a checkpoint, a run folder or "
-        "a hub id (owner/name); STEPFORMER_MODELS names a folder of further checkpoints"
+        f"no model is called {known} A model is a name, a checkpoint, a run folder or a hub id (owner/name); "
+        "STEPFORMER_MODELS names a folder of further checkpoints"
     )
 
 
