@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models info": ("stepformer.cli.models:INFO", "source, hashes, licence and training data of weights"),
     "models verify": ("stepformer.cli.models:VERIFY", "hash the pulled weights again"),
     "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
-    "bench discover": ("stepformer.bench.discover", "time a minute of video, part by part"),
+    "bench discover": ("stepformer.bench.discover", "time per minute of video, part by part"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench train": ("stepformer.bench.train", "a training step beside the plain one and its floor; peak memory"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),

@@ -1,13 +1,13 @@
 """A grammar of how-to procedures: ordered steps of many tasks, how a narrator says them, and idle talk.
 
 The simulator makes training procedures from it when no dataset is there, and unlabelled steps are named from its
-phrase bank. The text is ours and lives in ``data/*.json`` beside this module, one file a domain::
+phrase bank. The text is ours and lives in ``procedures/*.json`` beside this module, one file per domain::
 
     {"task": "fix a flat {bike} tire", "vars": {"bike": ["road bike", "mountain bike"]},
      "steps": [["let the air out of the tube", "deflate the tube"], ["?mark the hole with chalk", "circle the hole"]]}
 
 The first string of a step is its label, the others are paraphrases; ``?`` marks a step that people often skip. A
-``{slot}`` is drawn once a procedure, from the task's own ``vars`` or else from the shared lists of ``words.json``.
+``{slot}`` is drawn once per procedure, from the task's own ``vars`` or else from the shared lists of ``words.json``.
 A slot is named by its most generic word, so that a template with its braces taken off is a generic step name.
 """
 

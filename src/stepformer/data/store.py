@@ -227,7 +227,7 @@ class FeatureStore(Sequence[StoredVideo]):
 
     @property
     def rate_hz(self) -> float:
-        """Feature rows a second."""
+        """Feature rows per second."""
         return self.info.rate_hz
 
     @property

@@ -53,7 +53,7 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
     if (video.structure.shape[1] if video.structure is not None else 0) != info.structure_dim:
         raise InputError(f"{video.video}: the structure vectors do not have the store's {info.structure_dim} columns")
     if video.rate_hz != info.rate_hz:
-        raise InputError(f"{video.video}: {video.rate_hz:g} features a second, the store has {info.rate_hz:g}")
+        raise InputError(f"{video.video}: {video.rate_hz:g} features per second, the store has {info.rate_hz:g}")
     tensors: dict[str, Any] = {"features": to_half(video.features, f"{video.video}: features")}
     if video.structure is not None:
         tensors["structure"] = to_half(video.structure, f"{video.video}: structure vectors")

@@ -112,7 +112,7 @@ class _Pooler(nn.Module):
 
 
 class Bert(nn.Module):
-    """Token ids to one vector a token. ``pooler`` is kept for checkpoints that have one."""
+    """Token ids to one vector per token. ``pooler`` is kept for checkpoints that have one."""
 
     def __init__(self, config: BertConfig, *, pooler: bool = True) -> None:
         super().__init__()

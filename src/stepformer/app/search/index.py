@@ -4,11 +4,11 @@
 
     FOLDER/.stepformer-search/
       index.json            format, encoder and its fingerprint, dim, counts, and which generation is current
-      000001/steps.usearch  one vector a discovered step (its slot and its frames, half each), int8, cosine
-      000001/moments.usearch  one vector each few seconds of video: the mean of its frames
-      000001/names.usearch  one vector a named step of a timeline that came without vectors: the name's own
+      000001/steps.usearch  one vector per discovered step (its slot and its frames, half each), int8, cosine
+      000001/moments.usearch  one vector per few seconds of video: the mean of its frames
+      000001/names.usearch  one vector per named step of a timeline that came without vectors: the name's own
       000001/steps.npy, moments.npy, names.npy
-                            a row a key: video, start_s, end_s, step (-1 = in no step); video -1 = taken out
+                            a row per key: video, start_s, end_s, step (-1 = in no step); video -1 = taken out
       000001/videos.jsonl   name, source, duration, stamp, and the steps' names
       000001/means.npy      (3, D): mean of step vectors, of moments, of texts, taken off before comparing
       000001/sample-steps.npy, ...   vectors at random, to tell what a similarity is worth

@@ -20,7 +20,7 @@ def drop_dtw(
     ``column_drop``  cost of dropping a column: one number, (N,), or None = columns may not be dropped
     ``row_drop``     cost of dropping a row: one number, (K,), or None = rows may not be dropped
     ``matching``     "many_to_one": several columns to one row, never several rows to one column;
-                     "one_to_one": at most one column a row as well
+                     "one_to_one": at most one column per row as well
     ``contiguous``   a row's columns have no dropped column between them (of no effect one-to-one)
 
     The total is the matched costs plus the drop costs of dropped columns and dropped rows. ``inf`` forbids a match or

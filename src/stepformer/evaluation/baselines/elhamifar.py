@@ -192,7 +192,7 @@ class KeyStepNetwork(nn.Module):
             )
             for _ in range(options.levels)
         )  # fmt: skip
-        # a score head a level, added up from the coarsest to the finest, as fully convolutional networks do
+        # a score head per level, added up from the coarsest to the finest, as fully convolutional networks do
         self.heads = nn.ModuleList(nn.Conv1d(channels, options.key_steps, 1) for _ in range(options.levels))
         self.choose = nn.Linear(width, 1)  # attention over key-steps
         self.tell = nn.Linear(width, tasks)

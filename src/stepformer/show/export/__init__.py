@@ -1,4 +1,4 @@
-"""Timelines as files: one small writer a format, one table of them, one door.
+"""Timelines as files: one small writer per format, and one table of them.
 
     stepformer.show.export.write(timeline, "chapters.vtt")                # format from the suffix
     stepformer.show.export.write(timeline, "chapters.txt", format="youtube")

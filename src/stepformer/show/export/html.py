@@ -118,7 +118,7 @@ def _address(path: str) -> str:
 
 
 def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[str]]:
-    """A small JPEG a step as a data address; empty strings where the video is not here or cannot be read."""
+    """A small JPEG per step as a data address; empty strings where the video is not here or cannot be read."""
     found = media_file(timeline, options)
     nothing = [""] * len(timeline)
     if found is None or not len(timeline):
