@@ -140,7 +140,7 @@ def test_bad_input_is_refused_and_nothing_is_stored(tmp_path):
             writer.append(StoredVideo("w", np.ones((2, 9)), 1.0, 2.0, np.ones((2, 3))))
         with pytest.raises(InputError, match="structure"):
             writer.append(StoredVideo("w", np.ones((2, 4)), 1.0, 2.0))
-        with pytest.raises(InputError, match="a second"):
+        with pytest.raises(InputError, match="per second"):
             writer.append(StoredVideo("w", np.ones((2, 4)), 2.0, 2.0, np.ones((2, 3))))
         assert "a" not in writer
         writer.append(a_video())
