@@ -293,6 +293,24 @@ def test_a_dry_run_does_nothing(video, capsys):
     assert not Path("talk.steps.json").exists() and not Path("stepformer.options.json").exists()
 
 
+def test_a_dry_run_over_many_videos_lists_their_folder_a_few_times(monkeypatch, capsys):
+    """Once for all of them, not once for each."""
+    Path("many").mkdir()
+    for i in range(1000):
+        Path("many", f"v{i}.mp4").touch()
+    os.utime("many", (1e9, 1e9))
+    listed = []
+    for name in ("iterdir", "glob", "rglob"):
+        real = getattr(Path, name)
+        monkeypatch.setattr(Path, name, lambda self, *a, real=real: listed.append(self) or real(self, *a))
+    scan, walk = os.scandir, os.listdir
+    monkeypatch.setattr(os, "scandir", lambda *a: listed.append(a) or scan(*a))
+    monkeypatch.setattr(os, "listdir", lambda *a: listed.append(a) or walk(*a))
+    assert main(["discover", "many", "--out", "o", "--format", "json,vtt", "--dry-run", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1000
+    assert len(listed) < 50
+
+
 def test_what_is_there_is_skipped(video, capsys):
     assert main(["discover", "talk.mp4", "--format", "json", "--quiet"]) == 0
     before = Path("talk.steps.json").stat().st_mtime_ns

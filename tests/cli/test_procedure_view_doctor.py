@@ -311,6 +311,15 @@ def test_a_timeline_of_impossible_length_is_one_sentence(tmp_path, capsys, value
     assert said in capsys.readouterr().err
 
 
+def test_a_subtitle_of_forty_bytes_makes_no_large_page(tmp_path):
+    """The longest time that is believed: ticks and bars of the page do not grow with it."""
+    (tmp_path / "t.srt").write_text("1\n0:00:00,0 --> 719:59:00,0\nx\n")
+    assert main(["export", str(tmp_path / "t.srt"), str(tmp_path / "p.html"), "-q"]) == 0
+    assert (tmp_path / "p.html").stat().st_size < 100_000
+    (tmp_path / "t.srt").write_text("1\n0:00:00,0 --> 9999:59:00,0\nx\n")
+    assert main(["export", str(tmp_path / "t.srt"), str(tmp_path / "p.html"), "-q", "--overwrite"]) == 3
+
+
 @contextmanager
 def _served(video):
     server = serve(Page(b"page", video))

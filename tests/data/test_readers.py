@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import tarfile
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -107,6 +108,23 @@ def test_crosstask_tar_is_the_same_as_its_folder(crosstask, tmp_path):
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))
     assert read_crosstask(archive) == read_crosstask(crosstask)
+
+
+def test_a_tar_bomb_is_refused_in_little_memory(tmp_path):
+    """A file of 600 MiB in a tar of three: refused by what the tar says of it, before it is unpacked."""
+    inside = tarfile.TarInfo("tasks_primary.txt")
+    inside.size = 600 << 20
+    with gzip.open(tmp_path / "crosstask_release.tar.gz", "wb", 1) as tar:
+        tar.write(inside.tobuf())
+        for _ in range(600):
+            tar.write(bytes(1 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="has 600 MiB; at most 64 MiB are read"):
+            read_crosstask(tmp_path / "crosstask_release.tar.gz")
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_crosstask_that_is_none(tmp_path):

@@ -68,6 +68,9 @@ def test_a_table_of_videos_is_looked_up_by_name(tmp_path):
         ([], "no captions"),
         ({"duration": 3, "timestamps": [[0, 1]], "sentences": []}, "do not go together"),
         ({"segments": "no"}, "no list"),
+        ({"duration": 3e7, "segments": [{"start": 0, "end": 4, "text": TAP}]}, "duration is 3e[+]07 s"),
+        ({"duration": 2e6, "segments": [{"start": 0, "end": 4, "text": TAP}]}, "up to 4 s do not bear out"),
+        ([{"start": 0, "end": 2e6, "text": TAP}], "do not bear out"),
     ],
 )
 def test_what_is_wrong_is_said(value, message):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import read_json, reader
+from stepformer.base.guard import read_json, reader, seconds
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.encoders.clip import ClipText
 from stepformer.errors import InputError
@@ -77,6 +77,9 @@ def _is_one_video(value: Any) -> bool:
         isinstance(value, Mapping) and (any(key in value for key in _LISTS) or "timestamps" in value)
     )
 
+_SILENT_S = 3600.0  # after the last caption
+_LONGEST_S = 86_400.0
+
 
 def parse_captions(value: Any, where: str = "captions") -> tuple[list[Caption], float]:
     """The captions of one video, in order, and its duration in seconds (the last end, if it is not given)."""
@@ -100,7 +103,10 @@ def parse_captions(value: Any, where: str = "captions") -> tuple[list[Caption], 
     if not captions:
         raise InputError(f"{where}: there are no captions")
     last = max(caption.end_s for caption in captions)
-    return captions, last if duration is None else float(duration)
+    length_s = last if duration is None else seconds(duration, "the duration", where)
+    if length_s > min(last + _SILENT_S, _LONGEST_S):  # every second gets a vector
+        raise InputError(f"{where}: captions up to {last:g} s do not bear out a duration of {length_s:g} s")
+    return captions, length_s
 
 
 @reader("file of captions")

@@ -125,6 +125,12 @@ def test_damaged_files_are_input_errors(data):
         load_restricted(data)
 
 
+def test_a_pickle_of_nine_bytes_gets_no_gigabytes():
+    """Its memo index asks for room for two billion values."""
+    with pytest.raises(InputError, match="asks for 2147483647 places in memory"):
+        load_restricted(b"\x80\x04Nr\xff\xff\xff\x7f.")
+
+
 def test_a_missing_file_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         load_restricted(tmp_path / "nothing.pkl")

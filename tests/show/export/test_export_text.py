@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import re
+import time
 
 import jsonschema
 import pytest
@@ -261,6 +262,18 @@ def test_youtube_by_hand():
         (0, "crack the eggs"), (15, "whisk (guess)"), (40, "Step 3"), (55, "flip the pancake"), (70, "Outro"),
     ]  # fmt: skip
     assert rendered.notes == ("'crack the eggs' moved from 0:02 to 0:00, where the first chapter must be",)
+
+
+def test_a_hundred_thousand_steps_take_time_in_proportion():
+    def seconds(count):
+        steps = tuple(Step(20.0 * i, 20.0 * i + 15, f"step {i}") for i in range(count))
+        timeline = Timeline("v.mp4", 2_100_000, steps)
+        began = time.process_time()
+        export.render(timeline, "youtube")
+        return time.process_time() - began
+
+    seconds(1000)
+    assert seconds(100_000) < 30 * seconds(10_000) + 1.0  # ten times as many; quadratic time would be a hundred
 
 
 def test_youtube_joins_and_tells():
