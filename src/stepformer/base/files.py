@@ -32,8 +32,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = _beside(target)
-    except OSError as error:
-        raise WriteError(f"{target} cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # the latter for a zero byte in the name
+        raise WriteError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
     temporary = Path(name)
     try:
         yield temporary
@@ -65,7 +65,7 @@ def _beside(target: Path) -> tuple[int | None, str]:
     with suppress(ImportError, OSError):
         import fcntl
 
-        name = str(target.with_name(start + end))
+        name = str(target.parent / (start + end))
         handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -415,3 +415,21 @@ def test_without_vectors_for_the_phrase_bank_texts_are_present_and_steps_unnamed
     assert all(step.label is None for step in unnamed) and "steps are not named" in unnamed.meta["notes"][0]
     with pytest.raises(InputError, match="no vector"):  # a bank that was asked for is not left out in silence
         model.find(Features(vectors), Knobs(), bank=["stir the pot"])
+
+
+def test_memory_does_not_grow_with_the_number_of_videos(model, tmp_path):
+    """Of what a video needed, its timeline stays."""
+    import resource
+
+    def grown(count):
+        """KiB that the process gained at most while so many videos were discovered."""
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        kept = [model.discover(video) for _ in range(count)]
+        assert len(kept) == count
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    video = tmp_path / "v.mp4"
+    write_video(video, [(220, 20, 20), (20, 30, 220)])
+    grown(5)  # what is imported and made once
+    assert grown(60) < grown(5) + (8 << 10)
