@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stepformer.base.files import replacing, sha256_of, write_bytes, write_json, write_text
+from stepformer.errors import WriteError
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
@@ -76,6 +77,15 @@ def test_text_is_utf8_with_plain_line_ends_and_json_is_readable(tmp_path):
     assert (tmp_path / "a").read_bytes() == "é\nb\n".encode()
     write_json(tmp_path / "b.json", {"name": "crème"})
     assert (tmp_path / "b.json").read_text("utf-8") == '{\n  "name": "crème"\n}\n'
+
+
+@pytest.mark.parametrize("name", ["", ".", "\0", "a\0b.txt", "x" * 300, "folder"])
+def test_a_name_that_no_file_can_have_is_a_sentence(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    with pytest.raises(WriteError, match="cannot be written"):
+        write_text(name, "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_a_long_name_still_has_a_temporary_one(tmp_path):
