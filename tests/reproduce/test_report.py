@@ -114,7 +114,7 @@ def test_comparisons_have_a_column_group_per_dataset_and_unique_column_names(tab
 def test_what_is_missing_is_said(table):
     made = table("table4", lambda label, seed: 0.3, {"default", "24 slots"})
     assert [row["method"] for row in made.to_dict()["rows"]] == ["default", "24 slots", "2 layers"]
-    assert any(note.startswith("Incomplete: 12 of 21 runs") for note in made.notes)
+    assert any(note.startswith("Incomplete: 12 of 21 scores") for note in made.notes)
 
 
 def test_nothing_to_show_is_said(table):

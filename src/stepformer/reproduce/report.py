@@ -269,10 +269,10 @@ def _origin(
         for name, curves in fit_curves(runs).items():
             ends = [points[-1][0] for points in curves]
             out.append(f"{name}: {min(ends):,} to {max(ends):,} updates per model (curves.svg).")
-    wanted = sum(len(row["ids"]) for row in entry["rows"])
-    have = sum(len(found.get(row["label"], ())) for row in entry["rows"])
+    wanted = sum(len(row["ids"]) for row in entry["rows"]) * len(entry["places"])
+    have = sum(place in run["scores"] for some in found.values() for run in some for place in entry["places"])
     if have < wanted:
-        out.append(f"Incomplete: {wanted - have} of {wanted} runs are missing.")
+        out.append(f"Incomplete: {wanted - have} of {wanted} scores (row, seed, dataset) are missing.")
     for key, name in (("commit", "Commit"), ("machine", "Machine")):
         out.append(f"{name}: {'; '.join(sorted({str(run[key]) for run in runs}))}.")
     dates = sorted(str(run["date"]) for run in runs)
