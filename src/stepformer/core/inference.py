@@ -167,7 +167,7 @@ PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
     threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
     read_share=0.5, raw_texts=True, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1,
-    text_weight=2.0, locate_step_weight=0.25, separable_from=0.0, separable_to=0.5, structure_weight=1.0,
+    text_weight=2.0, locate_step_weight=0.25, separable_from=0.05, separable_to=0.5, structure_weight=1.0,
     penalty_share=1 / 8, background_share=0.1, time_weight=0.02, number_weight=4.0,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split. Those of localisation were chosen on
