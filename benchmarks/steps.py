@@ -17,16 +17,18 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.real import _seen, simulated
+from benchmarks.real_clips import clips
 from benchmarks.real_data import RealVideo, load
 from stepformer.cli.options import add
 from stepformer.core import segments
 from stepformer.core.inference import find_steps, usual_number, variety
 from stepformer.evaluation.statistics import interval, mean_draws
 
-HELP = """Mean absolute error of the number of discovered steps on held-out simulated tasks, on our two clips and, with
---data, on GTEA and Action100M: the automatic choice, its two halves alone (the penalty; the usual number for so varied
-a video), the usual number for a video of this length, a constant and one per n seconds. The last three are fitted on
-timelines: of training videos, and of simulated dev videos. --fit prints the constants of the prior instead."""
+HELP = """Mean absolute error of the number of discovered steps on held-out simulated tasks, on real clips and, with
+--data, on GTEA and Action100M, without narration: the automatic choice, its two halves alone (the penalty; the usual
+number for so varied a video), the usual number for a video of this length, a constant and one per n seconds. The last
+three are fitted on timelines: of training videos, and of simulated dev videos. --fit prints the constants of the prior
+instead."""
 EXAMPLES = [
     "stepformer bench steps --world world.safetensors --data DATASETS",
     "stepformer bench steps --world world.safetensors --fit",
@@ -145,6 +147,9 @@ def run(args: argparse.Namespace) -> int:
     }
     for name, videos in load(Path(args.data) if args.data else None, default).items():
         found[name] = numbers(videos, default)
+    for use, marked_clips in clips(default)[0].items():
+        if marked_clips:
+            found[f"real clips, {use}"] = numbers([video for _, video in marked_clips], default)
     others = baselines(found["simulated dev"], priors["length"])
     rows: list[dict[str, Any]] = []
     for data, columns in found.items():
