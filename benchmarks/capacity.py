@@ -147,7 +147,7 @@ def volumes(rates: dict[str, float | None], videos: int) -> dict[str, str | None
     whole = None if None in per_s else min(rate for rate in per_s if rate is not None) / MEAN_S * 3600
     limit = "decoding" if whole is not None and (per_s[0] or 0) < (per_s[1] or 0) else "encoding"
     return {
-        "video to vectors, 16 cores and one GPU": None if whole is None else f"{whole:,.0f} videos/h, {limit} the limit",
+        "video to vectors, 16 cores and one GPU": f"{whole:,.0f} videos/h, {limit} the limit" if whole else None,
         "store": f"{videos * video_bytes() / 1e12:,.2f} TB in {videos * video_bytes() / SHARD_BYTES:,.0f} shards",
         "memory of the store's index, in every process": scaled(rates["store_ram_bytes_per_video"], 1e9, "GB"),
         "opening the store": scaled(rates["store_open_us_per_video"], 6e7, "min"),
