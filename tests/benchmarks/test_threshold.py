@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from benchmarks.real_data import RealVideo
@@ -22,7 +24,8 @@ def planted():
 
 
 def test_the_automatic_threshold_finds_what_is_planted_and_a_low_one_drops_nothing():
-    ways = {(way.inference, way.name): way for way in thresholds()}
+    # without the usual number of steps, which would cut one of two plain steps in two to have the usual three
+    ways = {(w.inference, w.name): replace(w, config=replace(w.config, number_weight=0.0)) for w in thresholds()}
     found = dict(zip(MEASURES, measure(planted(), ways["slots and structure", "automatic"]), strict=True))
     assert found["steps"] == found["marked"] == 2
     assert found["overlap"] > 0.95 and found["frame_f1"] > 0.98 and found["cut_f1"] == 1.0

@@ -51,7 +51,7 @@ _OFTENEST = 2
 # `stepformer bench steps --fit` prints what the timelines of simulated training videos say, and made the spread
 _NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD = 1.3, 0.8, 0.46
 _NUMBER_RANGE = 3.0
-_LEAST_NOISE = 0.5  # against more steps than usual, what is usual never counts for less than in so noisy a video
+_LEAST_NOISE = 0.5  # what is usual never counts for less than in so noisy a video
 _MOST_STEPS = 96
 
 
@@ -429,19 +429,16 @@ def number_costs(spread: Tensor, mask: Tensor, rate_hz: float, config: Inference
     """What 1 to C steps cost beside their penalties, per video; C is beyond what could be best, and at most the frames.
 
     ``detail`` moves what is usual to a third and to three times as many. Where there is much noise what is usual
-    counts for more: the cuts are not plain. In a clear video it speaks against many steps, but makes none: what looks
-    the same stays one step."""
+    counts for more: the cuts are not plain."""
     things = variety(spread, mask, rate_hz)
     usual = usual_number(things).log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
-    noise = noise_share(spread, mask, rate_hz, cuts=things.round().int().tolist())
-    weight = config.number_weight * config.penalty_share * mask.sum(1).to(noise.dtype)
+    noise = noise_share(spread, mask, rate_hz, cuts=things.round().int().tolist()).clamp(min=_LEAST_NOISE)
+    weight = config.number_weight * config.penalty_share * mask.sum(1).to(noise.dtype) * noise
     out = []
-    for centre, w, share, frames in zip(
-        usual.tolist(), weight.tolist(), noise.tolist(), mask.sum(1).tolist(), strict=True
-    ):
+    for centre, w, frames in zip(usual.tolist(), weight.tolist(), mask.sum(1).tolist(), strict=True):
         most = min(max(frames, 1), _MOST_STEPS, max(8, math.ceil(4 * math.exp(centre))))
         away = (np.log(np.arange(1, most + 1)) - centre) / _NUMBER_SPREAD
-        out.append(w * np.where(away > 0, max(share, _LEAST_NOISE), share) * away**2 / 2)
+        out.append(w * away**2 / 2)
     return out
 
 
