@@ -90,7 +90,7 @@ def _simulator(world: str, config: TrainConfig, closeness: float, device: str) -
 
 
 def _config(preset: str, seed: int, clear: bool, steps: int, batch: int) -> TrainConfig:
-    simulator = {"turned": True, **(CLEAR if clear else {})}
+    simulator = {"turned": 1.0, **(CLEAR if clear else {})}
     return make_config(
         {
             "preset": preset, "seed": seed, "steps": steps, "batch": batch, "loggers": (),

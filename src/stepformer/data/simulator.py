@@ -127,6 +127,8 @@ class Simulator:
         self.centre = self.pictures[world.owned_pictures("train", background=False).to(self.device)].mean(0)
         self.text_centre = self.vectors[self.text_owner == OWNERS.index("train")].mean(0)
         self.encoder, self.origin = world.encoder, world.meta.get("licences")
+        axes = torch.randn((self.dim, self.dim), generator=torch.Generator().manual_seed(0))
+        self._axes = torch.linalg.qr(axes).Q.to(self.device)
         self._recorded: dict[int, _Recorded] = {}  # by size of batch
 
     def held_out_batches(self, size: int) -> tuple[Batch, ...]:
@@ -276,11 +278,11 @@ class Simulator:
         """The training batch of one step."""
         seed = _seed(self.seed, step)
         on_gpu = self.device.type == "cuda"
-        if on_gpu and not self.config.turned:  # finding a basis waits for the device
+        if on_gpu:
             if size not in self._recorded:
                 self._recorded[size] = _Recorded(lambda g: self._make(size, g, padded=True), self.device)
             return self._recorded[size](seed)
-        return self._make(size, torch.Generator(self.device).manual_seed(seed), padded=on_gpu)
+        return self._make(size, torch.Generator(self.device).manual_seed(seed), padded=False)
 
     def _make(self, size: int, g: torch.Generator, padded: bool) -> Batch:
         videos = self._draw(size, g)
@@ -291,13 +293,17 @@ class Simulator:
         return self._turned(made, g) if self.config.turned else made
 
     def _turned(self, made: Batch, g: torch.Generator) -> Batch:
-        """The batch in another orthogonal basis, drawn at random, about the mean picture and the mean text.
+        """The batch with a random share of axes exchanged and mirrored, about the mean picture and the mean text.
 
-        How vectors lie to each other stays, and so does the gap between pictures and texts. What a picture shows can
-        only be told from the rest of its video, as with pictures never seen before.
+        The axes are random directions, none of which means anything. How vectors lie to each other stays, and so does
+        the gap between pictures and texts. With all axes, what a picture shows can only be told from the rest of its
+        video, as with pictures never seen before.
         """
-        q, r = torch.linalg.qr(torch.randn((self.dim, self.dim), device=self.device, generator=g))
-        basis = q * r.diagonal().sign()  # uniform over the orthogonal matrices
+        order = torch.rand(self.dim, device=self.device, generator=g).argsort()[: round(self.config.turned * self.dim)]
+        place, sign = torch.arange(self.dim, device=self.device), torch.ones(self.dim, device=self.device)
+        place[order] = order.roll(1)
+        sign[order] = torch.randint(0, 2, order.shape, device=self.device, generator=g) * 2.0 - 1.0
+        basis = (self._axes[:, place] * sign) @ self._axes.T  # no decomposition: that would wait for the device
 
         def turn(x: Tensor, mean: Tensor, mask: Tensor) -> Tensor:
             return F.normalize((x - mean) @ basis + mean, dim=-1).masked_fill(~mask[..., None], 0)
