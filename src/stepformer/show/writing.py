@@ -1,4 +1,4 @@
-"""A timeline in writing: names of steps on one line, seconds as a clock, and where a file came from.
+"""A timeline in writing: names of steps on one line, their colours, seconds as a clock, and where a file came from.
 
 What every exporter, picture and table needs: steps as formats that know no gaps, overlaps or zero lengths want them,
 and a stamp of one line of JSON that fits into any format's comment and can be read back.
@@ -21,6 +21,11 @@ from stepformer.timeline import Step, Timeline, json_values
 from stepformer.version import __version__
 
 GUESS = " (guess)"
+STEP_COLORS = (
+    "#65a7fa", "#fb9d59", "#5bbd74", "#f990c4", "#c0a320", "#00d1da", "#f07f77", "#c4a4fe", "#91b349", "#43c7fd",
+)  # fmt: skip
+"""Ten hues of about the same lightness, in an order that keeps neighbours apart; dark text reads on all of them, and
+they read on a dark and on a light ground. Colour never is the only mark: a number and a name stand beside it."""
 # what XML 1.0 cannot hold even escaped: most control characters, surrogates and two non-characters
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -28,6 +33,27 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 def one_line(text: str) -> str:
     """``text`` on one line: control characters, line ends and runs of white space become single spaces."""
     return " ".join("".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text).split())
+
+
+def fit(text: str, cells: int, dots: str = "…") -> str:
+    """``text`` in at most so many terminal cells (wide letters take two), cut with ``dots``."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= cells else set_cell_size(text, cells - len(dots)).rstrip() + dots
+
+
+def step_colors(timeline: Timeline) -> list[str]:
+    """One colour per step as ``#rrggbb``: steps of one name have the same, neighbours of different names differ."""
+    seen: dict[object, int] = {}
+    colors: list[int] = []
+    for i, step in enumerate(timeline):
+        key: object = step.label if step.label else ("step", i)
+        if key not in seen:
+            # the next colour, or the one after it where that would repeat the neighbour's
+            at = len(seen) % len(STEP_COLORS)
+            seen[key] = (at + 1) % len(STEP_COLORS) if colors and colors[-1] == at else at
+        colors.append(seen[key])
+    return [STEP_COLORS[i] for i in colors]
 
 
 def bare_name(step: Step, index: int) -> str:

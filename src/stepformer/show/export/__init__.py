@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from stepformer.base.files import replacing, write_bytes
 from stepformer.base.guard import read_bytes, reader
@@ -35,8 +35,8 @@ class Format:
     name: str
     suffixes: tuple[str, ...]  # lower case, longest match wins; none: the format must be named
     title: str  # one line for people
-    writer: str | Callable[..., Any]  # a function, or "module:function" inside this package
-    reader: str | Callable[..., Any] | None = None  # of the text (or, for a file, its path), where it can be read back
+    writer: str | Callable[..., Any]  # a function, or the module of stepformer.show that has render_NAME or save_NAME
+    reader: str | Callable[..., Any] | None = None  # of the text or a file's path, or the module that has parse_NAME
     kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
     needs_video: bool = False  # whether the video file itself must be here
 
@@ -50,39 +50,31 @@ class Written:
     notes: tuple[str, ...] = ()
 
 
+_CHAPTERS, _ANNOTATION, _EDITING = "export.chapters", "export.annotation", "export.editing"
 _TABLE = (
-    Format("json", (".json",), "the timeline itself, with a published schema",
-           "annotation:render_json", "annotation:parse_json"),
-    Format("csv", (".csv",), "one row per step, for spreadsheets", "annotation:render_csv", "annotation:parse_csv"),
-    Format("tsv", (".tsv", ".tab"), "one row per step, tab-separated", "annotation:render_tsv", "annotation:parse_tsv"),
-    Format("vtt", (".vtt",), "WebVTT chapters, for web players", "chapters:render_vtt", "chapters:parse_vtt"),
-    Format("srt", (".srt",), "SubRip subtitles", "chapters:render_srt", "chapters:parse_srt"),
-    Format("youtube", (".txt",), "chapter list for a YouTube description",
-           "chapters:render_youtube", "chapters:parse_youtube"),
-    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg",
-           "chapters:render_ffmetadata", "chapters:parse_ffmetadata"),
-    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters",
-           "chapters:render_podlove", "chapters:parse_podlove"),
-    Format(
-        "matroska", (".chapters.xml", ".mkv.xml"), "Matroska chapters, for mkvmerge",
-        "chapters:render_matroska", "chapters:parse_matroska",
-    ),
-    Format("elan", (".eaf",), "ELAN annotation tier", "annotation:render_elan"),
-    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", "editing:render_otio"),
-    Format("edl", (".edl",), "CMX 3600 edit decision list", "editing:render_edl"),
-    Format("labelstudio", (".labelstudio.json",), "Label Studio task with predictions",
-           "annotation:render_labelstudio"),
-    Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", "annotation:render_fiftyone"),
-    Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", "annotation:render_crosstask"),
-    Format("coin", (".coin.json",), "COIN annotation JSON", "annotation:render_coin"),
-    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html:render"),
-    Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "video:save_plot",
-           kind="file"),
+    Format("json", (".json",), "the timeline itself, with a published schema", _ANNOTATION, _ANNOTATION),
+    Format("csv", (".csv",), "one row per step, for spreadsheets", _ANNOTATION, _ANNOTATION),
+    Format("tsv", (".tsv", ".tab"), "one row per step, tab-separated", _ANNOTATION, _ANNOTATION),
+    Format("vtt", (".vtt",), "WebVTT chapters, for web players", _CHAPTERS, _CHAPTERS),
+    Format("srt", (".srt",), "SubRip subtitles", _CHAPTERS, _CHAPTERS),
+    Format("youtube", (".txt",), "chapter list for a YouTube description", _CHAPTERS, _CHAPTERS),
+    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg", _CHAPTERS, _CHAPTERS),
+    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters", _CHAPTERS, _CHAPTERS),
+    Format("matroska", (".chapters.xml", ".mkv.xml"), "Matroska chapters, for mkvmerge", _CHAPTERS, _CHAPTERS),
+    Format("elan", (".eaf",), "ELAN annotation tier", _ANNOTATION),
+    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", _EDITING),
+    Format("edl", (".edl",), "CMX 3600 edit decision list", _EDITING),
+    Format("labelstudio", (".labelstudio.json",), "Label Studio task with predictions", _ANNOTATION),
+    Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", _ANNOTATION),
+    Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", _ANNOTATION),
+    Format("coin", (".coin.json",), "COIN annotation JSON", _ANNOTATION),
+    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "export.html"),
+    Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "pictures", kind="file"),
     Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: one thumbnail per step",
-           "video:save_sheet", kind="file", needs_video=True),
+           "pictures", kind="file", needs_video=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
-           "video:save_media", "video:load_media", kind="file", needs_video=True),
-    Format("clips", (), "a folder with one clip per step", "video:save_clips", kind="folder", needs_video=True),
+           "export.video", "export.video", kind="file", needs_video=True),
+    Format("clips", (), "a folder with one clip per step", "export.video", kind="folder", needs_video=True),
 )  # fmt: skip
 
 FORMATS: Registry[Format] = Registry("export format", "exporters", {entry.name: entry for entry in _TABLE})
@@ -139,7 +131,7 @@ def write(
     target = Path(path)
     timeline = without_guesses(timeline) if sure_only else timeline
     settings = Options(video, fps, title, task, tuple(task_steps), similarity, exact, embed, target)
-    function = _function(chosen.writer)
+    function = _writer(chosen)
     if chosen.kind == "text":
         rendered: Rendered = function(timeline, settings)
         # a path that was no UTF-8 on disk holds lone surrogates; \udcff is how JSON writes one, and visible elsewhere
@@ -182,7 +174,7 @@ def render(
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
     timeline = without_guesses(timeline) if sure_only else timeline
     options = Options(video, fps, title, task, tuple(task_steps), similarity, embed=embed, target=target)
-    rendered: Rendered = _function(chosen.writer)(timeline, options)
+    rendered: Rendered = _writer(chosen)(timeline, options)
     return rendered
 
 
@@ -196,7 +188,7 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
     """
     chosen = format_of(path, format)
     if chosen.reader is not None and chosen.kind == "file":
-        timeline: Timeline = _function(chosen.reader)(Path(path))
+        timeline: Timeline = _reader(chosen)(Path(path))
         return timeline
     try:
         text = read_bytes(path).decode("utf-8")
@@ -216,13 +208,18 @@ def parse(text: str, format: str, source: str = "") -> Timeline:
         raise UsageError(f"{chosen.name} files cannot be read back; these can: {readable}")
     if chosen.kind != "text":
         raise UsageError(f"{chosen.name} is not text: read it from its file")
-    timeline: Timeline = _function(chosen.reader)(text, source)
+    timeline: Timeline = _reader(chosen)(text, source)
     return timeline
 
 
-def _function(name: str | Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(name, str):
-        return name
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"{__name__}.{module}"), function)
-    return found
+def _writer(format: Format) -> Callable[..., Any]:
+    return _function(format.writer, f"{'render' if format.kind == 'text' else 'save'}_{format.name}")
+
+
+def _reader(format: Format) -> Callable[..., Any]:
+    return _function(format.reader, f"parse_{format.name}")
+
+
+def _function(where: str | Callable[..., Any] | None, name: str) -> Callable[..., Any]:
+    found: Any = getattr(importlib.import_module(f"stepformer.show.{where}"), name) if isinstance(where, str) else where
+    return cast("Callable[..., Any]", found)

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from stepformer.base.guard import read_bytes
 from stepformer.base.progress import clock
 from stepformer.show.export.options import Options, Rendered, media_file
-from stepformer.show.palette import rgb, step_colors
 from stepformer.show.writing import (
     bare_name,
     is_guess,
@@ -31,6 +30,7 @@ from stepformer.show.writing import (
     one_line,
     spans,
     stamp,
+    step_colors,
     step_name,
     step_names,
     ticks,
@@ -45,11 +45,10 @@ _POLICY = (
 )
 _FIND_FROM = 9  # steps from which a search field is worth its place
 _BIG_BYTES = 50 * 2**20
-_MAP_COLORS = ("#0b0820", "#45107a", "#a3307e", "#f0605d", "#feb078", "#fcfdbf")  # dark to light
 _MAP_MAX_COLUMNS = 2000
 
 
-def render(timeline: Timeline, options: Options) -> Rendered:
+def render_html(timeline: Timeline, options: Options) -> Rendered:
     """The whole page."""
     stamped = stamp(timeline)
     timeline, cut = within_video(timeline)
@@ -102,9 +101,8 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
     if options.embed:
         size = found.stat().st_size
         kind = mimetypes.guess_type(found.name)[0] or "video/mp4"
-        text = f"data:{kind};base64,{base64.b64encode(read_bytes(found)).decode('ascii')}"
         note = f"the page holds {size / 2**20:.0f} MiB of video; browsers open such pages slowly"
-        return text, [note] if size > _BIG_BYTES else []
+        return _data_address(kind, read_bytes(found)), [note] if size > _BIG_BYTES else []
     folder = options.target.resolve().parent if options.target else Path.cwd()
     try:
         return _address(os.path.relpath(found.resolve(), folder)), []
@@ -123,8 +121,10 @@ def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[s
     nothing = [""] * len(timeline)
     if found is None or not len(timeline):
         return nothing, []
+    from PIL import Image
+
     from stepformer.errors import StepFormerError
-    from stepformer.show.export.video import step_pictures
+    from stepformer.show.pictures import step_pictures
 
     try:
         pictures = step_pictures(found, timeline, 208)
@@ -132,13 +132,15 @@ def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[s
         return nothing, [f"no thumbnails: {error}"]
     out = []
     for picture in pictures:
-        if picture is None:
-            out.append("")
-            continue
         file = io.BytesIO()
-        picture.save(file, "JPEG", quality=72)
-        out.append(f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}")
+        if picture is not None:
+            Image.fromarray(picture).save(file, "JPEG", quality=72)
+        out.append("" if picture is None else _data_address("image/jpeg", file.getvalue()))
     return out, []
+
+
+def _data_address(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def _segments(timeline: Timeline, length_s: float) -> str:
@@ -193,7 +195,7 @@ def _ticks(length_s: float) -> str:
 
 
 def _map(timeline: Timeline, options: Options, length_s: float) -> str:
-    from stepformer.show.plots import check_similarity
+    from stepformer.show.pictures import check_similarity
 
     matrix = check_similarity(options.similarity)
     if matrix is None:
@@ -214,20 +216,16 @@ def _map(timeline: Timeline, options: Options, length_s: float) -> str:
 
 def _map_png(matrix: npt.NDArray[np.float64]) -> str:
     """The map as a PNG, one pixel per value; very long ones are averaged to fewer columns."""
-    from PIL import Image
+    from matplotlib.image import imsave
 
     columns = matrix.shape[1]
     if columns > _MAP_MAX_COLUMNS:
         edges = np.linspace(0, columns, _MAP_MAX_COLUMNS + 1).astype(int)[:-1]
         matrix = np.add.reduceat(matrix, edges, axis=1) / np.diff(np.append(edges, columns))
     low, high = np.quantile(matrix, [0.02, 0.995])
-    level = np.clip((matrix - low) / max(high - low, 1e-9), 0, 1)  # (K, N)
-    stops = np.linspace(0, 1, len(_MAP_COLORS))
-    ramp = np.array([rgb(color) for color in _MAP_COLORS], dtype=float)  # (stops, 3)
-    pixels = np.stack([np.interp(level, stops, ramp[:, c]) for c in range(3)], axis=-1).round().astype(np.uint8)
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+    imsave(file, matrix, cmap="magma", vmin=low, vmax=max(high, low + 1e-9), format="png")
+    return _data_address("image/png", file.getvalue())
 
 
 def _percent(part: float, whole: float) -> str:
