@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.options import OPTIONS, add
-
 HELP = """Prints a completion script with every command, sub-command and option. It is static: nothing of stepformer
 runs while you type. Print it again after an update."""
 
@@ -21,12 +19,10 @@ EXAMPLES = [
     "stepformer completion bash > ~/.local/share/bash-completion/completions/stepformer",
     "stepformer completion zsh > ~/.zfunc/_stepformer     # with: fpath+=~/.zfunc; autoload -U compinit; compinit",
     "stepformer completion fish > ~/.config/fish/completions/stepformer.fish",
-    "stepformer completion bash --out completions.bash",
 ]
 
 SHELLS = ("bash", "zsh", "fish")
-
-# arguments whose metavar says that they name a file or a folder
+# what an argument's metavar is where it names a file or a folder
 _FOLDERS = ("FOLDER", "DIR")
 _FILES = ("FILE", "VIDEO", "TIMELINE", "PATH", "OUT", "SUBTITLES", "STORE", "CONFIG", "WORLD", "CHECKPOINT")
 
@@ -34,21 +30,12 @@ _FILES = ("FILE", "VIDEO", "TIMELINE", "PATH", "OUT", "SUBTITLES", "STORE", "CON
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
-    add(parser, "out", out={"help": OPTIONS["out"]["help"].replace("nowhere", "stdout")})
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints or writes the script."""
+    """Prints the script."""
     text = script(args.shell)
-    if args.out:
-        from stepformer.base.files import write_text
-
-        write_text(args.out, text)
-        print(json.dumps({"shell": args.shell, "path": args.out}) if args.json else args.out)
-    elif args.json:
-        print(json.dumps({"shell": args.shell, "script": text}))
-    else:
-        sys.stdout.write(text)
+    sys.stdout.write(json.dumps({"shell": args.shell, "script": text}) + "\n" if args.json else text)
     return 0
 
 
@@ -56,11 +43,10 @@ def script(shell: str) -> str:
     """The completion script for one shell."""
     import shtab
 
-    text = str(shtab.complete(whole_parser(), shell))
-    return text if text.endswith("\n") else text + "\n"
+    return str(shtab.complete(_whole_parser(), shell)).rstrip("\n") + "\n"
 
 
-def whole_parser() -> argparse.ArgumentParser:
+def _whole_parser() -> argparse.ArgumentParser:
     """One parser with every command of the table, groups ("models", "bench", ...) nested."""
     from stepformer.cli import COMMANDS, GROUPS, command_parser
 
@@ -68,15 +54,10 @@ def whole_parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(prog="stepformer")
     whole.add_argument("--version", action="version", version="")
     top = whole.add_subparsers()
-    groups: dict[str, Any] = {}
+    groups: dict[str, Any] = {name: top.add_parser(name, help=text).add_subparsers() for name, text in GROUPS.items()}
     for name, (_, line) in COMMANDS.items():
         group, _, word = name.partition(" ")
-        place = top
-        if word:
-            if group not in groups:
-                groups[group] = top.add_parser(group, help=GROUPS.get(group, "")).add_subparsers()
-            place = groups[group]
-        parser = place.add_parser(word or group, help=line)
+        parser = (groups[group] if word else top).add_parser(word or group, help=line)
         command_parser(name, parser)
         _complete_paths(parser)
     return whole
@@ -88,10 +69,9 @@ def _complete_paths(parser: argparse.ArgumentParser) -> None:
 
     for action in parser._actions:  # argparse has no public list of a parser's arguments
         metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
-        words = metavar.replace("…", "").replace("...", "").split(".")[0]
         if action.nargs == 0 or action.choices:
             continue
-        if words in _FOLDERS:
+        if metavar in _FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif words in _FILES or Path(metavar).suffix:
+        elif metavar in _FILES or Path(metavar).suffix:
             action.complete = shtab.FILE  # type: ignore[attr-defined]

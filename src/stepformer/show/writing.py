@@ -124,18 +124,19 @@ _CLOCK = re.compile(r"^(?:(?:(\d+):)?(\d+):)?(\d+)(?:[.,](\d{1,9})\d*)?$")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A step in whole units (milliseconds, frames): ``start`` inclusive, ``end`` exclusive and later."""
+    """A step in whole units (milliseconds, frames), ``start`` inclusive, ``end`` exclusive and later, and its name."""
 
     start: int
     end: int
+    name: str = ""
 
 
 def spans(timeline: Timeline, per_second: float) -> list[Span]:
     """The steps in units of ``1 / per_second`` seconds, rounded; a step of no length is one unit long."""
     out = []
-    for step in timeline:
+    for i, step in enumerate(timeline):
         start = round(step.start_s * per_second)
-        out.append(Span(start, max(round(step.end_s * per_second), start + 1)))
+        out.append(Span(start, max(round(step.end_s * per_second), start + 1), step_name(step, i)))
     return out
 
 
@@ -199,15 +200,15 @@ def lanes(items: Sequence[Span]) -> list[int]:
     return out
 
 
-def flat(items: Sequence[Span]) -> tuple[list[tuple[int, Span]], tuple[str, ...]]:
-    """Spans (ordered by start) cut where the next begins, each with its index; one that is then empty is left out."""
+def flat(items: Sequence[Span]) -> tuple[list[Span], tuple[str, ...]]:
+    """Spans (ordered by start) cut where the next begins; one that is then empty is left out."""
     kept, notes = [], []
     for i, item in enumerate(items):
         end = min(item.end, items[i + 1].start) if i + 1 < len(items) else item.end
         if end < item.end:
             notes.append(f"step {i + 1} overlaps the next: " + ("cut there" if end > item.start else "left out"))
         if end > item.start:
-            kept.append((i, Span(item.start, end)))
+            kept.append(replace(item, end=end))
     return kept, tuple(notes)
 
 

@@ -68,7 +68,8 @@ def test_within_video(timeline):
         assert cut == timeline and not notes
         return
     assert all(step.end_s <= timeline.duration_s and step.start_s < timeline.duration_s for step in cut)
-    changed = sum(step.end_s > timeline.duration_s or step.start_s >= timeline.duration_s for step in timeline)
+    # formats of whole milliseconds round the end of the video, which is no news
+    changed = sum(step.end_s > timeline.duration_s + 1e-3 or step.start_s >= timeline.duration_s for step in timeline)
     assert len(notes) == changed
 
 

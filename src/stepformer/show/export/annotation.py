@@ -8,12 +8,13 @@ import json
 import mimetypes
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 from xml.etree import ElementTree
 
 from stepformer.errors import InputError
-from stepformer.show.export.options import Options, Rendered, frame_rate, media_file
+from stepformer.show.export.options import Options, Rendered, frame_rate, media_address
 from stepformer.show.writing import (
     bare_name,
     document,
@@ -57,7 +58,7 @@ def parse_json(text: str, source: str) -> Timeline:
 COLUMNS = ("video", "duration_s", "step", "start_s", "end_s", "label", "guess", "score", "slot")
 
 
-def render_csv(timeline: Timeline, options: Options) -> Rendered:
+def render_csv(timeline: Timeline, options: Options, dialect: str = "excel") -> Rendered:
     """CSV and TSV: one row per step, with the video's name and length in every row, so that files can be joined.
 
     Times have full precision and a field is empty where there is no value. CSV keeps a name as it is, quoted where it
@@ -65,41 +66,23 @@ def render_csv(timeline: Timeline, options: Options) -> Rendered:
     one that begins with ``=`` is a formula to them unless the column is imported as text. An empty timeline is a
     header.
     """
-    return Rendered(_render(timeline, "excel", lines=False))
-
-
-def render_tsv(timeline: Timeline, options: Options) -> Rendered:
-    """Tab-separated rows under a header; names on one line."""
-    return Rendered(_render(timeline, "excel-tab", lines=True))
-
-
-def parse_csv(text: str, source: str) -> Timeline:
-    """A timeline of rows with at least ``start_s`` and ``end_s`` (or ``start`` and ``end``) under a header."""
-    return _parse(text, source, "excel")
-
-
-def parse_tsv(text: str, source: str) -> Timeline:
-    """As :func:`parse_csv`, of tab-separated rows."""
-    return _parse(text, source, "excel-tab")
-
-
-def _render(timeline: Timeline, dialect: str, lines: bool) -> str:
     out = io.StringIO(newline="")
     # CSV ends lines as RFC 4180 says; with a bare "\n" Python 3.11 leaves a "\r" inside a label unquoted, which reads
     # as two rows. TSV has labels on one line and tools that split at "\n".
-    writer = csv.writer(out, dialect, lineterminator="\n" if lines else "\r\n")
+    tidy, end = (str, "\r\n") if dialect == "excel" else (one_line, "\n")
+    writer = csv.writer(out, dialect, lineterminator=end)
     writer.writerow(COLUMNS)
-    tidy = one_line if lines else str
     for i, step in enumerate(timeline):
         writer.writerow([
             tidy(timeline.video), repr(timeline.duration_s), i + 1, repr(step.start_s), repr(step.end_s),
             tidy(step.label or ""), "true" if is_guess(step) else "",
             "" if step.score is None else repr(step.score), "" if step.slot is None else step.slot,
         ])  # fmt: skip
-    return out.getvalue()
+    return Rendered(out.getvalue())
 
 
-def _parse(text: str, source: str, dialect: str) -> Timeline:
+def parse_csv(text: str, source: str, dialect: str = "excel") -> Timeline:
+    """A timeline of rows with at least ``start_s`` and ``end_s`` (or ``start`` and ``end``) under a header."""
     # splitlines would cut at U+2028 and the like inside names; newline="" leaves line ends to the csv module
     rows = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), dialect=dialect)
     video: str | None = None
@@ -107,20 +90,21 @@ def _parse(text: str, source: str, dialect: str) -> Timeline:
     steps = []
     try:
         for row in rows:
-            try:
-                steps.append(_step(row))
-                video = video if video is not None else row.get("video")
-                if row.get("duration_s"):
-                    duration_s = float(row["duration_s"])
-            except (KeyError, TypeError, ValueError) as error:
-                missing = f"no column {error}" if isinstance(error, KeyError) else str(error)
-                raise InputError(
-                    f"{source}, line {rows.line_num}: {missing}; a step needs start_s and end_s in seconds"
-                ) from None
-    except csv.Error as error:
-        raise InputError(f"{source}, line {rows.line_num}: {error}") from None
+            steps.append(_step(row))
+            video = video if video is not None else row.get("video")
+            if row.get("duration_s"):
+                duration_s = float(row["duration_s"])
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        missing = f"no column {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"{source}, line {rows.line_num}: {missing}; a step needs start_s and end_s in seconds"
+        ) from None
     found = timeline_of(steps, video or source, None)
     return found if duration_s is None else Timeline(found.video, duration_s, found.steps)
+
+
+render_tsv = partial(render_csv, dialect="excel-tab")
+parse_tsv = partial(parse_csv, dialect="excel-tab")
 
 
 def _step(row: Mapping[str, str]) -> Step:
@@ -153,7 +137,9 @@ def render_elan(timeline: Timeline, options: Options) -> Rendered:
         f"{{{_XSI}}}noNamespaceSchemaLocation": "http://www.mpi.nl/tools/elan/EAFv3.0.xsd",
     })  # fmt: skip
     header = ElementTree.SubElement(root, "HEADER", {"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
-    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", _media(timeline, options))
+    kind = mimetypes.guess_type(Path(options.video or timeline.video).name)[0] or "video/*"
+    media = {"MEDIA_URL": xml_text(media_address(timeline, options)), "MIME_TYPE": kind}
+    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", media)
     used = ElementTree.SubElement(header, "PROPERTY", {"NAME": "lastUsedAnnotationId"})
     used.text = str(len(timeline))
 
@@ -171,27 +157,18 @@ def render_elan(timeline: Timeline, options: Options) -> Rendered:
     for lane in range(max(all_lanes, default=0) + 1):
         name = TIER if lane == 0 else f"{TIER} {lane + 1}"
         tier = ElementTree.SubElement(root, "TIER", {"LINGUISTIC_TYPE_REF": "step", "TIER_ID": name})
-        for i, step in enumerate(timeline):
+        for i, span in enumerate(all_spans):
             if all_lanes[i] != lane:
                 continue
             annotation = ElementTree.SubElement(tier, "ANNOTATION")
             alignable = ElementTree.SubElement(annotation, "ALIGNABLE_ANNOTATION", {
                 "ANNOTATION_ID": f"a{i + 1}", "TIME_SLOT_REF1": slots[f"{i}a"], "TIME_SLOT_REF2": slots[f"{i}b"],
             })  # fmt: skip
-            ElementTree.SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(step_name(step, i))
+            ElementTree.SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(span.name)
     ElementTree.SubElement(root, "LINGUISTIC_TYPE", {
         "GRAPHIC_REFERENCES": "false", "LINGUISTIC_TYPE_ID": "step", "TIME_ALIGNABLE": "true",
     })  # fmt: skip
     return Rendered(document(root, stamp(timeline)))
-
-
-def _media(timeline: Timeline, options: Options) -> dict[str, str]:
-    name = options.video or timeline.video
-    found = media_file(timeline, options)
-    return {
-        "MEDIA_URL": xml_text(found.resolve().as_uri() if found else name),
-        "MIME_TYPE": mimetypes.guess_type(Path(name).name)[0] or "video/*",
-    }
 
 
 def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
@@ -203,17 +180,14 @@ def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
     """
     rate, notes = frame_rate(timeline, options)
     result: list[dict[str, Any]] = []
-    for i, (step, span) in enumerate(zip(timeline, spans(timeline, rate), strict=True)):
+    for step, span in zip(timeline, spans(timeline, rate), strict=True):
         region: dict[str, Any] = {
-            "id": f"step{i + 1}",
+            "id": f"step{len(result) + 1}",
             "from_name": "steps",
             "to_name": "video",
             "type": "timelinelabels",
             "origin": "prediction",
-            "value": {
-                "ranges": [{"start": span.start + 1, "end": span.end}],
-                "timelinelabels": [step_name(step, i)],
-            },
+            "value": {"ranges": [{"start": span.start + 1, "end": span.end}], "timelinelabels": [span.name]},
         }
         if step.score is not None:
             region["score"] = step.score

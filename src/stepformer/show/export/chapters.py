@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from xml.etree import ElementTree
@@ -41,35 +42,45 @@ def render_vtt(timeline: Timeline, options: Options) -> Rendered:
     first comment of the file holds its provenance, so reading it back gives the video and its length too.
     """
     blocks = ["WEBVTT", f"NOTE {stamp(timeline)}"]
-    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
-        name = step_name(step, i).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for i, span in enumerate(spans(timeline, 1000)):
+        name = span.name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         blocks.append(f"{i + 1}\n{clock_ms(span.start)} --> {clock_ms(span.end)}\n{name}")
     return Rendered("\n\n".join(blocks) + "\n")
 
 
 def parse_vtt(text: str, source: str) -> Timeline:
     """One step per cue; styles, regions and comments are passed over."""
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    if not re.match(r"WEBVTT(?:[ \t]|$)", lines[0]):
+    blocks = _blocks(text)
+    if not blocks or not re.match(r"WEBVTT(?:[ \t]|$)", blocks[0][0]):
         raise InputError(f"{source} is not WebVTT: its first line is not WEBVTT")
-    blocks: list[list[str]] = [[]]
-    for line in lines[1:]:
-        if line:
-            blocks[-1].append(line)
-        else:
-            blocks.append([])
     stamped = None
     steps = []
     for block in blocks:
-        at = next((i for i, line in enumerate(block[:2]) if "-->" in line), None)
-        if at is None:
-            if block and block[0].startswith("NOTE "):
-                stamped = stamped or unstamp(block[0][5:])
-            continue
-        start, _, rest = block[at].partition("-->")
-        name = _ENTITY.sub(lambda m: _ENTITIES[m.group()], _TAG.sub("", " ".join(block[at + 1 :])))
-        steps.append(Step(parse_clock(start), parse_clock(rest.split()[0] if rest.split() else ""), name or None))
+        if (step := _cue(block, _plain_text)) is not None:
+            steps.append(step)
+        elif block[0].startswith("NOTE "):
+            stamped = stamped or unstamp(block[0][5:])
     return timeline_of(steps, source, stamped)
+
+
+def _plain_text(payload: str) -> str:
+    return _ENTITY.sub(lambda entity: _ENTITIES[entity.group()], _TAG.sub("", payload))
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """The lines of a subtitle file between its empty ones."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return [block.strip("\n").split("\n") for block in re.split(r"\n[ \t]*\n", text) if block.strip()]
+
+
+def _cue(block: Sequence[str], tidy: Callable[[str], str] = str) -> Step | None:
+    """The step of a block with a line of times; None where it has none."""
+    at = next((i for i, line in enumerate(block[:2]) if "-->" in line), None)
+    if at is None:
+        return None
+    start, _, rest = block[at].partition("-->")
+    end = rest.split()[0] if rest.split() else ""  # settings may follow
+    return Step(parse_clock(start), parse_clock(end), tidy(" ".join(block[at + 1 :])) or None)
 
 
 def render_srt(timeline: Timeline, options: Options) -> Rendered:
@@ -79,8 +90,8 @@ def render_srt(timeline: Timeline, options: Options) -> Rendered:
     an arrow. Overlaps and steps past the end stay; a step of no length is a millisecond long.
     """
     blocks = []
-    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
-        name = step_name(step, i).replace("-->", "\N{RIGHTWARDS ARROW}")
+    for i, span in enumerate(spans(timeline, 1000)):
+        name = span.name.replace("-->", "\N{RIGHTWARDS ARROW}")
         blocks.append(f"{i + 1}\n{clock_ms(span.start, ',')} --> {clock_ms(span.end, ',')}\n{name}\n")
     return Rendered("\n".join(blocks))
 
@@ -88,16 +99,10 @@ def render_srt(timeline: Timeline, options: Options) -> Rendered:
 def parse_srt(text: str, source: str) -> Timeline:
     """One step per subtitle."""
     steps = []
-    for block in re.split(r"\n[ \t]*\n", text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")):
-        lines = block.strip("\n").split("\n")
-        at = next((i for i, line in enumerate(lines[:2]) if "-->" in line), None)
-        if at is None:
-            if block.strip():
-                raise InputError(f"{source} is not SubRip: no times in {lines[0][:60]!r}")
-            continue
-        start, _, end = lines[at].partition("-->")
-        name = " ".join(lines[at + 1 :])
-        steps.append(Step(parse_clock(start), parse_clock(end.split()[0] if end.split() else ""), name or None))
+    for block in _blocks(text):
+        if (step := _cue(block)) is None:
+            raise InputError(f"{source} is not SubRip: no times in {block[0][:60]!r}")
+        steps.append(step)
     return timeline_of(steps, source, None)
 
 
@@ -154,10 +159,14 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
 
 def parse_youtube(text: str, source: str) -> Timeline:
     """Chapters of any description: each ends where the next begins, the last where it begins (its end is unknown)."""
-    marks = [(parse_clock(m.group(1)), m.group(2)) for m in map(_LINE.match, text.splitlines()) if m]
-    ends = [start for start, _ in marks[1:]] + [start for start, _ in marks[-1:]]
-    steps = [Step(s, max(s, e), one_line(name) or None) for (s, name), e in zip(marks, ends, strict=True)]
-    return timeline_of(steps, source, None)
+    marks = [(parse_clock(m.group(1)), one_line(m.group(2))) for m in map(_LINE.match, text.splitlines()) if m]
+    return timeline_of(_until_the_next(marks), source, None)
+
+
+def _until_the_next(marks: Sequence[tuple[float, str | None]], last_s: float = 0.0) -> list[Step]:
+    """Steps of (start, name), each ending where the next begins, the last at ``last_s``."""
+    ends = [*(start for start, _ in marks[1:]), last_s]
+    return [Step(start, max(start, end), name or None) for (start, name), end in zip(marks, ends, strict=False)]
 
 
 def _tiles(timeline: Timeline, said: list[str]) -> list[_Chapter]:
@@ -215,8 +224,8 @@ def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
     stamped = stamp(timeline)
     timeline, notes = within_video(timeline)
     parts = [f"{_HEADER}\n;{stamped}\n"]
-    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
-        title = _SPECIAL.sub(r"\\\1", step_name(step, i))
+    for span in spans(timeline, 1000):
+        title = _SPECIAL.sub(r"\\\1", span.name)
         parts.append(f"[CHAPTER]\nTIMEBASE=1/1000\nSTART={span.start}\nEND={span.end}\ntitle={title}\n")
     return Rendered("".join(parts), notes)
 
@@ -265,8 +274,8 @@ def render_podlove(timeline: Timeline, options: Options) -> Rendered:
     timeline, notes = within_video(timeline)
     ElementTree.register_namespace("psc", NAMESPACE)
     root = ElementTree.Element(f"{{{NAMESPACE}}}chapters", {"version": "1.2"})
-    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
-        attributes = {"start": clock_ms(span.start), "title": xml_text(step_name(step, i))}
+    for span in spans(timeline, 1000):
+        attributes = {"start": clock_ms(span.start), "title": xml_text(span.name)}
         ElementTree.SubElement(root, f"{{{NAMESPACE}}}chapter", attributes)
     return Rendered(document(root, stamped), notes)
 
@@ -281,10 +290,8 @@ def parse_podlove(text: str, source: str) -> Timeline:
         for chapter in root.iter(f"{{{NAMESPACE}}}chapter")
     )
     stamped = comment_stamp(text)
-    last = float(stamped["duration_s"]) if stamped else 0.0
-    ends = [start for start, _ in marks[1:]] + [max(last, start) for start, _ in marks[-1:]]
-    steps = [Step(start, end, title or None) for (start, title), end in zip(marks, ends, strict=True)]
-    return timeline_of(steps, source, stamped)
+    last_s = float(stamped["duration_s"]) if stamped else 0.0
+    return timeline_of(_until_the_next(marks, last_s), source, stamped)
 
 
 _DOCTYPE = '<!DOCTYPE Chapters SYSTEM "matroskachapters.dtd">\n'
@@ -303,13 +310,13 @@ def render_matroska(timeline: Timeline, options: Options) -> Rendered:
         # an edition must hold a chapter, so a file without steps has no edition either
         return Rendered(document(root, stamped, _DOCTYPE), notes)
     edition = ElementTree.SubElement(root, "EditionEntry")
-    for i, (step, span) in enumerate(zip(timeline, spans(timeline, 1000), strict=True)):
+    for i, span in enumerate(spans(timeline, 1000)):
         atom = ElementTree.SubElement(edition, "ChapterAtom")
         _text(atom, "ChapterUID", str(i + 1))
         _text(atom, "ChapterTimeStart", clock_ms(span.start) + "000000")
         _text(atom, "ChapterTimeEnd", clock_ms(span.end) + "000000")
         display = ElementTree.SubElement(atom, "ChapterDisplay")
-        _text(display, "ChapterString", xml_text(step_name(step, i)))
+        _text(display, "ChapterString", xml_text(span.name))
         _text(display, "ChapterLanguage", "und")
     return Rendered(document(root, stamped, _DOCTYPE), notes)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.errors import StepFormerError
-from stepformer.show.export.options import Options, Rendered, frame_rate, media_file
-from stepformer.show.writing import flat, lanes, one_line, spans, stamp, step_name, within_video
-from stepformer.timeline import Step, Timeline
+from stepformer.show.export.options import Options, Rendered, frame_rate, media_address
+from stepformer.show.writing import flat, lanes, one_line, spans, stamp, within_video
+from stepformer.timeline import Timeline
 
 
 def render_otio(timeline: Timeline, options: Options) -> Rendered:
@@ -21,19 +21,26 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
     stamped = json.loads(stamp(timeline))
     rate, rate_notes = frame_rate(timeline, options)
     timeline, notes = within_video(timeline)
+    target = media_address(timeline, options)
     all_spans = spans(timeline, rate)
     all_lanes = lanes(all_spans)
     tracks = []
     for lane in range(max(all_lanes, default=0) + 1):
         children: list[dict[str, Any]] = []
         at = 0
-        for i, step in enumerate(timeline):
-            if all_lanes[i] != lane:
+        for step, span, own in zip(timeline, all_spans, all_lanes, strict=True):
+            if own != lane:
                 continue
-            span = all_spans[i]
             if span.start > at:
                 children.append({"OTIO_SCHEMA": "Gap.1", "source_range": _range(0, span.start - at, rate)})
-            children.append(_clip(step, i, _range(span.start, span.end - span.start, rate), _media(timeline, options)))
+            children.append({
+                "OTIO_SCHEMA": "Clip.2",
+                "name": span.name,
+                "source_range": _range(span.start, span.end - span.start, rate),
+                "metadata": {"stepformer": step.to_dict()},
+                "media_references": {"DEFAULT_MEDIA": {"OTIO_SCHEMA": "ExternalReference.1", "target_url": target}},
+                "active_media_reference_key": "DEFAULT_MEDIA",
+            })  # fmt: skip
             at = span.end
         name = "steps" if lane == 0 else f"steps {lane + 1}"
         tracks.append({"OTIO_SCHEMA": "Track.1", "name": name, "kind": "Video", "children": children})
@@ -45,23 +52,6 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
         "tracks": {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": tracks},
     }
     return Rendered(json.dumps(value, indent=2, ensure_ascii=False) + "\n", rate_notes + notes)
-
-
-def _clip(step: Step, index: int, source_range: dict[str, Any], media: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "OTIO_SCHEMA": "Clip.2",
-        "name": step_name(step, index),
-        "source_range": source_range,
-        "metadata": {"stepformer": step.to_dict()},
-        "media_references": {"DEFAULT_MEDIA": media},
-        "active_media_reference_key": "DEFAULT_MEDIA",
-    }
-
-
-def _media(timeline: Timeline, options: Options) -> dict[str, Any]:
-    found = media_file(timeline, options)
-    target = found.resolve().as_uri() if found else (options.video or timeline.video)
-    return {"OTIO_SCHEMA": "ExternalReference.1", "target_url": target}
 
 
 def _range(start: int, duration: int, rate: float) -> dict[str, Any]:
@@ -89,10 +79,10 @@ def render_edl(timeline: Timeline, options: Options) -> Rendered:
     title = one_line(options.title or Path(timeline.video).stem) or "steps"
     lines = [f"TITLE: {title}", "FCM: NON-DROP FRAME", ""]
     events, cut = flat(spans(timeline, rate))
-    for event, (i, span) in enumerate(events, 1):
+    for event, span in enumerate(events, 1):
         start, end = (_timecode(at, nominal) for at in (span.start, span.end))
         lines.append(f"{event:03d}  {_REEL:<8} V     C        {start} {end} {start} {end}")
-        lines.append(f"* FROM CLIP NAME: {step_name(timeline[i], i)}")
+        lines.append(f"* FROM CLIP NAME: {span.name}")
     if events:  # a comment belongs to an event; strict readers stumble over one without
         lines.append(f"* {stamped}")
     return Rendered("\n".join(lines) + "\n", (*rate_notes, *notes, *cut))

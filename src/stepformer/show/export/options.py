@@ -55,6 +55,12 @@ def media_file(timeline: Timeline, options: Options) -> Path | None:
         return None
 
 
+def media_address(timeline: Timeline, options: Options) -> str:
+    """The video as other programs name it: the address of the file if it is here, else what it is called."""
+    found = media_file(timeline, options)
+    return found.resolve().as_uri() if found else (options.video or timeline.video)
+
+
 def need_media_file(timeline: Timeline, options: Options, purpose: str) -> Path:
     """The video file, or an error that says how to name it."""
     found = media_file(timeline, options)

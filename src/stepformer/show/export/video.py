@@ -32,7 +32,7 @@ def save_media(timeline: Timeline, path: Path, options: Options) -> tuple[str, .
         timeline = replace(timeline, duration_s=probe(source).duration_s)
     timeline, notes = within_video(timeline)
     kept, cut = flat(spans(timeline, 1000))
-    chapters = [Chapter(span.start / 1000, span.end / 1000, step_name(timeline[i], i)) for i, span in kept]
+    chapters = [Chapter(span.start / 1000, span.end / 1000, span.name) for span in kept]
     write_chapters(source, path, chapters)
     return notes + cut
 
