@@ -25,7 +25,7 @@ from stepformer.evaluation.annotated import read_trial
 from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
 
 Draw = Callable[[Path, Slots, Batch, InferenceConfig, str], None]
-"""Draws the first video of a batch into a file: :func:`stepformer.show.pictures.draw_alignment`."""
+"""Draws the first video of a batch into a file: :func:`stepformer.show.export.pictures.draw_alignment`."""
 
 
 def make_trainer(

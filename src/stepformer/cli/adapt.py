@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.app.adapt import adapt
     from stepformer.core.config import make_config, merged
     from stepformer.data.world import load_world
-    from stepformer.show.pictures import draw_alignment
+    from stepformer.show.export.pictures import draw_alignment
 
     given = set_fields(args.set) | {"seed": args.seed}
     given |= {key: value for key, value in (("steps", args.train_steps), ("batch", args.batch)) if value}

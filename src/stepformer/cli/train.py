@@ -103,7 +103,7 @@ def _run(args: argparse.Namespace, ranks: Any, device: Any) -> int:
             log.warning("no data is named (data.store or data.world): nothing but the config was checked")
         print(json.dumps(config.to_dict(), indent=2))
         return 0
-    from stepformer.show.pictures import draw_alignment
+    from stepformer.show.export.pictures import draw_alignment
 
     trainer = make_trainer(config, args.out, device, draw=draw_alignment, quiet=args.json, ranks=ranks)
     scores = trainer.run(resume, log=log.info if ranks.first else log.debug)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import replacing
-from stepformer.show.pictures import UNMATCHED, bar, color
+from stepformer.show.export.pictures import UNMATCHED, bar, color
 
 IntArray = npt.NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from stepformer.reproduce import drawing
 from stepformer.reproduce.methods import Method, Stage, answer, first_options
 from stepformer.reproduce.plan import read_checkpoint
 from stepformer.reproduce.sources import Source, Words
-from stepformer.show.pictures import draw_alignment
+from stepformer.show.export.pictures import draw_alignment
 
 IntArray = npt.NDArray[np.int64]
 

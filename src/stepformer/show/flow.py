@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepformer.app.procedure.records import FloatArray, Procedure
-from stepformer.show.pictures import look, text_of
+from stepformer.show.export.pictures import look, text_of
 from stepformer.show.writing import GUESS, STEP_COLORS, one_line
 
 LEAST = 0.15

@@ -26,7 +26,7 @@ from stepformer.core.training import NonFiniteLossError, Trainer, learning_rate,
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
 from stepformer.errors import InputError, UsageError
-from stepformer.show.pictures import draw_alignment
+from stepformer.show.export.pictures import draw_alignment
 
 
 def train(config, out, world=None, resume=False) -> Trainer:

@@ -35,7 +35,7 @@ class Format:
     name: str
     suffixes: tuple[str, ...]  # lower case, longest match wins; none: the format must be named
     title: str  # one line for people
-    writer: str | Callable[..., Any]  # a function, or the module of stepformer.show that has render_NAME or save_NAME
+    writer: str | Callable[..., Any]  # a function, or the module in this package that has render_NAME or save_NAME
     reader: str | Callable[..., Any] | None = None  # of the text or a file's path, or the module that has parse_NAME
     kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
     needs_video: bool = False  # whether the video file itself must be here
@@ -50,7 +50,7 @@ class Written:
     notes: tuple[str, ...] = ()
 
 
-_CHAPTERS, _ANNOTATION, _EDITING = "export.chapters", "export.annotation", "export.editing"
+_CHAPTERS, _ANNOTATION, _EDITING = "chapters", "annotation", "editing"
 _TABLE = (
     Format("json", (".json",), "the timeline itself, with a published schema", _ANNOTATION, _ANNOTATION),
     Format("csv", (".csv",), "one row per step, for spreadsheets", _ANNOTATION, _ANNOTATION),
@@ -68,13 +68,13 @@ _TABLE = (
     Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", _ANNOTATION),
     Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", _ANNOTATION),
     Format("coin", (".coin.json",), "COIN annotation JSON", _ANNOTATION),
-    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "export.html"),
+    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html"),
     Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "pictures", kind="file"),
     Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: one thumbnail per step",
            "pictures", kind="file", needs_video=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
-           "export.video", "export.video", kind="file", needs_video=True),
-    Format("clips", (), "a folder with one clip per step", "export.video", kind="folder", needs_video=True),
+           "video", "video", kind="file", needs_video=True),
+    Format("clips", (), "a folder with one clip per step", "video", kind="folder", needs_video=True),
 )  # fmt: skip
 
 FORMATS: Registry[Format] = Registry("export format", "exporters", {entry.name: entry for entry in _TABLE})
@@ -221,5 +221,5 @@ def _reader(format: Format) -> Callable[..., Any]:
 
 
 def _function(where: str | Callable[..., Any] | None, name: str) -> Callable[..., Any]:
-    found: Any = getattr(importlib.import_module(f"stepformer.show.{where}"), name) if isinstance(where, str) else where
+    found: Any = getattr(importlib.import_module(f"{__name__}.{where}"), name) if isinstance(where, str) else where
     return cast("Callable[..., Any]", found)

@@ -124,7 +124,7 @@ def _thumbnails(timeline: Timeline, options: Options) -> tuple[list[str], list[s
     from PIL import Image
 
     from stepformer.errors import StepFormerError
-    from stepformer.show.pictures import step_pictures
+    from stepformer.show.export.pictures import step_pictures
 
     try:
         pictures = step_pictures(found, timeline, 208)
@@ -195,7 +195,7 @@ def _ticks(length_s: float) -> str:
 
 
 def _map(timeline: Timeline, options: Options, length_s: float) -> str:
-    from stepformer.show.pictures import check_similarity
+    from stepformer.show.export.pictures import check_similarity
 
     matrix = check_similarity(options.similarity)
     if matrix is None:
