@@ -18,6 +18,7 @@ STUDIES = {
     "procedure": "common steps of simulated tasks against controls",
     "published": "Kukleva et al. and controls on GTEA and Breakfast",
     "real": "discovery and localisation on real videos against controls",
+    "runs": "curves and scores of training runs, from their folders",
     "said": "names taken from real narration, against human steps; the pairs judged by hand",
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
