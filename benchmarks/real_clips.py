@@ -21,7 +21,7 @@ from benchmarks.real_data import RealVideo, own_clips
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base import weights
 from stepformer.base.arrays import unit
-from stepformer.base.weights.registry import parse
+from stepformer.base.weights import parse
 from stepformer.errors import MissingError
 
 _DATA = Path(__file__).parent / "data"

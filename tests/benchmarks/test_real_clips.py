@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import benchmarks.real_clips as real_clips
-from stepformer.base.weights.registry import parse
+from stepformer.base.weights import parse
 
 DATA = Path(real_clips.__file__).parent / "data"
 

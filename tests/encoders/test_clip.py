@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from benchmarks import clip_data, sight, tower
-from stepformer.base.weights.convert import clip_from_onnx
+from stepformer.base.weights.install import clip_from_onnx
 from stepformer.encoders import clip, clip_vit
 from stepformer.encoders.bert import Bert, BertConfig
 from stepformer.encoders.sentence import SentenceEncoder

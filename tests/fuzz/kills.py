@@ -45,7 +45,8 @@ from training_runs import SMALL, make_store, rows, same_files
 from stepformer import Step, Timeline, encoders, export
 from stepformer.app.search.index import FOLDER, KINDS, generation_folder, open_graph, read_info, read_videos
 from stepformer.app.training import make_trainer  # noqa: F401
-from stepformer.base.weights import Container, File, Piece, Weights, registry
+from stepformer.base import weights as registry
+from stepformer.base.weights import Container, File, Piece, Weights
 from stepformer.cli import main as stepformer
 from stepformer.data.store import INDEX_FILE, FeatureStore
 from stepformer.data.store_writer import spool_path

@@ -311,8 +311,8 @@ def _settings(path: Path) -> object:
 
 
 def _unpack(path: Path) -> object:
-    from stepformer.base.weights.archive import unpack
-    from stepformer.base.weights.records import File, Piece
+    from stepformer.base.weights import File, Piece
+    from stepformer.base.weights.install import unpack
 
     return unpack((File("data/", "", (Piece(0, "a/"),)),), [path], path.parent / "unpacked")
 
@@ -349,37 +349,27 @@ def _training_state(folder: Path) -> Reader:
     return Reader("training state", "state.safetensors", (folder / "run" / "state.safetensors").read_bytes(), read)
 
 
-def _index_pages() -> list[Reader]:
+def _index_page() -> Reader:
     """What a package index answers."""
-    import email
     from contextlib import contextmanager
     from unittest.mock import patch
 
-    from stepformer.base.weights import index
+    from stepformer.base.weights import fetch
 
-    def answered(kind: str) -> Callable[[Path], object]:
-        def read(path: Path) -> object:
-            class Answer(io.BytesIO):
-                headers = email.message_from_string(f"Content-Type: {kind}")
+    def read(path: Path) -> object:
+        class Answer(io.BytesIO):
+            def geturl(self) -> str:
+                return "https://index.invalid/simple/a/"
 
-                def geturl(self) -> str:
-                    return "https://index.invalid/simple/a/"
+        @contextmanager
+        def opened(*_: object, **__: object):
+            yield Answer(path.read_bytes())
 
-            @contextmanager
-            def opened(*_: object, **__: object):
-                yield Answer(path.read_bytes())
+        with patch.object(fetch, "open_url", opened), patch.object(fetch, "index_urls", lambda: ["https://i"]):
+            return fetch.find_file("a", "a-1.whl")
 
-            with patch.object(index, "open_url", opened), patch.object(index, "index_urls", lambda: ["https://i"]):
-                return index.find_file("a", "a-1.whl")
-
-        return read
-
-    page = {"files": [{"filename": "a-1.whl", "url": "../a-1.whl#sha256=0"}]}
     html = b'<html><body><a href="../a-1.whl#sha256=0">a-1.whl</a></body></html>'
-    return [
-        Reader("index page JSON", "page.json", json.dumps(page).encode(), answered(index._JSON_PAGE)),
-        Reader("index page HTML", "page.html", html, answered("text/html")),
-    ]
+    return Reader("index page", "page.html", html, read)
 
 
 def _worlds_data() -> list[Reader]:
@@ -593,7 +583,7 @@ def readers(folder: Path) -> list[Reader]:
         Reader("tar of weights", "w.tar", gzip.decompress(_tar({"a/b.txt": b"hello" * 9})), _unpack),
         Reader("world", "w.safetensors", _world(folder), load_world),
         _training_state(folder),
-        *_index_pages(),
+        _index_page(),
         *_worlds_data(),
         *_kept_runs(),
         Reader("similarity map", "s.npy", _npy(np.ones((3, 60), np.float32)), _similarity, slow=True),

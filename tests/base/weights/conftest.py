@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import tarfile
 import threading
 import zipfile
@@ -11,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from stepformer.base.weights import index
+from stepformer.base.weights import fetch
 
 
 @dataclass
@@ -23,7 +22,6 @@ class Site:
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range)
     break_after: int | None = None  # closes the first answer to a file after so many bytes
     ranges: bool = True
-    json_index: bool = False
 
     def wheel(self, project: str, filename: str, members: dict[str, bytes]) -> str:
         """Puts a wheel into the index and gives its SHA-256."""
@@ -47,10 +45,7 @@ class Site:
         """Puts a file of a project into the index and gives its SHA-256."""
         digest = hashlib.sha256(data).hexdigest()
         self.files[f"/files/{filename}"] = data
-        if self.json_index:
-            page = json.dumps({"files": [{"filename": filename, "url": f"../../files/{filename}"}]})
-        else:
-            page = f'<html><body><a href="../../files/{filename}#sha256={digest}">{filename}</a></body></html>'
+        page = f'<html><body><a href="../../files/{filename}#sha256={digest}">{filename}</a></body></html>'
         self.files[f"/simple/{project}/"] = page.encode()
         return digest
 
@@ -75,8 +70,7 @@ def _handler(site: Site):
             else:
                 self.send_response(200)
             is_page = self.path.startswith("/simple/")
-            kind = "application/vnd.pypi.simple.v1+json" if is_page and site.json_index else "text/html"
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(data) - start))
             self.end_headers()
             body = data[start:]
@@ -102,7 +96,7 @@ def site(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPFORMER_CACHE", str(tmp_path / "cache"))
     for proxy in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
-    monkeypatch.setattr(index, "_pip_settings", dict)
+    monkeypatch.setattr(fetch, "_pip_settings", dict)
     yield site
     server.shutdown()
     server.server_close()

