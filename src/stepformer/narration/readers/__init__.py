@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stepformer.base.guard import read_bytes, reader
+from stepformer.base.guard import read_bytes, reader, reading
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cleaning import clean_cue, decode, unroll
 from stepformer.narration.cues import Cue, clip_overlaps, in_order
@@ -15,8 +15,8 @@ from stepformer.narration.readers import structured, timed, ttml
 
 # each: (text, name of the file for messages) -> cues as the file has them
 FORMATS: dict[str, Callable[[str, str], list[Cue]]] = {
-    "vtt": timed.parse_vtt,
-    "srt": timed.parse_srt,
+    "vtt": timed.parse_timed,
+    "srt": timed.parse_timed,
     "json3": structured.parse_json3,
     "ttml": ttml.parse_ttml,
     "howto100m": structured.parse_howto100m,
@@ -69,11 +69,11 @@ def parse_subtitles(
     if not text.strip():
         raise InputError(f"{name}: line 1: the file is empty; expected subtitles (VTT, SRT, TTML, JSON or timed text)")
     chosen = format or sniff(text, name)
-    try:
-        found = structured.parse_howto100m(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
-    except RecursionError as error:
-        raise InputError(f"{name}: line 1: nested too deeply; expected subtitles") from error
-    return tidy(found)
+    with reading(name, "subtitle file"):
+        return tidy(
+            structured.parse_howto100m(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
+        )
+    raise AssertionError
 
 
 def tidy(cues: Iterable[Cue]) -> list[Cue]:
@@ -83,27 +83,17 @@ def tidy(cues: Iterable[Cue]) -> list[Cue]:
 
 def sniff(text: str, name: str) -> str:
     """The name of the format that ``text`` is in."""
-    head = text.lstrip()[:4096]
+    head, suffix = text.lstrip()[:4096], Path(name).suffix.lower()
     if head.startswith("WEBVTT"):
         return "vtt"
     if _JSON.match(head) and not timed.starts_with_time(head):
-        return _sniff_json(text, name)
+        value = timed.load(text, name)
+        if isinstance(value, dict) and ("events" in value or "wireMagic" in value):
+            return "json3"
+        return "whisperx" if structured.has_segments(value) else "howto100m"
     if head.startswith("<"):
         return "ttml"
-    if "-->" in text or Path(name).suffix.lower() == ".srt":
-        return "vtt" if Path(name).suffix.lower() == ".vtt" else "srt"
-    if Path(name).suffix.lower() == ".vtt":
-        return "vtt"
+    if "-->" in text or suffix in (".srt", ".vtt"):
+        return "srt"
     # Whisper's own table of three columns counts in milliseconds, which the reader of timed text knows
-    return "csv" if Path(name).suffix.lower() == ".csv" and structured.is_table(text) else "text"
-
-
-def _sniff_json(text: str, name: str) -> str:
-    value = timed.load(text, name)
-    if isinstance(value, dict):
-        if "events" in value or "wireMagic" in value:
-            return "json3"
-        if any(key in value for key in ("segments", "chunks", "word_segments", "transcription", "cues")):
-            return "whisperx"
-        return "howto100m"
-    return "whisperx"
+    return "csv" if suffix == ".csv" and structured.is_table(text) else "text"

@@ -5,17 +5,23 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from stepformer.base.guard import csv_rows, plain_file, reading
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue, Word, cue_at
-from stepformer.narration.readers.timed import load, number, seconds, words_at
+from stepformer.narration.readers.timed import cue_of_pieces, load, number, seconds
+
+_LISTS = ("segments", "chunks", "transcription", "word_segments", "cues", "captions", "nodes")
+_STARTS = ("start", "start_s", "start_time", "begin", "from", "timestamp", "t")
+_ENDS = ("end", "end_s", "end_time", "stop", "to", "timestamp")
+_LENGTHS = ("duration", "dur", "duration_s")
+_TEXTS = ("text", "word", "caption", "sentence", "phrase", "description")
 
 
 def parse_json3(text: str, name: str) -> list[Cue]:
@@ -36,47 +42,45 @@ def parse_json3(text: str, name: str) -> list[Cue]:
             raise InputError(f"{name}: line 1: expected a number 'tStartMs' in 'events[{at}]'")
         start_s = start_ms / 1000
         end_s = start_s + (number(event.get("dDurationMs")) or 0.0) / 1000
-        pieces: list[tuple[float | None, str]] = []
-        for seg in segs:
-            said = seg.get("utf8") if isinstance(seg, dict) else None
-            if not isinstance(said, str):
-                continue
-            offset_ms = number(seg.get("tOffsetMs"))
-            pieces.append((start_s if offset_ms is None else start_s + offset_ms / 1000, said))
-        whole = "".join(piece for _, piece in pieces)
-        if not whole.strip():
-            continue
-        # offsets make word times; an event that is one segment has none
-        words = words_at(pieces, start_s, end_s) if len(pieces) > 1 else ()
-        if len(words) != len(whole.split()):
-            words = ()
-        cues.append(cue_at(start_s, end_s, whole, words))
+        pieces = [
+            (start_s + (number(seg.get("tOffsetMs")) or 0.0) / 1000, seg["utf8"])
+            for seg in segs
+            if isinstance(seg, dict) and isinstance(seg.get("utf8"), str)
+        ]
+        if any(said.strip() for _, said in pieces):
+            # offsets make word times; an event that is one segment has none
+            cues.append(cue_of_pieces(pieces, start_s, end_s, timed=len(pieces) > 1))
     return cues
 
 
 def parse_segments(text: str, name: str) -> list[Cue]:
-    """Cues of a transcript in JSON."""
-    value = load(text, name)
-    if isinstance(value, dict):
-        keys = ("segments", "chunks", "transcription", "word_segments", "cues")  # cues: stepformer phrases --json
-        items = next((value[key] for key in keys if key in value), None)
-    else:
-        items = value
+    """Cues of a transcript in JSON: of Whisper and its kin, or of ``stepformer phrases --json``."""
+    return segments_of(load(text, name), name)
+
+
+def has_segments(value: object) -> bool:
+    """Whether a JSON value is a list of segments, or an object that has one."""
+    return isinstance(value, list) or (isinstance(value, dict) and any(key in value for key in _LISTS))
+
+
+def segments_of(value: object, name: str) -> list[Cue]:
+    """Cues of segments with times and text, by whatever names their keys go; one without an end lasts to the next."""
+    items = next((value[key] for key in _LISTS if key in value), None) if isinstance(value, dict) else value
     if not isinstance(items, list):
         raise InputError(f"{name}: line 1: expected a list 'segments' of objects with start, end and text")
     cues: list[Cue] = []
-    starts = [_start(item) if isinstance(item, dict) else None for item in items]
+    starts = [_time(item, _STARTS, 0) if isinstance(item, dict) else None for item in items]
     for at, item in enumerate(items):
         if not isinstance(item, dict):
             raise InputError(f"{name}: line 1: expected segment {at} to be an object, found {type(item).__name__}")
-        said = item.get("text", item.get("word", ""))
+        said = next((item[key] for key in _TEXTS if key in item), "")
         words = _segment_words(item.get("words"))
-        start_s = starts[at]
-        if start_s is None:
-            start_s = words[0].start_s if words else None
+        start_s = words[0].start_s if starts[at] is None and words else starts[at]
         if start_s is None or not isinstance(said, str):
             raise InputError(f"{name}: line 1: expected numbers 'start' and 'end' and a 'text' in segment {at}")
-        end_s = _end(item, start_s)
+        end_s = _time(item, _ENDS, 1)
+        if end_s is None and (length_s := _time(item, _LENGTHS, 1)) is not None:
+            end_s = start_s + length_s
         if end_s is None:
             later = starts[at + 1] if at + 1 < len(starts) else None
             end_s = later if later is not None else (words[-1].end_s if words else start_s)
@@ -84,87 +88,57 @@ def parse_segments(text: str, name: str) -> list[Cue]:
     return cues
 
 
-def _start(item: Mapping[str, object]) -> float | None:
+def _time(item: Mapping[str, Any], keys: tuple[str, ...], side: int) -> float | None:
+    """The first of ``keys`` that holds a time in seconds; of a pair of times, the one of this side."""
     offsets = item.get("offsets")  # whisper.cpp: milliseconds
-    if isinstance(offsets, dict) and (ms := number(offsets.get("from"))) is not None:
+    if isinstance(offsets, dict) and (ms := number(offsets.get(("from", "to")[side]))) is not None:
         return ms / 1000
-    for key in ("start", "start_s", "start_time", "begin", "timestamp", "t"):
+    for key in keys:
         value = item.get(key)
-        if isinstance(value, list) and value:  # transformers: "timestamp": [start, end]
-            value = value[0]
-        if (found := _segment_time(value)) is not None:
+        if isinstance(value, list):  # transformers: "timestamp": [start, end]
+            value = value[side] if len(value) > side else None
+        if (found := _as_seconds(value)) is not None:
             return found
     return None
 
 
-def _end(item: Mapping[str, object], start_s: float) -> float | None:
-    offsets = item.get("offsets")
-    if isinstance(offsets, dict) and (ms := number(offsets.get("to"))) is not None:
-        return ms / 1000
-    for key in ("end", "end_s", "end_time", "timestamp"):
-        value = item.get(key)
-        if isinstance(value, list):
-            value = value[1] if len(value) > 1 else None
-        if (found := _segment_time(value)) is not None:
-            return found
-    for key in ("duration", "dur", "duration_s"):
-        if (length := number(item.get(key))) is not None:
-            return start_s + length
-    return None
-
-
-def _segment_time(value: object) -> float | None:
+def _as_seconds(value: object) -> float | None:
     found = number(value)
     return seconds(value) if found is None and isinstance(value, str) else found
 
 
 def _segment_words(items: object) -> tuple[Word, ...]:
     """Timed words; one without times (WhisperX leaves numbers unaligned) takes the end of the word before it."""
-    if not isinstance(items, list):
-        return ()
     words: list[Word] = []
     now = 0.0
-    for item in items:
-        if not isinstance(item, dict):
-            return ()
-        said = item.get("word", item.get("text"))
+    for item in items if isinstance(items, list) else ():
+        said = item.get("word", item.get("text")) if isinstance(item, dict) else None
         if not isinstance(said, str):
             return ()
         start_s, end_s = number(item.get("start")), number(item.get("end"))
         start_s = now if start_s is None else max(now, start_s)
         end_s = start_s if end_s is None else max(start_s, end_s)
-        parts = said.split()
-        for part in parts:
-            words.append(Word(start_s, end_s, part))
-        now = start_s if not parts else max(now, start_s)
-        if parts:
-            now = end_s if end_s > now else now
+        words += [Word(start_s, end_s, part) for part in said.split()]
+        now = end_s if said.split() else start_s
     return tuple(words)
 
 
-_START, _END = ("start", "start_s", "begin", "from"), ("end", "end_s", "stop", "to")
-_TEXT = ("text", "caption", "sentence", "phrase")
-
-
 def is_table(text: str) -> bool:
-    """Whether the first line is such a header."""
-    return _columns(text.split("\n", 1)[0]) is not None
+    """Whether the first line is the header of a table with starts and texts."""
+    return _columns(text) is not None
 
 
 def parse_table(text: str, name: str) -> list[Cue]:
     """Cues of a table. A row without text or without a start is left out; a missing end is the next row's start."""
-    found = _columns(text.split("\n", 1)[0])
+    found = _columns(text)
     if found is None:
         raise InputError(f"{name}: line 1: expected a header with the columns start, end and text")
-    start_at, end_at, text_at = found
+    delimiter, *columns = found
     rows: list[tuple[float, float | None, str]] = []
-    for cells in islice(csv_rows(text, name, _delimiter(text.split("\n", 1)[0])), 1, None):
-        if len(cells) <= max(start_at, text_at) or not cells[text_at].strip():
-            continue
-        start_s = _cell_time(cells[start_at])
-        if start_s is not None:
-            end_s = _cell_time(cells[end_at]) if end_at is not None and end_at < len(cells) else None
-            rows.append((start_s, end_s, cells[text_at]))
+    for cells in islice(csv_rows(text, name, delimiter), 1, None):
+        start, end, said = (cells[at].strip() if at is not None and at < len(cells) else "" for at in columns)
+        if said and (start_s := _as_seconds(start)) is not None:
+            rows.append((start_s, _as_seconds(end), said))
     if not rows:
         raise InputError(f"{name}: no row has a start and a text")
     following = [start_s for start_s, _, _ in rows[1:]] + [rows[-1][0]]
@@ -174,39 +148,19 @@ def parse_table(text: str, name: str) -> list[Cue]:
     ]
 
 
-def _delimiter(header: str) -> str:
-    return max(",\t;", key=header.count)
-
-
-def _columns(header: str) -> tuple[int, int | None, int] | None:
-    """Where start, end and text stand; None where start or text does not."""
-    cells = [cell.strip().lower() for cell in next(csv_rows(header, "header", _delimiter(header)), [])]
-
-    def at(names: tuple[str, ...]) -> int | None:
-        return next((cells.index(name) for name in names if name in cells), None)
-
-    start_at, text_at = at(_START), at(_TEXT)
-    if start_at is None or text_at is None:
-        return None
-    return start_at, at(_END), text_at
-
-
-def _cell_time(cell: str) -> float | None:
-    cell = cell.strip()
-    if ":" in cell:
-        return seconds(cell)
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+def _columns(text: str) -> tuple[str, int, int | None, int] | None:
+    """What divides cells, and where start, end and text stand; None where start or text does not."""
+    header = text.split("\n", 1)[0]
+    delimiter = max(",\t;", key=header.count)
+    cells = [cell.strip().lower() for cell in next(csv_rows(header, "header", delimiter), [])]
+    start, end, said = (
+        next((cells.index(key) for key in keys if key in cells), None) for keys in (_STARTS, _ENDS, _TEXTS)
+    )
+    return None if start is None or said is None else (delimiter, start, end, said)
 
 
 _CHUNK = 1 << 20
 _MAX_ENTRY = 64 << 20  # letters of one video
-_SPACE = " \t\r\n"
-# what matters for finding the end of a value: strings (skipped whole), brackets; a quote alone opens a cut string
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
 
 
 def parse_howto100m(text: str, name: str, video: str | None = None) -> list[Cue]:
@@ -216,41 +170,34 @@ def parse_howto100m(text: str, name: str, video: str | None = None) -> list[Cue]
         raise InputError(f"{name}: line 1: expected an object of videos with start, end and text")
     if "start" in value and "text" in value:
         return cues_of(value, name)
-    if video is not None:
-        if video not in value:
-            raise UsageError(
-                f"{name}: has no video {video!r}; it has {len(value)}, the first is {next(iter(value), None)!r}"
-            )
-        return cues_of(value[video], f"{name}: video {video}")
-    if len(value) != 1:
-        # say what is wrong with the content first: any JSON object could be meant
-        for first, content in list(value.items())[:1]:
-            cues_of(content, f"{name}: video {first}")
+    first = next(iter(value), None)
+    chosen = first if video is None else video
+    if video is not None and video not in value:
+        raise UsageError(f"{name}: has no video {video!r}; it has {len(value)}, the first is {first!r}")
+    # what is wrong with the content is said first: any JSON object could be meant
+    cues = cues_of(value.get(chosen), f"{name}: video {chosen}")
+    if video is None and len(value) != 1:
         raise InputError(
             f"{name}: line 1: has {len(value)} videos; expected one, or name one (--video, or video= in Python), or "
             "turn all of them into phrases with: stepformer prepare phrases"
         )
-    ((only, content),) = value.items()
-    return cues_of(content, f"{name}: video {only}")
+    return cues
 
 
 def cues_of(content: object, name: str) -> list[Cue]:
     """Cues of one video's lists. Entries without text or times (NaN, null) are left out."""
-    lists = [content.get(key) for key in ("start", "end", "text")] if isinstance(content, dict) else [None]
-    if not all(isinstance(values, list) for values in lists) or len(lists) != 3:
+    lists: list[Any] = [content.get(key) for key in ("start", "end", "text")] if isinstance(content, dict) else [None]
+    if not all(isinstance(values, list) for values in lists):
         raise InputError(f"{name}: line 1: expected three lists 'start', 'end' and 'text'")
-    starts, ends, texts = lists
-    if not len(starts) == len(ends) == len(texts):  # type: ignore[arg-type]
-        raise InputError(
-            f"{name}: line 1: expected lists of one length, found {len(starts)} starts, {len(ends)} ends and "  # type: ignore[arg-type]
-            f"{len(texts)} texts"  # type: ignore[arg-type]
-        )
+    starts, ends, texts = (len(values) for values in lists)
+    if not starts == ends == texts:
+        found = f"{starts} starts, {ends} ends and {texts} texts"
+        raise InputError(f"{name}: line 1: expected lists of one length, found {found}")
     cues: list[Cue] = []
-    for start, end, text in zip(starts, ends, texts, strict=True):  # type: ignore[arg-type]
+    for start, end, text in zip(*lists, strict=True):
         start_s, end_s = number(start), number(end)
-        if start_s is None or not isinstance(text, str):
-            continue
-        cues.append(cue_at(start_s, start_s if end_s is None else end_s, text))
+        if start_s is not None and isinstance(text, str):
+            cues.append(cue_at(start_s, start_s if end_s is None else end_s, text))
     return cues
 
 
@@ -267,86 +214,36 @@ def iter_captions(path: str | os.PathLike[str]) -> Iterator[tuple[str, object]]:
         zipped = plain.peek(2)[:2] == b"\x1f\x8b"
         unpacked = gzip.GzipFile(fileobj=plain) if zipped else plain
         with io.TextIOWrapper(unpacked, encoding="utf-8-sig", errors="replace") as stream:
-            yield from _members(_Window(stream, str(path)))
+            yield from _members(stream, str(path))
 
 
-class _Window:
-    """A moving window over a text file."""
-
-    def __init__(self, stream: object, name: str) -> None:
-        self.stream, self.name = stream, name
-        self.text, self.at, self.line = "", 0, 1
-
-    def more(self) -> bool:
-        chunk = self.stream.read(_CHUNK)  # type: ignore[attr-defined]
-        if not chunk:
-            return False
-        self.line += self.text.count("\n", 0, self.at)
-        self.text = self.text[self.at :] + chunk
-        self.at = 0
-        return True
-
-    def peek(self) -> str:
-        """The next character that is no white space; "" at the end of the file."""
-        while True:
-            while self.at < len(self.text):
-                if self.text[self.at] not in _SPACE:
-                    return self.text[self.at]
-                self.at += 1
-            if not self.more():
-                return ""
-
-    def fail(self, expected: str) -> InputError:
-        line = self.line + self.text.count("\n", 0, self.at)
-        found = self.text[self.at : self.at + 20] or "the end of the file"
-        return InputError(f"{self.name}: line {line}: expected {expected}, found {found!r}")
-
-    def take(self, character: str, expected: str) -> None:
-        if self.peek() != character:
-            raise self.fail(expected)
-        self.at += 1
-
-    def value(self, expected: str) -> object:
-        """The JSON value that starts here; it must be a string, an object or a list."""
-        if self.peek() not in ('"', "{", "["):
-            raise self.fail(expected)
-        depth = 0
-        scan = self.at
-        while True:
-            end = -1
-            for found in _STRUCTURE.finditer(self.text, scan):
-                token = found.group()
-                if token == '"':
-                    break  # a string that the window cuts: seen again when there is more
-                depth += (token in "{[") - (token in "}]") if len(token) == 1 else 0
-                scan = found.end()
-                if depth <= 0:
-                    end = scan
-                    break
-            if end >= 0:
-                break
-            offset = scan - self.at
-            if len(self.text) - self.at > _MAX_ENTRY or not self.more():
-                raise self.fail(f"the end of {expected}")
-            scan = self.at + offset
-        try:
-            value: object = json.loads(self.text[self.at : end])
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise self.fail(expected) from error
-        self.at = end
-        return value
+_BEFORE_NAME = re.compile(r"\s*([{,])\s*(?=\")")
+_BEFORE_VALUE = re.compile(r"\s*:\s*(?=[\"{\[])")
 
 
-def _members(window: _Window) -> Iterator[tuple[str, object]]:
-    window.take("{", "'{' and an object of videos with start, end and text")
-    if window.peek() == "}":
-        return
+def _members(stream: io.TextIOWrapper, name: str) -> Iterator[tuple[str, object]]:
+    """The members of the one object in a stream, decoded from a window that grows where a member goes on beyond it."""
+    decode = json.JSONDecoder().raw_decode
+    text, begin, line, opening, more = "", 0, 1, "{", True
     while True:
-        key = window.value("a video's name in quotes")
-        if not isinstance(key, str):
-            raise window.fail("a video's name in quotes")
-        window.take(":", "':' behind a video's name")
-        yield key, window.value("an object with start, end and text")
-        if window.peek() == "}":
-            return
-        window.take(",", "',' or '}' behind a video")
+        at, expected = begin, f"{opening!r} and a video's name in quotes"
+        try:
+            if (found := _BEFORE_NAME.match(text, begin)) is not None and found[1] == opening:
+                video, at = decode(text, found.end())
+                expected = "':' behind a video's name and an object with start, end and text"
+                if (found := _BEFORE_VALUE.match(text, at)) is not None:
+                    content, begin = decode(text, found.end())
+                    opening = ","
+                    yield video, content
+                    continue
+        except (json.JSONDecodeError, RecursionError):
+            pass  # the member goes on beyond the window, or is damaged
+        if not more or len(text) - begin > _MAX_ENTRY:
+            break
+        chunk = stream.read(max(_CHUNK, len(text) - begin))
+        line += text.count("\n", 0, begin)
+        text, begin, more = text[begin:] + chunk, 0, bool(chunk)
+    if not re.compile(r"\s*\{\s*\}" if opening == "{" else r"\s*\}").match(text, begin):
+        line += text.count("\n", 0, at)
+        found_there = text[at : at + 20] or "the end of the file"
+        raise InputError(f"{name}: line {line}: expected {expected}, found {found_there!r}")

@@ -1,54 +1,34 @@
-"""Subtitles that are text: WebVTT, SubRip, and text with times; clock times as they write them, and timed words."""
+"""Subtitles that are text: WebVTT, SubRip, SBV and text with times; clock times as they write them, and timed words."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from stepformer.base.guard import reading
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, Word, cue_at
 
-# 1:02:03.456, 02:03,456, 2:03; a fraction of any length, a comma or a dot
-CLOCK = r"(?:(\d{1,4}):)?(\d{1,4}):(\d{1,2})(?:[.,:;](\d{1,9}))?"
-_CLOCK = re.compile(rf"\s*(-?)\s*{CLOCK}\s*$", re.ASCII)
-_LOOSE_CLOCK = re.compile(
-    r"\s*(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?\s*$", re.ASCII
+# 1:02:03.456, 02:03,456, 2 : 03; a fraction of any length, a comma or a dot
+_CLOCK = re.compile(
+    r"(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?", re.ASCII
 )
 _LONGEST_CLOCK = 60
+MAX_S = 1e7  # a time beyond 115 days is a mistake in the file
 
 
 def seconds(text: str) -> float | None:
     """Seconds of a clock time such as ``01:02:03,456``; None if it is none."""
     text = text.strip()
-    if len(text) > _LONGEST_CLOCK:  # the patterns try every way to share out white space
-        return None
-    found = _CLOCK.match(text) or _LOOSE_CLOCK.match(text)
+    # the pattern tries every way to share out white space
+    found = _CLOCK.fullmatch(text) if len(text) <= _LONGEST_CLOCK else None
     if found is None:
         return None
     sign, hours, minutes, secs, fraction = found.groups()
-    value = int(hours or 0) * 3600 + int(minutes) * 60 + int(secs) + (float(f"0.{fraction}") if fraction else 0.0)
+    value = int(hours or 0) * 3600 + int(minutes) * 60 + int(secs) + float(f"0.{fraction or 0}")
     return -value if sign else value
-
-
-def arrow(line: str) -> tuple[float, float] | None:
-    """Start and end of a ``00:01,000 --> 00:02,000`` line (settings behind it are ignored); None if malformed."""
-    left, found, right = line.partition("-->")
-    if not found:
-        return None
-    # settings follow the end time after white space: "00:02.000 align:start position:0%"
-    start_s = seconds(left)
-    end_s = seconds(right)
-    if end_s is None:
-        for count in (1, 2):
-            end_s = seconds(" ".join(right.split()[:count]))
-            if end_s is not None:
-                break
-    return None if start_s is None or end_s is None else (start_s, end_s)
-
-
-MAX_S = 1e7  # a time beyond 115 days is a mistake in the file
 
 
 def number(value: object) -> float | None:
@@ -83,15 +63,20 @@ def words_at(pieces: Iterable[tuple[float | None, str]], start_s: float, end_s: 
     return tuple(words)
 
 
+def cue_of_pieces(
+    pieces: Sequence[tuple[float | None, str]], start_s: float, end_s: float, timed: bool = True
+) -> Cue:
+    """A cue of pieces of text with start times; without ``timed`` they say nothing of words."""
+    text = "".join(piece for _, piece in pieces)
+    words = words_at(pieces, start_s, end_s) if timed else ()
+    return cue_at(start_s, end_s, text, words if len(words) == len(text.split()) else ())
+
+
 def load(text: str, name: str) -> object:
-    """JSON text, or an :class:`InputError` that names the file and the line."""
-    try:
-        value: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{name}: line {error.lineno}: not JSON ({error.msg}); expected JSON subtitles") from error
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"{name}: line 1: JSON that cannot be read ({error}); expected JSON subtitles") from error
-    return value
+    """JSON text; captions of HowTo100M write NaN for a missing text."""
+    with reading(name, "JSON"):
+        return json.loads(text)
+    raise AssertionError
 
 
 _STAMP = re.compile(r"<(\d[\d:.,]*)>")
@@ -103,124 +88,82 @@ def timed_words(text: str, start_s: float, end_s: float) -> tuple[Word, ...]:
     pieces = _STAMP.split(text)
     if len(pieces) < 3:
         return ()
-    timed: list[tuple[float | None, str]] = [(start_s, _TAG.sub("", pieces[0]))]
-    for stamp, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-        timed.append((seconds(stamp), _TAG.sub("", piece)))
-    return words_at(timed, start_s, end_s)
+    stamps = [start_s, *(seconds(stamp) for stamp in pieces[1::2])]
+    return words_at(zip(stamps, (_TAG.sub("", piece) for piece in pieces[::2]), strict=True), start_s, end_s)
 
 
-_SKIPPED = ("NOTE", "STYLE", "REGION")
-
-
-def parse_vtt(text: str, name: str) -> list[Cue]:
-    """Cues of a WebVTT file, text as it stands in the file (lines and tags kept)."""
-    lines = text.split("\n")
-    first = next((i for i, line in enumerate(lines) if line.strip()), 0)
-    if not lines[first].lstrip("\ufeff ").startswith("WEBVTT") and arrow(lines[first]) is None and "-->" not in text:
-        raise InputError(f"{name}: line {first + 1}: expected 'WEBVTT', found {lines[first].strip()[:60]!r}")
-    cues: list[Cue] = []
-    times: tuple[float, float] | None = None
-    body: list[str] = []
-    skipping = True  # the header, then NOTE, STYLE and REGION blocks, run to the next empty line
-    for number, line in enumerate(lines, start=1):
-        if "-->" in line and (found := arrow(line)) is not None:
-            if times is not None:
-                cues.append(_vtt_cue(times, _without_name(body)))
-            times, body, skipping = found, [], False
-        elif "-->" in line and not skipping and any(c.isdigit() for c in line.partition("-->")[0][-4:]):
-            raise InputError(f"{name}: line {number}: expected '00:01.000 --> 00:02.000', found {line.strip()[:60]!r}")
-        elif line == "":
-            skipping = False
-            body.append(line)
-        elif skipping or (line.startswith(_SKIPPED) and _is_block(line) and (not body or body[-1] == "")):
-            skipping = True
-        else:
-            body.append(line)
-    if times is not None:
-        cues.append(_vtt_cue(times, body))
-    return cues
-
-
-def _is_block(line: str) -> bool:
-    return line.split(maxsplit=1)[0].rstrip(":") in _SKIPPED
-
-
-def _without_name(body: list[str]) -> list[str]:
-    """The text lines without the cue name that belongs to the next cue: a line of its own right above its times."""
-    if body and body[-1] and (len(body) >= 2 and body[-2] == ""):
-        return body[:-1]
-    return body
-
-
-def _vtt_cue(times: tuple[float, float], body: list[str]) -> Cue:
-    text = "\n".join(line for line in body if line.strip())
-    return cue_at(*times, text, timed_words(text, *times))
-
-
-_SBV = re.compile(r"^\s*(\d+:\d\d:\d\d\.\d{1,3}),(\d+:\d\d:\d\d\.\d{1,3})\s*$", re.ASCII)
+_SBV = re.compile(r"\s*(\d+:\d\d:\d\d\.\d{1,3}),(\d+:\d\d:\d\d\.\d{1,3})\s*", re.ASCII)
+_BLOCK = re.compile(r"(?:NOTE|STYLE|REGION)(?:[\s:]|$)")
 
 
 def timing(line: str) -> tuple[float, float] | None:
-    """Start and end of a timing line; None if the line is none."""
-    if "-->" in line:
-        return arrow(line)
-    found = _SBV.match(line)
-    if found is None:
-        return None
-    start_s, end_s = seconds(found[1]), seconds(found[2])
+    """Start and end of ``00:01,000 --> 00:02,000`` (settings behind it are ignored) or of SBV's ``0:01.0,0:02.0``."""
+    left, found, right = line.partition("-->")
+    if not found:
+        if (pair := _SBV.fullmatch(line)) is None:
+            return None
+        left, right = pair.groups()
+    ends = (seconds(end) for end in (right, " ".join(right.split()[:1]), " ".join(right.split()[:2])))
+    start_s, end_s = seconds(left), next((end for end in ends if end is not None), None)
     return None if start_s is None or end_s is None else (start_s, end_s)
 
 
-def parse_srt(text: str, name: str) -> list[Cue]:
-    """Cues of an SRT file, text as it stands in the file (lines kept)."""
+def parse_timed(text: str, name: str) -> list[Cue]:
+    """Cues of a WebVTT, SRT or SBV file, text as it stands in the file (lines and tags kept)."""
     lines = text.split("\n")
+    vtt = text.lstrip("\ufeff \n").startswith("WEBVTT") or name.lower().endswith(".vtt")
+    if vtt and "WEBVTT" not in text[:4096] and "-->" not in text:
+        first = next(i for i, line in enumerate(lines, start=1) if line.strip())
+        raise InputError(f"{name}: line {first}: expected 'WEBVTT', found {lines[first - 1].strip()[:60]!r}")
     cues: list[Cue] = []
     times: tuple[float, float] | None = None
     body: list[str] = []
+    skipping = vtt  # the header, then NOTE, STYLE and REGION blocks, run to the next empty line
     for number, line in enumerate(lines, start=1):
-        if "-->" in line and timing(line) is None and _looks_like_timing(line):
+        if (found := timing(line)) is not None:
+            if times is not None:
+                cues.append(_cue(times, _without_name(body, vtt)))
+            times, body, skipping = found, [], False
+        elif not skipping and "-->" in line and _looks_like_timing(line):
+            expected = "expected '00:00:01,000 --> 00:00:02,000'"
+            raise InputError(f"{name}: line {number}: {expected}, found {line.strip()[:60]!r}")
+        elif not line.strip():
+            skipping = skipping and line != ""
+            body.append("")
+        elif skipping or (vtt and _BLOCK.match(line) and (not body or body[-1] == "")):
+            skipping = True
+        elif not vtt and times is None and not line.strip().isdigit():
             raise InputError(
-                f"{name}: line {number}: expected '00:00:01,000 --> 00:00:02,000', found {line.strip()[:60]!r}"
+                f"{name}: line {number}: expected a cue number or '00:00:01,000 --> 00:00:02,000' before the "
+                f"first text, found {line.strip()[:60]!r}"
             )
-        found = timing(line)
-        if found is None:
-            if times is None and line.strip() and not line.strip().isdigit():
-                raise InputError(
-                    f"{name}: line {number}: expected a cue number or '00:00:01,000 --> 00:00:02,000' before the "
-                    f"first text, found {line.strip()[:60]!r}"
-                )
+        else:
             body.append(line)
-            continue
-        if times is not None:
-            cues.append(_srt_cue(times, _without_number(body)))
-        times, body = found, []
-    if times is None:
+    if times is not None:
+        cues.append(_cue(times, body))
+    elif not vtt:
         raise InputError(f"{name}: line 1: no cue found; expected '00:00:01,000 --> 00:00:02,000'")
-    cues.append(_srt_cue(times, body))
     return cues
 
 
 def _looks_like_timing(line: str) -> bool:
     # an arrow in spoken text is text; one beside digits was meant as a time
-    left, _, right = line.partition("-->")
-    return not left.strip() or not right.strip() or left.strip()[-1].isdigit() or right.strip()[0].isdigit()
+    left, _, right = (part.strip() for part in line.partition("-->"))
+    return not left or not right or left[-1].isdigit() or right[0].isdigit()
 
 
-def _without_number(body: list[str]) -> list[str]:
-    """The text lines without the number that belongs to the next cue."""
-    end = len(body)
-    while end and not body[end - 1].strip():
-        end -= 1
-    if end and body[end - 1].strip().isdigit() and (end == 1 or not body[end - 2].strip()):
-        return body[: end - 1]
-    return body[:end]
+def _without_name(body: list[str], vtt: bool) -> list[str]:
+    """The text lines without the number or name of the next cue: a paragraph of one line right above its times."""
+    while body and not body[-1] and not vtt:
+        body = body[:-1]
+    alone = len(body) == 1 or (len(body) > 1 and not body[-2])
+    named = bool(body) and alone and (body[-1].strip().isdigit() or (vtt and len(body) > 1))
+    return body[:-1] if named else body
 
 
-def _srt_cue(times: tuple[float, float], body: list[str]) -> Cue:
+def _cue(times: tuple[float, float], body: list[str]) -> Cue:
     text = "\n".join(line for line in body if line.strip())
-    start_s, end_s = times
-    words = timed_words(text, start_s, end_s) if "<" in text else ()
-    return cue_at(start_s, end_s, text, words)
+    return cue_at(*times, text, timed_words(text, *times))
 
 
 _PLAIN_CLOCK = r"-?\d{1,4}(?::\d{1,2}){1,2}(?:[.,]\d{1,6})?"
@@ -245,27 +188,17 @@ _LINES = (
 _HEADER = re.compile(r"^\s*(?:start|begin|time|from)\b[\w\s,;\t|]*\btext\b\s*$", re.IGNORECASE)
 _LRC_TAG = re.compile(r"^\s*\[[A-Za-z#]+:[^\]]*\]\s*$")  # title, artist and the like at the head of an LRC file
 _LAST_S = 5.0  # how long the last line is taken to last where the file does not say
-
-
 _GAP = re.compile(r"\s{9,}")  # as white space as nine of them; the patterns try every way to share out a gap
 
 
 def _split(line: str) -> tuple[float, float | None, str] | None:
     line = _GAP.sub(lambda gap: gap[0][:8], line)
     for pattern in _LINES:
-        found = pattern.match(line)
-        if found:
-            start, end, text = found.groups()
-            start_s, end_s = _time(start), _time(end)
+        if found := pattern.match(line):
+            start_s, end_s = (seconds(time or "") if ":" in (time or "") else number(time) for time in found.groups()[:2])
             if start_s is not None:
-                return start_s, end_s, text or ""
+                return start_s, end_s, found[3] or ""
     return None
-
-
-def _time(text: str | None) -> float | None:
-    if text is None:
-        return None
-    return seconds(text) if ":" in text else float(text)
 
 
 def starts_with_time(text: str) -> bool:
@@ -275,35 +208,24 @@ def starts_with_time(text: str) -> bool:
 
 def parse_text(text: str, name: str) -> list[Cue]:
     """Cues of a text file with times. A line without a time goes on with the one before it."""
-    starts: list[float] = []
-    ends: list[float | None] = []
-    texts: list[list[str]] = []
-    # seconds times 1000, as whisper.cpp and Whisper's TSV write them
-    lines = text.split("\n")
-    in_ms = bool(lines) and bool(re.match(r"^start\tend\ttext\s*$", lines[0], re.IGNORECASE))
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or (not starts and (_HEADER.match(line) or _LRC_TAG.match(line))):
+    found: list[tuple[float, float | None, list[str]]] = []
+    # Whisper's own table counts in milliseconds
+    unit = 1000 if re.match(r"start\tend\ttext\s*(?:\n|$)", text, re.IGNORECASE) else 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or (not found and (_HEADER.match(line) or _LRC_TAG.match(line))):
             continue
-        found = _split(line)
-        if found is not None:
-            start_s, end_s, said = found
-            starts.append(start_s / 1000 if in_ms else start_s)
-            ends.append(end_s / 1000 if in_ms and end_s is not None else end_s)
-            texts.append([said] if said.strip() else [])
-        elif starts:
-            texts[-1].append(line)
+        if (timed := _split(line)) is not None:
+            start_s, end_s, said = timed
+            found.append((start_s / unit, None if end_s is None else end_s / unit, [said] if said.strip() else []))
+        elif found:
+            found[-1][2].append(line)
         else:
             raise InputError(
                 f"{name}: line {number}: expected WEBVTT, SRT, TTML, JSON, or a time before the text such as "
                 f"'0:05 crack the eggs', found {line.strip()[:60]!r}"
             )
-    later = [*sorted(set(starts)), float("inf")]
-    following = {at: later[i + 1] for i, at in enumerate(later[:-1])}
-    cues: list[Cue] = []
-    for start_s, given_s, said_lines in zip(starts, ends, texts, strict=True):
-        said = "\n".join(said_lines)
-        end_s = given_s
-        if end_s is None:
-            end_s = following[start_s] if following[start_s] != float("inf") else start_s + _LAST_S
-        cues.append(cue_at(start_s, end_s, said))
-    return cues
+    starts = sorted({start_s for start_s, _, _ in found})
+    until = dict(zip(starts, [*starts[1:], starts[-1] + _LAST_S] if starts else [], strict=True))
+    return [
+        cue_at(start_s, until[start_s] if end_s is None else end_s, "\n".join(said)) for start_s, end_s, said in found
+    ]
