@@ -226,7 +226,7 @@ def _members(stream: io.TextIOWrapper, name: str) -> Iterator[tuple[str, object]
     decode = json.JSONDecoder().raw_decode
     text, begin, line, opening, more = "", 0, 1, "{", True
     while True:
-        at, expected = begin, f"{opening!r} and a video's name in quotes"
+        at, expected = begin, f"{opening!r} and the name of a video in an object of videos"
         try:
             if (found := _BEFORE_NAME.match(text, begin)) is not None and found[1] == opening:
                 video, at = decode(text, found.end())

@@ -195,7 +195,7 @@ def _split(line: str) -> tuple[float, float | None, str] | None:
     line = _GAP.sub(lambda gap: gap[0][:8], line)
     for pattern in _LINES:
         if found := pattern.match(line):
-            start_s, end_s = (seconds(time or "") if ":" in (time or "") else number(time) for time in found.groups()[:2])
+            start_s, end_s = (seconds(time) if time and ":" in time else number(time) for time in found.groups()[:2])
             if start_s is not None:
                 return start_s, end_s, found[3] or ""
     return None
