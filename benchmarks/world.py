@@ -8,18 +8,21 @@ Who may learn from what, or choose by it:
 - ``dev``: COIN's test videos of a sixth of its tasks, for choosing options.
 - ``train``: the rest.
 
-:mod:`stepformer.data.worldbuilder` says how texts and pictures are divided between them.
+:mod:`stepformer.data.worldbuilder` says how texts are divided between them. Pictures are divided by what they belong to
+(a video, a product); a picture closer than ``NEAR_PICTURE`` to one of a later split is nobody's.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import load_arrays, read_json, read_text, reading
@@ -27,8 +30,20 @@ from stepformer.cli import simulate
 from stepformer.cli.options import add, share
 from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.records import Dataset
-from stepformer.data.world import World
-from stepformer.data.worldbuilder import SOURCES, Builder, Encode, Pictures, Planned, owner_of, share_of, untimed
+from stepformer.data.world import OWNERS, World
+from stepformer.data.worldbuilder import (
+    SOURCES,
+    Builder,
+    Divided,
+    Encode,
+    Planned,
+    closeness_to,
+    owner_of,
+    share_of,
+    to_unit,
+    untimed,
+)  # fmt: skip
+from stepformer.errors import InputError
 
 HELP = """Makes a simulated world as stepformer simulate does, from a folder of public datasets besides the grammar:
 crosstask/, coin/, youcook2/, goalstep/, wikihow/, procel/ and clip/, vectors of real pictures by CLIP ViT-B/16 (frames
@@ -38,6 +53,10 @@ samples). Any may be missing. The test split is CrossTask's validation set."""
 EXAMPLES = ["stepformer bench world --data DATASETS --out world.safetensors"]
 
 Vectors = npt.NDArray[np.float32]
+
+NEAR_PICTURE = 0.95
+_BACKGROUND_SHARE = 0.15
+"""Share of the pictures that stand between steps."""
 
 STATES = {
     "creamy_paste": "a creamy paste", "diced": "diced food", "floured": "food coated with flour",
@@ -73,8 +92,47 @@ def run(args: argparse.Namespace) -> int:
     return simulate.make(args, build)
 
 
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """X pictures. ``group`` keeps together what must not be divided between splits (a video, a grocery class)."""
+
+    vectors: Vectors  # (X, D) unit
+    texts: tuple[str, ...]  # what each shows
+    groups: tuple[str, ...]
+    sources: tuple[str, ...]
+    licences: Mapping[str, str]  # of each source
+
+    def __post_init__(self) -> None:
+        if not len(self.vectors) == len(self.texts) == len(self.groups) == len(self.sources):
+            raise InputError("pictures need a vector, a text, a group and a source each")
+
+
 class DatasetBuilder(Builder):
     """Gathers public datasets."""
+
+    given: Pictures | None = None
+
+    def take_pictures(self, given: Pictures) -> None:
+        """Real pictures instead of imagined ones."""
+        self.given, self._described = given, torch.tensor([self.draft.add(text) for text in given.texts])
+
+    def pictures(self, vectors: torch.Tensor, owner: torch.Tensor, is_step: torch.Tensor) -> Divided:
+        """The given pictures; imagined ones where there are none. -1 owns what looks like one of a later owner."""
+        if self.given is None:
+            return super().pictures(vectors, owner, is_step)
+        seen, groups = to_unit(self.given.vectors), self.given.groups
+        if seen.shape[1] != vectors.shape[1]:
+            raise InputError(
+                f"the pictures are {seen.shape[1]} wide and the texts {vectors.shape[1]}: they are not of one space"
+            )
+        owners = torch.tensor([OWNERS.index(owner_of(group)) for group in groups])
+        for number in reversed(range(1, len(OWNERS))):
+            close = closeness_to(seen, seen[owners == number]) > NEAR_PICTURE
+            owners[close & (owners < number)] = -1
+        # of every source alike: what is background shows in what a picture has to do with the steps, not in its kind
+        background = torch.tensor([share_of(f"background {group}") < _BACKGROUND_SHARE for group in groups])
+        licences = {f"pictures {name}": self.given.licences[name] for name in sorted(set(self.given.sources))}
+        return Divided(seen, self._described, owners, background, licences)
 
     def from_youcook2(self, path: Path) -> None:
         """Recipes with times; a video of a held-out owner only rewords."""
@@ -187,8 +245,9 @@ def world_of(
         builder.from_records(read_coin(coin), "coin", _coin_split)
     for path in sorted((root / "procel").glob("*.json")):
         builder.from_records(read_procel(path), "", lambda *_: "procel")
-    pictures = read_pictures(root / "clip") if (root / "clip").is_dir() else None
-    return builder.finish(encode, sentences, pictures, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
+    if (root / "clip").is_dir():
+        builder.take_pictures(read_pictures(root / "clip"))
+    return builder.finish(encode, sentences, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
 
 
 def _add_crosstask(builder: DatasetBuilder, folder: Path) -> None:

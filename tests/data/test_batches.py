@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stepformer.data import batches
 from stepformer.data.batches import StoreBatches, shorten
-from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, _Shard
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
 from stepformer.errors import InputError
 
@@ -165,13 +165,6 @@ def test_an_epoch_goes_through_the_shards_some_at_a_time(tmp_path, monkeypatch):
         assert all(at[-1] - at[0] < widest for at in places.values())  # within a window of three shards
         assert any(at[-1] - at[0] >= len(at) for at in places.values())  # and mixed there
     assert orders[0] != orders[1]
-
-
-def test_a_store_without_times_in_its_shards_gives_the_same_batches(store, tmp_path, monkeypatch):
-    new = StoreBatches([store], 100, 0.0, seed=1).batch(0, 10)
-    monkeypatch.setattr(_Shard, "has", lambda self, name: not name.endswith("|said") and name in self._header)
-    old = StoreBatches([store], 100, 0.0, seed=1).batch(0, 10)
-    assert all(torch.equal(a, b) for a, b in zip(new, old, strict=True))
 
 
 def test_what_cannot_be_trained_on_gets_a_sentence(store, tmp_path):

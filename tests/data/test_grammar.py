@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.data.grammar import Grammar, Procedure, StepText, Task, load_grammar, phrase_bank, read_grammar
-from stepformer.errors import InputError, UsageError
+from stepformer.data.grammar import Procedure, StepText, Task, load_grammar, phrase_bank, read_grammar
 
 CROSSTASK = Path(__file__).parents[2].parent / "shared" / "data" / "crosstask" / "crosstask_release.tar.gz"
 
@@ -28,6 +28,22 @@ def every_filled(task: Task, most: int = 40) -> list[Procedure]:
     """Fillings spread over the whole product of the slots, the last one among them."""
     step = max(1, task.fillings // most)
     return [task.fill(i) for i in {*range(0, task.fillings, step), task.fillings - 1}]
+
+
+def texts_of(task: Task) -> set[str]:
+    """Every label and paraphrase under every filling."""
+    lists, out = dict(task.slots), set()
+    for template in (text for step in task.steps for text in (step.label, *step.paraphrases)):
+        # only the slots that this one template uses: the product over all of a task's slots is large
+        names = dict.fromkeys(re.findall(r"\{([a-z_]+)\}", template))
+        alone = Task(template, task.domain, tuple((name, lists[name]) for name in names), ())
+        out |= {alone.fill(i).title for i in range(alone.fillings)}
+    return out
+
+
+@lru_cache
+def all_texts() -> frozenset[str]:
+    return frozenset().union(*map(texts_of, load_grammar().tasks))
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -62,14 +78,13 @@ def test_there_is_as_much_as_promised() -> None:
     cooking = sum(t.domain in {"cooking", "baking", "drinks"} for t in grammar.tasks)
     assert 0.25 <= cooking / len(grammar.tasks) <= 0.45
     assert len(set(grammar.chatter)) == len(grammar.chatter) >= 400
-    assert len(grammar.all_texts()) >= 6000
+    assert len(all_texts()) >= 6000
     assert len(phrase_bank()) >= 2000
 
 
-def test_tasks_have_five_to_fourteen_steps_and_mostly_obligatory_ones() -> None:
+def test_tasks_have_five_to_fourteen_steps() -> None:
     for task in load_grammar().tasks:
         assert 5 <= len(task.steps) <= 14, task.task
-        assert sum(task.optional) <= len(task.steps) // 3, task.task
         assert all(1 <= len(s.paraphrases) <= 3 for s in task.steps), task.task
 
 
@@ -88,14 +103,14 @@ def test_labels_are_short_imperative_phrases_and_differ_inside_a_procedure() -> 
 
 def test_a_text_says_one_step_of_its_task() -> None:
     for task in load_grammar().tasks:
-        texts = [t for s in task.steps for t in s.texts]
+        texts = [t for s in task.steps for t in (s.label, *s.paraphrases)]
         assert len(set(texts)) == len(texts), task.task
 
 
 def test_all_text_is_plain_and_braces_resolve() -> None:
     grammar = load_grammar()
     titles = {p.title for task in grammar.tasks for p in [task.generic(), *every_filled(task)]}
-    for text in [*grammar.all_texts(), *grammar.chatter, *phrase_bank(), *titles]:
+    for text in [*all_texts(), *grammar.chatter, *phrase_bank(), *titles]:
         assert re.fullmatch(r"[a-z0-9][a-z0-9 ,'-]*[a-z0-9]", text), text
         assert "  " not in text
         assert not re.search(r"\b(\w+) \1\b", text), text  # "the oven oven": a slot said twice
@@ -113,7 +128,7 @@ def test_phrase_bank_is_generic_and_holds_no_chatter() -> None:
 
 def test_chatter_is_not_a_step() -> None:
     grammar = load_grammar()
-    assert not set(grammar.chatter) & set(grammar.all_texts())
+    assert not set(grammar.chatter) & set(all_texts())
 
 
 @pytest.mark.skipif(not CROSSTASK.is_file(), reason="CrossTask release is not beside the repository (shared/data)")
@@ -127,7 +142,7 @@ def test_nothing_overlaps_with_the_primary_tasks_of_crosstask() -> None:
     assert len(titles) == 18
     assert len(steps) > 100
     grammar = load_grammar()
-    assert not {content_words(s) for s in steps} & {content_words(t) for t in grammar.all_texts()}
+    assert not {content_words(s) for s in steps} & {content_words(t) for t in all_texts()}
     filled = {content_words(p.title) for task in grammar.tasks for p in [task.generic(), *every_filled(task)]}
     assert not {content_words(t) for t in titles} & filled
 
@@ -159,61 +174,18 @@ def test_fill_turns_every_slot_and_shares_one_choice_within_a_procedure() -> Non
         "here",
         (("color", ("red", "blue")), ("thing", ("cup", "urn", "ukulele"))),
         (StepText("glue the {thing}", ("stick the {color} {thing}",)), StepText("dry the {thing}", ("leave it",))),
-        (False, True),
     )
     all_of_them = [task.fill(i) for i in range(task.fillings)]
     assert task.fillings == len(set(all_of_them)) == 6
     assert all_of_them[1].title == "mend an urn"
     assert all_of_them[2].title == "mend a ukulele"
     assert all_of_them[1].steps[0] == StepText("glue the urn", ("stick the red urn",))
-    assert all_of_them[1].optional == (False, True)
-    assert task.generic().steps[0].texts == ("glue the thing", "stick the color thing")
-    assert set(task.texts()) == {
+    assert task.generic().steps[0] == StepText("glue the thing", ("stick the color thing",))
+    assert texts_of(task) == {
         *(f"{verb} the {thing}" for verb in ("glue", "dry") for thing in ("cup", "urn", "ukulele")),
         *(f"stick the {color} {thing}" for color in ("red", "blue") for thing in ("cup", "urn", "ukulele")),
         "leave it",
     }
-    with pytest.raises(UsageError, match="6 fillings"):
-        task.fill(6)
-
-
-def test_records_are_checked_where_they_are_made() -> None:
-    step = StepText("glue the cup", ("stick the cup",))
-    with pytest.raises(InputError, match="no paraphrase"):
-        StepText("glue the cup", ())
-    with pytest.raises(InputError, match="same thing twice"):
-        StepText("glue the cup", ("glue the cup",))
-    with pytest.raises(InputError, match="flags"):
-        Procedure("t", "t", (step,), ())
-    with pytest.raises(InputError, match="twice"):
-        Procedure("t", "t", (step, step), (False, False))
-    with pytest.raises(UsageError, match="0 or more"):
-        load_grammar().procedures(-1)
-    with pytest.raises(UsageError, match="seed"):
-        load_grammar().procedures(1, seed=-1)
-    with pytest.raises(InputError, match="no task"):
-        Grammar((), ("hello",))
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ("[{", "home.json cannot be read"),
-        (json.dumps([{"steps": [["wipe the cup", "dry the cup"]]}]), "home.json cannot be read"),
-        (json.dumps([{"task": "wipe", "steps": [["wipe the {cup}", "dry it"]]}]), r"home.json: task 'wipe'.*'cup'"),
-        (json.dumps([{"task": "wipe", "steps": [["wipe the cup"]]}]), "no paraphrase"),
-        ("[]", "no task"),
-    ],
-)
-def test_a_malformed_file_is_named(tmp_path: Path, tasks: str, message: str) -> None:
-    (tmp_path / "words.json").write_text('{"pan": ["wok"]}')
-    (tmp_path / "chatter.json").write_text('{"x": ["hello there"]}')
-    (tmp_path / "home.json").write_text(tasks)
-    with pytest.raises(InputError, match=message):
-        read_grammar(tmp_path)
-    (tmp_path / "words.json").unlink()
-    with pytest.raises(InputError, match=r"words\.json cannot be read"):
-        read_grammar(tmp_path)
 
 
 def test_own_slots_go_before_the_shared_ones(tmp_path: Path) -> None:
@@ -222,6 +194,4 @@ def test_own_slots_go_before_the_shared_ones(tmp_path: Path) -> None:
     entry = {"task": "fry", "vars": {"pan": ["griddle"]}, "steps": [["?oil the {pan} with {oil}", "grease the {pan}"]]}
     (tmp_path / "home.json").write_text(json.dumps([entry]))
     (procedure,) = read_grammar(tmp_path).procedures(1)
-    assert procedure == Procedure(
-        "fry", "fry", (StepText("oil the griddle with ghee", ("grease the griddle",)),), (True,)
-    )
+    assert procedure == Procedure("fry", "fry", (StepText("oil the griddle with ghee", ("grease the griddle",)),))

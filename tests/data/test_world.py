@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.world import read_pictures, world_of
+from benchmarks.world import NEAR_PICTURE, Pictures, read_pictures, world_of
 from stepformer.data import read_crosstask
 from stepformer.data.world import OWNERS, PARAPHRASES, World, load_world
-from stepformer.data.worldbuilder import NEAR, NEAR_PICTURE, REPORTED, SOURCES, Pictures, build_world, imagined
+from stepformer.data.worldbuilder import NEAR, REPORTED, SOURCES, build_world, imagined
 from stepformer.errors import InputError
 
 SPLIT_OWNER = {"calibration": "test", "procel": "test"}

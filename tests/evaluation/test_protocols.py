@@ -23,9 +23,8 @@ from stepformer.evaluation import (
     score_table2,
     score_task,
 )
-from stepformer.evaluation.crosstask_recall import hits
 from stepformer.evaluation.kmeans import keep_nearest
-from stepformer.evaluation.segmental import edit_distance, segment_counts
+from stepformer.evaluation.neighbours import edit_distance, hits, segment_counts
 from stepformer.evaluation.table2 import matched_to_own_steps
 
 # --- Table 1 ---------------------------------------------------------------------------------------------------------

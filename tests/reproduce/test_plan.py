@@ -44,7 +44,7 @@ def changed_source(**values):
 
 @pytest.mark.parametrize("other", [
     changed_source(fingerprint="g"), replace(SETUP, steps=6), replace(SETUP, batch=5), replace(SETUP, device="cuda"),
-    replace(SETUP, overrides={"optim.lr": 1e-5}), replace(SETUP, rule="own"), replace(SETUP, stores=("s",)),
+    replace(SETUP, overrides={"optim.lr": 1e-5}), replace(SETUP, stores=("s",)),
 ])  # fmt: skip
 def test_whatever_decides_the_numbers_changes_the_id(other):
     assert not ids("table3", "default") & ids("table3", "default", other)
@@ -130,7 +130,7 @@ def test_options_that_a_checkpoint_brings_are_part_of_every_row_that_uses_them(c
 def test_a_run_folder_is_a_checkpoint(checkpoints):
     folder = checkpoints / "run"
     folder.mkdir()
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="no checkpoint"):
         read_checkpoint(folder)
     (checkpoints / "a.safetensors").rename(folder / "last.safetensors")
     assert read_checkpoint(folder).weights.path == str(folder / "last.safetensors")

@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.measured import peak_mib, report
-from stepformer.cli.options import add, positive
+from stepformer.cli.options import add
 
 if TYPE_CHECKING:
     from stepformer.data.records import Dataset
@@ -29,7 +28,6 @@ what is not given is made up with the same number of videos, tasks and steps, an
 EXAMPLES = [
     "stepformer bench evaluate --crosstask crosstask_release.tar.gz --coin COIN.json",
     "stepformer bench evaluate --json > evaluate.json",
-    "stepformer bench evaluate --crosstask crosstask --out out  # for evaluate crosstask --predictions out/crosstask",
 ]
 
 WIDTH = 512
@@ -37,32 +35,11 @@ WIDTH = 512
 _MADE_UP = {"crosstask": (360, 18, 8, 290.0), "coin": (2596, 180, 4, 145.0)}
 
 
-@dataclass(frozen=True)
-class Row:
-    """What scoring one dataset took. ``peak_mib`` is what the whole process ever held until then."""
-
-    dataset: str
-    source: str
-    videos: int
-    tasks: int
-    segments: int
-    label_frames: int
-    predictions_mib: float
-    prepare_s: float
-    score_s: float
-    total_s: float
-    cpu_s: float
-    peak_mib: float
-    f1: float
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--crosstask", metavar="PATH", help="the CrossTask release")
     parser.add_argument("--coin", metavar="PATH", help="COIN's annotations")
-    add(parser, "seeds", "threads", "out", seeds=[0, 1, 2, 3, 4], threads=1)
-    parser.add_argument("--restarts", type=positive, default=10, metavar="N", help="K-means starts for each seed")
-    parser.add_argument("--dim", type=positive, default=WIDTH, metavar="N", help="width of the vectors")
+    add(parser, "seeds", "threads", seeds=[0, 1, 2, 3, 4], threads=1)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,28 +55,12 @@ def run(args: argparse.Namespace) -> int:
             dataset, source = read_dataset(given, name).select(subset, annotated=True), f"real annotations, {subset}"
         else:
             dataset, source = made_up(*_MADE_UP[name]), "made-up annotations"
-        predictions = ready_predictions(dataset, args.dim)
-        if args.out:
-            save(predictions, Path(args.out) / name)
-        rows.append(measure(name, source, dataset, predictions, len(args.seeds), args.restarts))
+        rows.append({"dataset": name, "source": source, **measure(dataset, ready_predictions(dataset), args.seeds)})
     small, large = rows
-    growth = {
-        "videos": large.videos / small.videos,
-        "segments": large.segments / small.segments,
-        "label_frames": large.label_frames / small.label_frames,
-        "time": large.total_s / small.total_s,
-        "cpu_time": large.cpu_s / small.cpu_s,
-        "peak_memory": large.peak_mib / small.peak_mib,
-    }
-    facts = {
-        "threads": args.threads,
-        "seeds": args.seeds,
-        "restarts": args.restarts,
-        "width": args.dim,
-        "peak_mib_before": idle_mib,
-        "growth": growth,
-    }
-    report(args, facts, [asdict(row) for row in rows])
+    grown = ("videos", "segments", "label_frames", "total_s", "cpu_s", "peak_mib")
+    growth = {name: large[name] / small[name] for name in grown}
+    facts = {"threads": args.threads, "seeds": args.seeds, "width": WIDTH, "peak_mib_before": idle_mib}
+    report(args, {**facts, "growth": growth}, rows)
     return 0
 
 
@@ -126,15 +87,15 @@ def made_up(n_videos: int, n_tasks: int, per_video: int, length_s: float) -> Dat
     return Dataset("made-up", tasks, tuple(videos))
 
 
-def ready_predictions(dataset: Dataset, width: int = WIDTH, seed: int = 0) -> dict[str, Prediction]:
+def ready_predictions(dataset: Dataset) -> dict[str, Prediction]:
     """Predictions with vectors for every annotated video: noisy, but with something in them to find."""
     import numpy as np
 
     from stepformer.evaluation.predictions import Prediction
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     direction = {
-        task.id: rng.normal(size=(len(task.steps), width)).astype(np.float32) for task in dataset.tasks.values()
+        task.id: rng.normal(size=(len(task.steps), WIDTH)).astype(np.float32) for task in dataset.tasks.values()
     }
     out = {}
     for record in dataset.videos:
@@ -145,7 +106,7 @@ def ready_predictions(dataset: Dataset, width: int = WIDTH, seed: int = 0) -> di
         count = min(n, int(rng.integers(12, 21)))
         edges = np.unique(np.r_[0, rng.integers(1, n + 1, count - 1), n]) if count > 1 else np.array([0, n])
         ids = np.repeat(np.arange(len(edges) - 1), np.diff(edges))
-        vectors = rng.normal(size=(len(edges) - 1, width)).astype(np.float32)
+        vectors = rng.normal(size=(len(edges) - 1, WIDTH)).astype(np.float32)
         for i in rng.permutation(len(record.labels))[: count // 2]:
             a = record.labels[int(i)]
             start = int(np.clip(round(a.start_s + rng.normal()), 0, n - 1))
@@ -157,44 +118,23 @@ def ready_predictions(dataset: Dataset, width: int = WIDTH, seed: int = 0) -> di
     return out
 
 
-def save(predictions: dict[str, Prediction], folder: Path) -> None:
-    """Writes predictions as ``stepformer evaluate --predictions`` reads them."""
-    import numpy as np
-
-    from stepformer.base.files import replacing
-
-    for key, prediction in predictions.items():
-        with replacing(folder / f"{key}.npz") as path:
-            vectors = np.zeros((0, 1)) if prediction.vectors is None else prediction.vectors
-            np.savez(path, ids=np.asarray(prediction.ids), vectors=vectors, rate_hz=prediction.rate_hz)
-
-
-def measure(
-    name: str, source: str, dataset: Dataset, predictions: dict[str, Prediction], seeds: int, restarts: int
-) -> Row:
-    """Scores one dataset and says what it took."""
+def measure(dataset: Dataset, predictions: dict[str, Prediction], seeds: Sequence[int]) -> dict[str, Any]:
+    """Scores one dataset and says what it took; ``peak_mib`` is what the whole process ever held until then."""
     from stepformer.evaluation.protocols import prepare, score
     from stepformer.evaluation.table1 import Table1Options
 
-    print(f"{name}: scoring {len(predictions)} videos", file=sys.stderr)
+    print(f"scoring {len(predictions)} videos", file=sys.stderr)
     started, started_cpu = time.perf_counter(), time.process_time()
     prepared = prepare(dataset, predictions, "segments")
     ready = time.perf_counter()
-    result = score(prepared, "table1", Table1Options(restarts=restarts, seeds=tuple(range(seeds))))
+    result = score(prepared, "table1", Table1Options(seeds=tuple(seeds)))
     done, done_cpu = time.perf_counter(), time.process_time()
     tasks = prepared.tasks.values()
-    return Row(
-        dataset=name,
-        source=source,
-        videos=prepared.videos,
-        tasks=len(prepared.tasks),
-        segments=sum(len(set(ids[ids >= 0].tolist())) for task in tasks for ids in task.ids),
-        label_frames=sum(len(labels) for task in tasks for labels in task.labels),
-        predictions_mib=sum(p.vectors.nbytes for p in predictions.values() if p.vectors is not None) / 2**20,
-        prepare_s=ready - started,
-        score_s=done - ready,
-        total_s=done - started,
-        cpu_s=done_cpu - started_cpu,
-        peak_mib=peak_mib(),
-        f1=result.values["f1"],
-    )
+    return {
+        "videos": prepared.videos, "tasks": len(prepared.tasks),
+        "segments": sum(len(set(ids[ids >= 0].tolist())) for task in tasks for ids in task.ids),
+        "label_frames": sum(len(labels) for task in tasks for labels in task.labels),
+        "predictions_mib": sum(p.vectors.nbytes for p in predictions.values() if p.vectors is not None) / 2**20,
+        "prepare_s": ready - started, "score_s": done - ready, "total_s": done - started,
+        "cpu_s": done_cpu - started_cpu, "peak_mib": peak_mib(), "f1": result.values["f1"],
+    }  # fmt: skip

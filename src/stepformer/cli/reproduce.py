@@ -59,10 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--store", action=Several, default=[], metavar="FOLDER",
         help="feature store to train on; may be given again (default: the simulation)",
     )  # fmt: skip
-    models.add_argument(
-        "--rule", choices=("grid", "own"), default="grid",
-        help="options of models: chosen as those of every row, or what they bring",
-    )  # fmt: skip
     runs = parser.add_argument_group("runs")
     add(runs, "seeds", "jobs", "device")
     runs.add_argument(
@@ -180,7 +176,6 @@ def _setup(args: argparse.Namespace, spec: SourceSpec, tables: Sequence[str]) ->
         set_fields(args.set),
         tuple(str(Path(store).resolve()) for store in args.store),
         read_checkpoint(args.checkpoint) if args.checkpoint else None,
-        args.rule,
         device,
         baselines=tuple(args.baseline),
     )

@@ -536,7 +536,7 @@ def _by_drop_dtw(
     return _found(found, similarity, threshold, penalty, mask)
 
 
-def slots_of_texts(similarity: Tensor, text_lengths: Tensor, slot_lengths: Tensor | None = None) -> Tensor:
+def slots_of_texts(similarity: Tensor, text_lengths: Tensor) -> Tensor:
     """Which slot each text takes, in order: similarity (B, M, K) of texts and slots -> (B, M) slot, -1 none.
 
     One slot a text and one text a slot. Every text takes a slot; where there are more texts than slots, the texts
@@ -545,7 +545,7 @@ def slots_of_texts(similarity: Tensor, text_lengths: Tensor, slot_lengths: Tenso
     K = similarity.shape[2]
     if K == 0:
         return torch.full(similarity.shape[:2], -1, device=similarity.device)
-    slots = torch.full_like(text_lengths, K) if slot_lengths is None else slot_lengths
+    slots = torch.full_like(text_lengths, K)
     price = torch.where(text_lengths > slots, TOO_MANY, torch.inf).to(similarity.dtype)
     matched = drop_dtw_batch(
         -similarity, 0.0, price, slots, matching="one_to_one", row_lengths=text_lengths, check=False

@@ -127,7 +127,6 @@ def solve(
     skip: Tensor | None = None,
     count: list[int] | None = None,
     number: list[NDArray[np.float64]] | None = None,
-    background: bool = True,
     backend: str = "auto",
 ) -> tuple[list[list[Segment]], list[float]]:
     """The best steps of each video, in order (what lies between them is background), and the sums they reach.
@@ -136,11 +135,11 @@ def solve(
     rising rows, where passing row r over costs ``skip`` (B, R) (inf: it must have a segment; 0 by default), or, not
     ``ordered``, each with whichever row gains most. ``count``: exactly so many steps (as many as there are frames, if
     those are fewer), wherever their best rows gain most; rows are given to them in order afterwards. ``number``: as
-    many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside. Without rows, or
-    with background=False, every segment is a step. backend: "numba" or "torch" instead of what suits the device.
+    many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside. Without rows every
+    segment is a step. backend: "numba" or "torch" instead of what suits the device.
     """
     B, R = len(task.lengths), task.gains.shape[2]
-    idle = background and R > 0
+    idle = R > 0
     if number is not None:
         count = [len(costs) for costs in number]
     pooled = count is not None or not ordered or R == 0

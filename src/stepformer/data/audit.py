@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepformer.base.files import no_such
-from stepformer.data.records import Dataset, Problem, VideoRecord, find_features, npy_shape
+from stepformer.data.records import Dataset, Problem, VideoRecord, feature_rows, find_features
 from stepformer.errors import InputError, StepFormerError
 from stepformer.media.finding import find_videos
 
@@ -145,14 +145,10 @@ def _features_length(
             problems.append(Problem("missing", f"video {record.key}", what))
         return None
     try:
-        shape = npy_shape(path)
+        return feature_rows(path) / rate_hz
     except InputError as error:
         problems.append(Problem("unparsable", str(path), str(error)))
         return None
-    if len(shape) != 2 or not shape[0]:
-        problems.append(Problem("unparsable", str(path), f"features must be (frames, width), got {shape}"))
-        return None
-    return shape[0] / rate_hz
 
 
 def _video_length(record: VideoRecord, files: Mapping[str, Path] | None, problems: list[Problem]) -> float | None:

@@ -130,14 +130,8 @@ def read_coin(source: Path | str) -> Dataset:
             problems.append(Problem("inconsistent", f"class {task}", what))
 
     index = {task.id: {step_id: i for i, step_id in enumerate(task.step_ids)} for task in tasks.values()}
-    videos = tuple(
-        VideoRecord(
-            video,
-            task,
-            duration,
-            tuple(Annotation(index[task][i], s, e, texts[task][i]) for i, s, e in rows),
-            subset,
-        )
-        for video, task, duration, subset, rows in kept
-    )
-    return Dataset("coin", tasks, videos, tuple(problems))
+    videos = []
+    for video, task, duration, subset, rows in kept:
+        labels = tuple(Annotation(index[task][i], s, e, texts[task][i]) for i, s, e in rows)
+        videos.append(VideoRecord(video, task, duration, labels, subset))
+    return Dataset("coin", tasks, tuple(videos), tuple(problems))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -25,11 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.errors import InputError, UsageError
-
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 _ARTICLE = re.compile(r"\ba (?=[aeio](?!ne\b)|u[mnpr](?!i))")  # must be "an"; but a one, a unit, a ukulele
-_NOT_TASKS = ("words.json", "chatter.json")
 
 
 @dataclass(frozen=True)
@@ -39,34 +36,14 @@ class StepText:
     label: str
     paraphrases: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if not self.paraphrases:
-            raise InputError(f"step {self.label!r} has no paraphrase; give it one to three")
-        if len({self.label, *self.paraphrases}) != 1 + len(self.paraphrases):
-            raise InputError(f"step {self.label!r} says the same thing twice; give it different paraphrases")
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The label, then the paraphrases."""
-        return (self.label, *self.paraphrases)
-
 
 @dataclass(frozen=True)
 class Procedure:
-    """A task with its slots filled: the ordered steps, and which of them people often skip."""
+    """A task with its slots filled: the ordered steps."""
 
     task: str  # the template it came from, e.g. "make jam from {berries}"; the same for all its fillings
     title: str  # the filled template, e.g. "make jam from cherries"
     steps: tuple[StepText, ...]
-    optional: tuple[bool, ...]  # one per step
-
-    def __post_init__(self) -> None:
-        if len(self.optional) != len(self.steps):
-            raise InputError(f"procedure {self.title!r} has {len(self.steps)} steps but {len(self.optional)} flags")
-        labels = [step.label for step in self.steps]
-        if len(set(labels)) != len(labels):
-            twice = next(label for label in labels if labels.count(label) > 1)
-            raise InputError(f"procedure {self.title!r} has the step {twice!r} twice; tell the two apart")
 
 
 @dataclass(frozen=True)
@@ -77,7 +54,6 @@ class Task:
     domain: str  # the data file it stands in, e.g. "baking"
     slots: tuple[tuple[str, tuple[str, ...]], ...]  # (name, words) of each slot the template uses, by name
     steps: tuple[StepText, ...]  # braces still in
-    optional: tuple[bool, ...]
 
     @property
     def fillings(self) -> int:
@@ -86,8 +62,6 @@ class Task:
 
     def fill(self, index: int) -> Procedure:
         """The ``index``-th filling, 0 <= index < fillings; the last slot turns fastest."""
-        if not 0 <= index < self.fillings:
-            raise UsageError(f"task {self.task!r} has {self.fillings} fillings; there is no number {index}")
         chosen: dict[str, str] = {}
         for name, words in reversed(self.slots):
             index, at = divmod(index, len(words))
@@ -98,23 +72,12 @@ class Task:
         """The filling where each slot is its own name: "wash the {fruit}" is "wash the fruit"."""
         return self._with({name: name.replace("_", " ") for name, _ in self.slots})
 
-    def texts(self) -> Iterator[str]:
-        """Every label and paraphrase under every filling; may repeat across steps."""
-        lists = dict(self.slots)
-        for step in self.steps:
-            for template in step.texts:
-                names = tuple(dict.fromkeys(_SLOT.findall(template)))
-                # Only the slots this one template uses are turned: the product over all of a task's slots is large.
-                sub = Task(template, self.domain, tuple((n, lists[n]) for n in names), (), ())
-                for index in range(sub.fillings):
-                    yield sub.fill(index).title
-
     def _with(self, chosen: Mapping[str, str]) -> Procedure:
         def say(template: str) -> str:
             return _ARTICLE.sub("an ", _SLOT.sub(lambda m: chosen[m.group(1)], template))
 
         steps = tuple(StepText(say(s.label), tuple(say(p) for p in s.paraphrases)) for s in self.steps)
-        return Procedure(self.task, say(self.task), steps, self.optional)
+        return Procedure(self.task, say(self.task), steps)
 
 
 @dataclass(frozen=True)
@@ -124,20 +87,12 @@ class Grammar:
     tasks: tuple[Task, ...]
     chatter: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if not self.tasks:
-            raise InputError("the grammar has no task; install the package again")
-
     def procedures(self, n: int, seed: int = 0) -> list[Procedure]:
         """``n`` procedures, the same for the same seed; a longer list starts with the shorter one.
 
         Tasks take turns (each once a round, in a fresh order), so none is rare. A task gives a different filling
         each turn until it has given all of them.
         """
-        if n < 0:
-            raise UsageError(f"cannot make {n} procedures; ask for 0 or more")
-        if seed < 0:
-            raise UsageError(f"the seed is {seed}; give one that is 0 or more")
         orders = [np.random.default_rng((seed, 0, i)).permutation(t.fillings) for i, t in enumerate(self.tasks)]
         picks: list[tuple[int, int]] = []  # (task, filling)
         for turn in range(-(-n // len(self.tasks))):
@@ -146,10 +101,6 @@ class Grammar:
         # A task with few fillings comes round again and again: each filling is written out once.
         made = {(i, at): self.tasks[i].fill(at) for i, at in dict.fromkeys(picks[:n])}
         return [made[pick] for pick in picks[:n]]
-
-    def all_texts(self) -> tuple[str, ...]:
-        """Every distinct label and paraphrase under every filling, sorted; no chatter."""
-        return tuple(sorted({text for task in self.tasks for text in task.texts()}))
 
     def phrase_bank(self) -> dict[str, str]:
         """Distinct generic step names, sorted (the labels with every slot said by its most generic word), each with
@@ -162,22 +113,11 @@ class Grammar:
 
 
 def read_grammar(folder: Traversable) -> Grammar:
-    """Read a grammar from a folder of JSON files laid out as the module says (a ``Path`` will do).
-
-    Raises:
-        InputError: a file is missing or malformed; says which.
-    """
-    name = "words.json"
-    try:
-        words = {slot: tuple(listed) for slot, listed in json.loads((folder / name).read_text("utf-8")).items()}
-        name = "chatter.json"
-        chatter = [phrase for group in json.loads((folder / name).read_text("utf-8")).values() for phrase in group]
-        tasks: list[Task] = []
-        for name in sorted(f.name for f in folder.iterdir() if f.name.endswith(".json") and f.name not in _NOT_TASKS):
-            tasks += [_task(entry, name, words) for entry in json.loads((folder / name).read_text("utf-8"))]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
-        raise InputError(f"the grammar file {folder / name} cannot be read ({e!r}); fix it or install again") from e
-    return Grammar(tuple(tasks), tuple(chatter))
+    """A grammar from a folder of JSON files laid out as the module says (a ``Path`` will do)."""
+    files = {f.name: json.loads(f.read_text("utf-8")) for f in folder.iterdir() if f.name.endswith(".json")}
+    words = {slot: tuple(listed) for slot, listed in files.pop("words.json").items()}
+    chatter = tuple(phrase for group in files.pop("chatter.json").values() for phrase in group)
+    return Grammar(tuple(_task(entry, name, words) for name in sorted(files) for entry in files[name]), chatter)
 
 
 @lru_cache(maxsize=1)
@@ -196,13 +136,9 @@ def _task(entry: dict[str, Any], file: str, shared: Mapping[str, tuple[str, ...]
     lists = {**shared, **{name: tuple(words) for name, words in entry.get("vars", {}).items()}}
     steps: list[list[str]] = entry["steps"]
     used = sorted({name for text in (title, *(t for step in steps for t in step)) for name in _SLOT.findall(text)})
-    unknown = [name for name in used if name not in lists]
-    if unknown:
-        raise InputError(f"{file}: task {title!r} uses the slot {unknown[0]!r}, which no word list fills")
     return Task(
         task=title,
         domain=file.removesuffix(".json"),
         slots=tuple((name, lists[name]) for name in used),
         steps=tuple(StepText(step[0].removeprefix("?"), tuple(step[1:])) for step in steps),
-        optional=tuple(step[0].startswith("?") for step in steps),
     )

@@ -9,8 +9,7 @@ never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +71,11 @@ def caption_file(folder: Path) -> Path | None:
 
 
 @reader("HowTo100M folder")
-def read_howto100m(source: Path | str, videos: Collection[str] | None = None, limit: int | None = None) -> Dataset:
+def read_howto100m(source: Path | str) -> Dataset:
     """HowTo100M from a folder, or from one caption file: captions as cues, tasks where the list is there.
 
-    ``videos`` keeps only those ids and ``limit`` the first so many, because all cues at once need tens of gigabytes;
-    to go through all of it use ``iter_captions`` and ``cues_of`` of :mod:`stepformer.narration.readers.structured`.
+    All cues at once need tens of gigabytes; to go through all of HowTo100M use ``iter_captions`` and ``cues_of`` of
+    :mod:`stepformer.narration.readers.structured`.
 
     Raises:
         InputError: nothing readable there.
@@ -99,7 +98,6 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
     titles = {}
     if (folder / "task_ids.csv").is_file():
         titles = {row[0].strip(): row[1].strip() for row in _read_rows(folder / "task_ids.csv") if len(row) >= 2}
-    wanted = None if videos is None else set(videos)
     records: list[VideoRecord] = []
     seen: set[str] = set()
 
@@ -115,18 +113,15 @@ def read_howto100m(source: Path | str, videos: Collection[str] | None = None, li
 
     if captions is None:
         problems.append(Problem("missing", str(folder), f"no captions: neither {' nor '.join(CAPTION_FILES)}"))
-        for video in islice((v for v in task_of if wanted is None or v in wanted), limit):
+        for video in task_of:
             add(video, ())
     else:
-        chosen = ((v, e) for v, e in iter_captions(captions) if wanted is None or v in wanted)
         try:
-            for video, entry in islice(chosen, limit):
+            for video, entry in iter_captions(captions):
                 add(video, _cues(video, entry, problems.append))
         except InputError as error:
             if not records:
                 raise
             problems.append(Problem("unparsable", captions.name, f"{error}; {len(records)} videos came before"))
-    for video in sorted((wanted or set()) - seen):
-        problems.append(Problem("missing", f"video {video}", "asked for, not found"))
     tasks = {t: Task(t, titles.get(t, t), ()) for t in dict.fromkeys(record.task for record in records)}
     return Dataset("howto100m", tasks, tuple(records), tuple(problems))

@@ -17,13 +17,12 @@ their mean start. A video is whatever has a file in any of the folders. Its dura
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_text, reader
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, npy_shape
+from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, feature_rows
 from stepformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,22 +33,14 @@ _BACKGROUND_NAMES = {"background", "bg", "sil"}
 
 Report = Callable[[Problem], None]
 Row = tuple[str, float, float, str]  # step as written, start, end, where
-
-
-@dataclass(frozen=True, slots=True)
-class _StepNames:
-    """The steps a task declares: names in order, and how an annotation may call each."""
-
-    names: tuple[str, ...]
-    index: dict[str, int]
+_StepNames = tuple[tuple[str, ...], dict[str, int]]  # the steps of a task in order, and how annotations may call each
 
 
 def _declared(folder: Path, report: Report) -> _StepNames | None:
     listing, mapping = folder / "steps.txt", folder / "mapping.txt"
     if listing.is_file():
         names = [line.strip() for line in read_text(listing).splitlines() if line.strip()]
-        index = {str(i + 1): i for i in range(len(names))} | {name: i for i, name in enumerate(names)}
-        return _StepNames(tuple(names), index)
+        return tuple(names), {str(i + 1): i for i in range(len(names))} | {name: i for i, name in enumerate(names)}
     if not mapping.is_file():
         return None
     pairs: list[tuple[int, str]] = []
@@ -63,8 +54,7 @@ def _declared(folder: Path, report: Report) -> _StepNames | None:
             pairs.append((int(parts[0]), parts[1].strip()))
     pairs.sort()
     index = {str(step_id): i for i, (step_id, _) in enumerate(pairs)}
-    index |= {name: i for i, (_, name) in enumerate(pairs)}
-    return _StepNames(tuple(name for _, name in pairs), index)
+    return tuple(name for _, name in pairs), index | {name: i for i, (_, name) in enumerate(pairs)}
 
 
 def _rows(path: Path, report: Report) -> list[Row]:
@@ -81,11 +71,10 @@ def _occurring(rows: list[Row]) -> _StepNames:
     starts: dict[str, list[float]] = {}
     for step, start_s, _, _ in rows:
         starts.setdefault(step, []).append(start_s)
-    if all(step.isdigit() for step in starts):
-        names = sorted(starts, key=int)
-        return _StepNames(tuple(f"step {name}" for name in names), {name: i for i, name in enumerate(names)})
-    names = sorted(starts, key=lambda step: sum(starts[step]) / len(starts[step]))
-    return _StepNames(tuple(names), {name: i for i, name in enumerate(names)})
+    numbers = all(step.isdigit() for step in starts)
+    names = sorted(starts, key=int if numbers else lambda step: sum(starts[step]) / len(starts[step]))
+    shown = tuple(f"step {name}" if numbers else name for name in names)
+    return shown, {name: i for i, name in enumerate(names)}
 
 
 def _files(folder: Path, name: str) -> dict[str, Path]:
@@ -103,8 +92,8 @@ def _files(folder: Path, name: str) -> dict[str, Path]:
 def _read_task(folder: Path, rate_hz: float, report: Report) -> tuple[Task, list[VideoRecord]]:
     files = {name: _files(folder, name) for name in _FOLDERS}
     rows = {video: _rows(path, report) for video, path in files["annotations"].items()}
-    steps = _declared(folder, report) or _occurring([row for video in rows.values() for row in video])
-    task = Task(folder.name, folder.name.replace("_", " "), steps.names)
+    steps, index = _declared(folder, report) or _occurring([row for video in rows.values() for row in video])
+    task = Task(folder.name, folder.name.replace("_", " "), steps)
     videos: list[VideoRecord] = []
     names = sorted(set().union(*(files[name] for name in ("annotations", "features", "videos"))))
     for video in names:
@@ -112,39 +101,26 @@ def _read_task(folder: Path, rate_hz: float, report: Report) -> tuple[Task, list
         if video in rows:
             annotations = []
             for step, start_s, end_s, at in rows[video]:
-                found = steps.index.get(step)
+                found = index.get(step)
                 if found is None:
-                    report(Problem("inconsistent", at, f"step {step!r} is none of the task's {len(steps.names)} steps"))
+                    report(Problem("inconsistent", at, f"step {step!r} is none of the task's {len(steps)} steps"))
                 else:
-                    annotations.append(Annotation(found, start_s, end_s, steps.names[found]))
+                    annotations.append(Annotation(found, start_s, end_s, steps[found]))
         else:
             report(Problem("missing", f"{folder.name}/annotations/{video}.csv", "not annotated"))
         features = files["features"].get(video)
         duration_s = None
         if features is not None:
             try:
-                shape = npy_shape(features)
-                if len(shape) != 2 or not shape[0]:
-                    raise InputError(f"features must be (frames, width), got {shape}")
-                duration_s = shape[0] / rate_hz
+                duration_s = feature_rows(features) / rate_hz
             except InputError as error:
                 report(Problem("unparsable", f"{folder.name}/features/{features.name}", str(error)))
                 features = None
         elif files["features"]:
             report(Problem("missing", f"{folder.name}/features/{video}.npy", "no features"))
-        cues = _cues(files["subtitles"].get(video), report)
-        videos.append(
-            VideoRecord(
-                video,
-                task.id,
-                duration_s,
-                None if annotations is None else tuple(annotations),
-                None,
-                cues,
-                features,
-                files["videos"].get(video),
-            )
-        )
+        cues, path = _cues(files["subtitles"].get(video), report), files["videos"].get(video)
+        labels = None if annotations is None else tuple(annotations)
+        videos.append(VideoRecord(video, task.id, duration_s, labels, None, cues, features, path))
     return task, videos
 
 

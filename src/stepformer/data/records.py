@@ -178,9 +178,12 @@ class Dataset:
         return replace(self, videos=kept, tasks={k: t for k, t in self.tasks.items() if k in used})
 
 
-def npy_shape(path: Path) -> tuple[int, ...]:
-    """The shape of a ``.npy`` file, from its header alone; pickled arrays are refused."""
-    return tuple(load_array(path, mapped=True).shape)
+def feature_rows(path: Path) -> int:
+    """How many features a ``.npy`` file of (frames, width) holds, from its header alone; anything else is refused."""
+    shape = load_array(path, mapped=True).shape
+    if len(shape) != 2 or not shape[0]:
+        raise InputError(f"features must be (frames, width), got {tuple(shape)}")
+    return int(shape[0])
 
 
 def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> Iterator[tuple[int, list[str]]]:
@@ -265,14 +268,9 @@ def with_features(dataset: Dataset, folder: Path | str, rate_hz: float = 1.0) ->
             videos.append(record)
             continue
         try:
-            shape = npy_shape(path)
+            length_s = feature_rows(path) / rate_hz
+            videos.append(replace(record, features=path, duration_s=record.duration_s or length_s))
         except InputError as error:
             problems.append(Problem("unparsable", str(path), str(error)))
             videos.append(record)
-            continue
-        if len(shape) != 2 or shape[0] == 0:
-            problems.append(Problem("unparsable", str(path), f"features must be (frames, width), got {shape}"))
-            videos.append(record)
-            continue
-        videos.append(replace(record, features=path, duration_s=record.duration_s or shape[0] / rate_hz))
     return replace(dataset, videos=tuple(videos), problems=tuple(problems))

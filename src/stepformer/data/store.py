@@ -206,7 +206,7 @@ class FeatureStore(Sequence[StoredVideo]):
         with reading(self.path / INDEX_FILE, "index of a feature store"):
             for offset, line in index_lines(self.path / INDEX_FILE):
                 head = parse_head(line, self.path)
-                phrases = int(head.get("n_phrases", len(head.get("phrases", ()))))
+                phrases = int(head["n_phrases"])
                 shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
                 said = phrases - line.count(_CHATTER_MARK)
                 self._positions[str(head["id"])] = Entry(offset, shard, rows, duration_s, said or phrases)
@@ -308,11 +308,7 @@ class FeatureStore(Sequence[StoredVideo]):
             if entry.said:
                 raise InputError(f"{self.path}: video {video} has phrases without vectors; prepare the store again")
             return Arrays(features, np.zeros((0, self.info.dim), np.float16), np.zeros((0, 3), np.float32))
-        if shard.has(f"{video}|said"):
-            said = shard.array(f"{video}|said")
-        else:  # filled before shards held the times
-            phrases = [StoredPhrase.of(phrase) for phrase in self.line(video)["phrases"]]
-            said = np.array([(one.start_s, one.end_s, one.chatter) for one in phrases], np.float32)
+        said = shard.array(f"{video}|said")
         return Arrays(features, self._array(shard, video, "phrases", (len(said), self.info.dim)), said)
 
     def _shard(self, number: int) -> _Shard:

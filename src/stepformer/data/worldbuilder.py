@@ -3,8 +3,7 @@
 Texts and pictures have one owner each. A step text that two splits use belongs to the later one of train, dev,
 coin_test, test, and so does a text closer than ``NEAR`` (cosine of the sentence encoder) to one of a later split: the
 earlier split goes without it. Passing phrases, and further sentences that held-out videos are reworded with, are
-divided by name; pictures are divided by what they belong to (a video, a product), and a picture closer than
-``NEAR_PICTURE`` to one of a later split is nobody's.
+divided by name.
 
 Here everything comes from the package's grammar, split by task, and pictures are imagined. ``stepformer bench world``,
 in a checkout of the repository, adds public datasets and real pictures.
@@ -24,19 +23,15 @@ import torch
 
 from stepformer.data.grammar import load_grammar
 from stepformer.data.world import NEIGHBOURS, OWNERS, PARAPHRASES, SHOWN, Videos, World
-from stepformer.errors import InputError
 
 Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 
 NEAR = 0.85
 """A text with a cosine above this to a text of a later split is removed from its own."""
-NEAR_PICTURE = 0.95
 REPORTED = (0.75, 0.8, 0.85, 0.9, 0.95)
 """Thresholds at which the world says how many held-out texts have a near text in training."""
 _HELD_OUT_SHARE = 0.12
 """Share of passing phrases, rewordings and pictures that each held-out owner gets."""
-_BACKGROUND_SHARE = 0.15
-"""Share of the pictures that stand between steps."""
 
 SOURCES: dict[str, str] = {
     "grammar": "Apache-2.0, written for this package",
@@ -50,18 +45,14 @@ SOURCES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
-    """X pictures. ``group`` keeps together what must not be divided between splits (a video, a grocery class)."""
+class Divided:
+    """X pictures and whose they are; ``described`` (X,) are the texts that say what they show."""
 
-    vectors: npt.NDArray[np.float32]  # (X, D) unit
-    texts: tuple[str, ...]  # what each shows
-    groups: tuple[str, ...]
-    sources: tuple[str, ...]
-    licences: Mapping[str, str]  # of each source
-
-    def __post_init__(self) -> None:
-        if not len(self.vectors) == len(self.texts) == len(self.groups) == len(self.sources):
-            raise InputError("pictures need a vector, a text, a group and a source each")
+    vectors: torch.Tensor  # (X, D) unit
+    described: torch.Tensor
+    owner: torch.Tensor  # (X,) index into OWNERS, -1 nobody's
+    background: torch.Tensor  # (X,) bool: shown between steps
+    licences: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -180,7 +171,7 @@ class Builder:
             own = own[(owner[own] < 0) & (closeness[own] <= NEAR)]
             owner[own], is_step[own] = number, True
             if number and len(own):
-                closeness = torch.maximum(closeness, _closeness(sentences, sentences[own]))
+                closeness = torch.maximum(closeness, closeness_to(sentences, sentences[own]))
         # what is no step goes by its name, unless it is near to a held-out step of another owner
         for text, others in self.draft.paraphrases.items():
             for other in others:
@@ -191,31 +182,21 @@ class Builder:
                 owner[text] = OWNERS.index(owner_of(self.draft.texts[text]))
         return owner, is_step
 
-    def finish(
-        self, encode: Encode, sentences: Encode | None, pictures: Pictures | None, meta: dict[str, Any]
-    ) -> World:
-        """The world of what was gathered; pictures are imagined where there are none."""
+    def pictures(self, vectors: torch.Tensor, owner: torch.Tensor, is_step: torch.Tensor) -> Divided:
+        """What steps look like: three imagined pictures of each step, of vectors (V, D), owner (V,), is_step (V,)."""
+        steps = torch.nonzero(is_step).squeeze(1)
+        seen = to_unit(imagined(vectors[steps].numpy()))
+        described = steps.repeat_interleave(len(seen) // len(steps))
+        background = torch.arange(len(seen)) % 3 == 2  # the last of each step's three
+        return Divided(seen, described, owner[described], background, {"imagined": "made from the texts"})
+
+    def finish(self, encode: Encode, sentences: Encode | None, meta: dict[str, Any]) -> World:
+        """The world of what was gathered."""
         draft = self.draft
-        described = torch.tensor([draft.add(text) for text in pictures.texts] if pictures else [], dtype=torch.int64)
-        vectors = _unit(encode(draft.texts))
-        meaning = vectors if sentences is None else _unit(sentences(draft.texts))
+        vectors = to_unit(encode(draft.texts))
+        meaning = vectors if sentences is None else to_unit(sentences(draft.texts))
         owner, is_step = self.owners(meaning)
-        if pictures is None:
-            steps = torch.nonzero(is_step).squeeze(1)
-            seen = _unit(imagined(vectors[steps].numpy()))
-            described = steps.repeat_interleave(len(seen) // len(steps))
-            picture_owner = owner[described]
-            background = torch.arange(len(seen)) % 3 == 2  # the last of each step's three
-            licences = {"imagined": "made from the texts"}
-        else:
-            seen = _unit(pictures.vectors)
-            if seen.shape[1] != vectors.shape[1]:
-                raise InputError(
-                    f"the pictures are {seen.shape[1]} wide and the texts {vectors.shape[1]}: they are not of one space"
-                )
-            picture_owner, background = _picture_owners(pictures, seen)
-            licences = {f"pictures {name}": pictures.licences[name] for name in sorted(set(pictures.sources))}
-        in_steps = torch.where(background, -1, picture_owner)
+        seen = self.pictures(vectors, owner, is_step)
         paraphrases = torch.full((len(draft.texts), PARAPHRASES), -1, dtype=torch.int64)
         for number, others in draft.paraphrases.items():
             allowed = [o for o in others if owner[o] == owner[number] >= 0]
@@ -239,17 +220,17 @@ class Builder:
             paraphrases=paraphrases,
             fillers=torch.tensor([text for text, _ in fillers], dtype=torch.int64),
             filler_sources=torch.tensor([source for _, source in fillers], dtype=torch.int64),
-            pictures=seen,
-            picture_owner=picture_owner,
-            background=background,
-            shows=_shown(is_step, owner, meaning, vectors, seen, described, in_steps),
+            pictures=seen.vectors,
+            picture_owner=seen.owner,
+            background=seen.background,
+            shows=_shown(is_step, owner, meaning, vectors, seen),
             **{split: _arrays(kept.pop(split)) for split in ("train", "dev", "test")},
             extra={split: _arrays(videos) for split, videos in kept.items() if videos},
             texts=tuple(draft.texts),
             sources=tuple(self.names),
             meta={
                 **meta,
-                "licences": {**SOURCES, **licences},
+                "licences": {**SOURCES, **seen.licences},
                 "removed_step_instances": removed,
                 "near_texts": _near_texts(owner, is_step, meaning),
                 "task_names": [names[i] for i in range(len(names))],
@@ -257,7 +238,7 @@ class Builder:
         )
 
 
-def _closeness(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def closeness_to(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """(V,) cosine of each vector to the nearest target."""
     return torch.cat([(part @ targets.T).amax(1) for part in torch.split(vectors, 4096)])
 
@@ -279,22 +260,16 @@ def _nearest(vectors: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
 
 
 def _shown(
-    steps: torch.Tensor,
-    owner: torch.Tensor,
-    sentences: torch.Tensor,
-    vectors: torch.Tensor,
-    pictures: torch.Tensor,
-    described: torch.Tensor,
-    picture_owner: torch.Tensor,
+    steps: torch.Tensor, owner: torch.Tensor, sentences: torch.Tensor, vectors: torch.Tensor, pictures: Divided
 ) -> torch.Tensor:
     """(V, SHOWN) pictures of each step text: those whose description is nearest in meaning, the picture itself
     deciding between equal descriptions ("sliced food" is said of a thousand pictures)."""
     out = torch.zeros(len(owner), SHOWN, dtype=torch.int64)
-    centred = torch.nn.functional.normalize(pictures - pictures.mean(0), dim=-1)
+    centred = torch.nn.functional.normalize(pictures.vectors - pictures.vectors.mean(0), dim=-1)
     centred_texts = torch.nn.functional.normalize(vectors - vectors.mean(0), dim=-1)
     for number in range(len(OWNERS)):
-        pool = torch.nonzero(picture_owner == number).squeeze(1)
-        said, seen = sentences[described[pool]], centred[pool]
+        pool = torch.nonzero((pictures.owner == number) & ~pictures.background).squeeze(1)
+        said, seen = sentences[pictures.described[pool]], centred[pool]
         for part in torch.split(torch.nonzero(steps & (owner == number)).squeeze(1), 2048):
             score = sentences[part] @ said.T + TIE_BREAK * (centred_texts[part] @ seen.T)
             best = pool[score.topk(min(SHOWN, len(pool)), dim=1).indices]
@@ -322,7 +297,7 @@ def build_world(
     """
     builder = Builder()
     builder.from_grammar(grammar_procedures, seed, ("test", "dev", "coin_test"))
-    return builder.finish(encode, sentences, None, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
+    return builder.finish(encode, sentences, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
 
 
 def _kept(videos: Sequence[Planned], owner: torch.Tensor, number: int, least: int) -> list[Planned]:
@@ -337,18 +312,8 @@ def _kept(videos: Sequence[Planned], owner: torch.Tensor, number: int, least: in
     return kept
 
 
-def _picture_owners(pictures: Pictures, vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Owner (X,) and background (X,) of each picture; -1 where one of a later owner looks the same."""
-    owner = torch.tensor([OWNERS.index(owner_of(group)) for group in pictures.groups])
-    for number in reversed(range(1, len(OWNERS))):
-        close = _closeness(vectors, vectors[owner == number]) > NEAR_PICTURE
-        owner[close & (owner < number)] = -1
-    # of every source alike: what is background shows in what a picture has to do with the steps, not in its kind
-    background = torch.tensor([share_of(f"background {group}") < _BACKGROUND_SHARE for group in pictures.groups])
-    return owner, background
-
-
-def _unit(vectors: npt.NDArray[np.float32]) -> torch.Tensor:
+def to_unit(vectors: npt.NDArray[np.float32]) -> torch.Tensor:
+    """(L, D) as a tensor of unit vectors."""
     return torch.nn.functional.normalize(torch.from_numpy(np.ascontiguousarray(vectors)).float(), dim=-1)
 
 
@@ -378,6 +343,6 @@ def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tenso
     for number, name in enumerate(OWNERS[1:], 1):
         own = meaning[is_step & (owner == number)]
         if len(own) and len(train):
-            closeness = _closeness(own, train)
+            closeness = closeness_to(own, train)
             report[name] = {str(limit): round(float((closeness > limit).float().mean()), 4) for limit in REPORTED}
     return report

@@ -5,9 +5,7 @@ Predictions and labels are int arrays, one id per frame, -1 background.
 
 from __future__ import annotations
 
-from stepformer.evaluation.crosstask_recall import moments, score_crosstask_recall
 from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.macro import score_macro, score_macro_task
 from stepformer.evaluation.metrics import (
     Confusion,
     LengthError,
@@ -17,9 +15,15 @@ from stepformer.evaluation.metrics import (
     score_task,
     score_video,
 )
-from stepformer.evaluation.per_video import score_per_video
+from stepformer.evaluation.neighbours import (
+    moments,
+    score_crosstask_recall,
+    score_macro,
+    score_macro_task,
+    score_per_video,
+    score_segmental,
+)
 from stepformer.evaluation.raster import frame_count, own_labels, rasterise, resample, task_labels
-from stepformer.evaluation.segmental import score_segmental
 from stepformer.evaluation.table1 import (
     Table1Options,
     Table1Result,

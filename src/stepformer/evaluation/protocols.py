@@ -20,7 +20,7 @@ import numpy as np
 
 from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation import crosstask_recall, macro, per_video, segmental, table1, table2
+from stepformer.evaluation import neighbours, table1, table2
 from stepformer.evaluation.metrics import IntArray, LengthError, rename_ids, score_task
 from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
 from stepformer.evaluation.raster import LABEL_RATE_HZ, frame_count, own_labels, rasterise, task_labels
@@ -221,7 +221,7 @@ def position_ids(data: TaskData, kind: str) -> list[IntArray]:
 def _places(named: Prediction, ids: IntArray, ordered: Sequence[Annotation], n_frames: int, rate_hz: float) -> IntArray:
     """Step ids as places in the video's own list, by counting segments in order of time."""
     if named.segments is None:
-        steps, starts, ends = segmental.runs(ids)
+        steps, starts, ends = neighbours.runs(ids)
         return np.repeat(_counted(steps.tolist(), ordered), ends - starts)
     in_time = sorted(named.segments, key=lambda segment: segment[1:])
     places = _counted([step for step, _, _ in in_time], ordered).tolist()
@@ -280,34 +280,34 @@ def _mapped(kind: str) -> str:
 def _crosstask(prepared: Prepared, options: table1.Table1Options) -> Result:
     tasks = {
         name: (
-            [crosstask_recall.moments(ids, prepared.rate_hz) for ids in step_ids(data, prepared.kind, options)],
+            [neighbours.moments(ids, prepared.rate_hz) for ids in step_ids(data, prepared.kind, options)],
             [record.labels for record in data.records],
         )
         for name, data in prepared.tasks.items()
     }
-    return Result("crosstask-recall", crosstask_recall.score_crosstask_recall(tasks), {}, _mapped(prepared.kind))
+    return Result("crosstask-recall", neighbours.score_crosstask_recall(tasks), {}, _mapped(prepared.kind))
 
 
 def _per_video(prepared: Prepared, options: table1.Table1Options) -> Result:
     del options
     predictions = [ids for data in prepared.tasks.values() for ids in data.ids]
     labels = [ids for data in prepared.tasks.values() for ids in data.labels]
-    return Result("per-video", per_video.score_per_video(predictions, labels), {}, "one matching per video")
+    return Result("per-video", neighbours.score_per_video(predictions, labels), {}, "one matching per video")
 
 
 def _macro(prepared: Prepared, options: table1.Table1Options) -> Result:
     if prepared.kind != "segments":
         tasks = {n: (cluster_ids(d, prepared.kind, options), d.labels) for n, d in prepared.tasks.items()}
-        return Result("macro", macro.score_macro(tasks), {}, "ids are clusters, not K = 7")
+        return Result("macro", neighbours.score_macro(tasks), {}, "ids are clusters, not K = 7")
     runs = []
     whole = table1.Table1Options(keep=1.0, restarts=options.restarts, seeds=options.seeds, unit_norm=options.unit_norm)
     for seed in options.seeds:
         tasks = {
-            name: (table1.cluster_segments(d.ids, d.vectors or (), macro.FIXED_K, seed, whole), d.labels)
+            name: (table1.cluster_segments(d.ids, d.vectors or (), neighbours.FIXED_K, seed, whole), d.labels)
             for name, d in prepared.tasks.items()
         }
-        runs.append(macro.score_macro(tasks))
-    columns = {metric: np.array([run[metric] for run in runs]) for metric in macro.METRICS}
+        runs.append(neighbours.score_macro(tasks))
+    columns = {metric: np.array([run[metric] for run in runs]) for metric in neighbours.MACRO}
     spread = {m: float(v.std(ddof=1)) if len(runs) > 1 else 0.0 for m, v in columns.items()}
     return Result("macro", {m: float(v.mean()) for m, v in columns.items()}, spread, "segments clustered, K = 7")
 
@@ -318,7 +318,7 @@ def _segmental(prepared: Prepared, options: table1.Table1Options) -> Result:
     for data in prepared.tasks.values():
         predictions += step_ids(data, prepared.kind, options)
         labels += data.labels
-    return Result("segmental", segmental.score_segmental(predictions, labels), {}, _mapped(prepared.kind))
+    return Result("segmental", neighbours.score_segmental(predictions, labels), {}, _mapped(prepared.kind))
 
 
 def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
@@ -327,7 +327,7 @@ def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
     for data in prepared.tasks.values():
         for i, positions in enumerate(position_ids(data, prepared.kind)):
             located = table2.score_table2([positions], [data.own[i]]).mean
-            matched = per_video.score_per_video([data.ids[i]], [data.labels[i]])
+            matched = neighbours.score_per_video([data.ids[i]], [data.labels[i]])
             record = data.records[i]
             row = {"task": record.task, "video": record.video, "seconds": len(data.labels[i]) / prepared.rate_hz}
             rows.append({**row, "table2": dict(located), "per-video": dict(matched)})

@@ -285,9 +285,9 @@ def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log:
     """Works through jobs in processes; Ctrl-C, SIGTERM and the time limit stop them, and they save what they have."""
     context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
     if sys.platform != "win32":
-        # torch and the kernels are loaded once for all jobs
-        kernels = ["stepformer.core.align.cpu", "stepformer.core.segments_cpu"]
-        context.set_forkserver_preload(["stepformer.reproduce.execute", *kernels])
+        # torch (what its optimisers import too), and the kernels, are loaded once for all jobs
+        needed = ["torch._dynamo", "stepformer.core.align.cpu", "stepformer.core.segments_cpu"]
+        context.set_forkserver_preload(["stepformer.reproduce.execute", *needed])
     plugins = os.environ.get(VARIABLE, "")
     threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or (os.cpu_count() or 1) // parallel))
     queue = [replace(job, threads=threads) for job in jobs]

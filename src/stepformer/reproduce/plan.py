@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from stepformer.app.discover.loading import checkpoint_file
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import TrainConfig, make_config, merged
 from stepformer.core.training import with_loss_off
@@ -85,14 +86,9 @@ class Checkpoint:
     dim: int
 
 
-def read_checkpoint(path: str | Path) -> Checkpoint:
-    """A checkpoint file, or a run folder, of which the best weights are taken, else the last."""
-    file = Path(path)
-    if file.is_dir():
-        names = [name for name in ("best.safetensors", "last.safetensors") if (file / name).is_file()]
-        if not names:
-            raise InputError(f"{file} is no run folder: it has neither best.safetensors nor last.safetensors")
-        file = file / names[0]
+def read_checkpoint(name: str | Path) -> Checkpoint:
+    """A checkpoint by its name, its file, or a run folder, of which the best weights are taken, else the last."""
+    file = checkpoint_file(name)
     loaded = load_checkpoint(file)
     known = str(loaded.provenance.get("preset") or "") or f"weights {loaded.hash[:8]}"
     weights = Weights(None, str(file), loaded.hash, loaded.inference.to_dict())
@@ -270,7 +266,6 @@ class Setup:
     overrides: Mapping[str, Any] = field(default_factory=dict)  # dotted config fields of every training
     stores: tuple[str, ...] = ()  # to train on instead of the simulation
     checkpoint: Checkpoint | None = None  # a given model instead of training
-    rule: str = "grid"  # own: models use the options they bring, as an earlier version of the tables did
     device: str = "cpu"
     updates: int = methods.UPDATES  # of published methods, at most
     baselines: tuple[str, ...] = ()  # of plugins: a row each, per setting
@@ -374,8 +369,6 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
         method = row.method
         if (only and row.kind not in only) or not _possible(row, setup, TABLES[name].tasks):
             continue
-        if method.kind == "slots" and setup.rule == "own" and method.rule == "grid":
-            method = replace(method, rule="own")
         if row.kind == "published" and method.options is None:
             method = replace(method, updates=setup.updates)
         runs = {}

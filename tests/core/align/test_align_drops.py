@@ -85,12 +85,6 @@ def test_one_line_on_both_sides_is_costs_shifted_by_it_and_free_drops(matching):
         assert (similarity[found.assignment[columns], columns] >= -drop).all()
 
 
-def test_fixed_drop():
-    assert sf.align.fixed_drop(0.35) == -0.35
-    with pytest.raises(UsageError):
-        sf.align.fixed_drop(float("nan"))
-
-
 def test_what_makes_no_sense_is_refused():
     for keep in (0.0, -0.1, 1.01, float("nan")):
         with pytest.raises(UsageError, match="keep"):

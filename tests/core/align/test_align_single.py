@@ -12,7 +12,6 @@ import torch
 from align_brute import best_cost, close, cost_of, is_valid
 from align_problems import Problem, problems
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import stepformer as sf
 from stepformer.core.align import cpu, reference, single
@@ -30,7 +29,7 @@ def general(costs, column_drop, row_drop, one_to_one, contiguous):
     return cpu._align(costs, column_drop, row_drop, one_to_one, contiguous, assignment), assignment
 
 
-KERNELS = {"reference": reference.align, "cpu": compiled, "general": general, "torch": single._solve_with_torch}
+KERNELS = {"reference": reference.align, "cpu": compiled, "general": general, "torch": single._with_torch}
 
 
 @settings(deadline=None, max_examples=600)
@@ -77,7 +76,7 @@ def test_kernels_agree_at_larger_sizes(seed):
             row_drop = rng.normal(size=K) if seed % 2 else np.full(K, np.inf)
             args = (rng.normal(size=(K, N)), rng.normal(size=N), row_drop, one_to_one, contiguous)
             cost, assignment = reference.align(*args)
-            for kernel in (compiled, general, single._solve_with_torch):
+            for kernel in (compiled, general, single._with_torch):
                 other_cost, other = kernel(*args)
                 assert other_cost == cost
                 assert other.tolist() == assignment.tolist()
@@ -194,8 +193,6 @@ def test_nan_is_an_error_that_says_where(dtype):
         sf.align.drop_dtw(np.zeros((4, 6)), 0.0, [0, np.nan, np.nan, 0])
     with pytest.raises(NonFiniteError, match="column_drop"):
         sf.align.drop_dtw(np.zeros((4, 6)), float("nan"))
-    with pytest.raises(NonFiniteError, match="costs"):
-        sf.align.order_agnostic(costs, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -225,25 +222,6 @@ def test_an_alignment_cannot_be_changed_and_checks_itself():
         sf.align.Alignment(0.0, np.array([0, 2]), rows=2)
     with pytest.raises(UsageError):
         sf.align.Alignment(0.0, np.zeros((1, 1)), rows=1)
-
-
-@settings(deadline=None, max_examples=200)
-@given(problems(), st.randoms(use_true_random=False))
-def test_order_agnostic_takes_the_cheapest_for_each_column(problem, random):
-    found = sf.align.order_agnostic(problem.costs, problem.column_drop)
-    each = [min([*problem.costs[:, j], problem.column_costs[j]]) for j in range(problem.costs.shape[1])]
-    if math.inf in each:
-        assert found.cost == math.inf
-        assert (found.assignment == -1).all()
-        return
-    no_row_costs = np.zeros(len(problem.costs))
-    assert close(cost_of(found.assignment, problem.costs, problem.column_costs, no_row_costs), found.cost)
-    assert close(found.cost, -math.inf if -math.inf in each else math.fsum(each))
-    order = list(range(problem.costs.shape[1]))
-    random.shuffle(order)
-    shuffled_drop = problem.column_costs[order]
-    shuffled = sf.align.order_agnostic(problem.costs[:, order], shuffled_drop)
-    assert shuffled.assignment.tolist() == found.assignment[order].tolist()
 
 
 def test_the_door_is_light_and_numba_is_not_needed():

@@ -8,8 +8,13 @@ from hypothesis import strategies as st
 
 from stepformer.errors import InputError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
-from stepformer.evaluation.baselines.dwsa import dwsa_loss, soft_alignment_cost, with_empty_slots
-from stepformer.evaluation.baselines.shen import ordered_prototypes, phrase_relative_times
+from stepformer.evaluation.baselines.shen import (
+    dwsa_loss,
+    ordered_prototypes,
+    phrase_relative_times,
+    soft_alignment_cost,
+    with_empty_slots,
+)
 
 
 def all_alignments(rows, columns):

@@ -19,19 +19,18 @@ from stepformer.base.lazy import lazy
 if TYPE_CHECKING:
     from stepformer.core.align.alignment import Alignment
     from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch
-    from stepformer.core.align.drops import fixed_drop, percentile_drop
-    from stepformer.core.align.single import drop_dtw, order_agnostic
+    from stepformer.core.align.drops import percentile_drop
+    from stepformer.core.align.single import drop_dtw
     from stepformer.core.align.soft import soft_drop_dtw
 
 __getattr__, __dir__ = lazy(__name__, {
     "alignment": "Alignment",
     "batch": "columns_of drop_dtw_batch order_agnostic_batch",
-    "drops": "fixed_drop percentile_drop",
-    "single": "drop_dtw order_agnostic",
+    "drops": "percentile_drop",
+    "single": "drop_dtw",
     "soft": "soft_drop_dtw",
 })  # fmt: skip
 
 __all__ = [
-    "Alignment", "columns_of", "drop_dtw", "drop_dtw_batch", "fixed_drop", "order_agnostic", "order_agnostic_batch",
-    "percentile_drop", "soft_drop_dtw",
+    "Alignment", "columns_of", "drop_dtw", "drop_dtw_batch", "order_agnostic_batch", "percentile_drop", "soft_drop_dtw",
 ]  # fmt: skip

@@ -96,9 +96,11 @@ def drop_dtw_batch(
 def order_agnostic_batch(
     costs: Tensor, column_drop: Any, lengths: Any = None, *, row_lengths: Any = None, check: bool = True
 ) -> Tensor:
-    """:func:`stepformer.core.align.order_agnostic` for each item of a batch: (B, K, N) bool on the same device.
+    """Each column to its cheapest row, whatever the order, or dropped where dropping is cheaper: (B, K, N) bool.
 
-    Arguments as in :func:`drop_dtw_batch`. An item with a column that may neither be matched nor dropped has no match.
+    For the ablation that gives up the order. Arguments as in :func:`drop_dtw_batch`; a row without columns costs
+    nothing; of equally cheap rows the first is taken, and a match goes before a drop. An item with a column that may
+    neither be matched nor dropped has no match.
     """
     c = _batch(costs)
     B, K, N = c.shape

@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-9
 
 
-def fixed_drop(similarity_line: float) -> float:
-    """The drop cost of a fixed similarity threshold: its negative."""
-    if math.isnan(similarity_line):
-        raise UsageError("the similarity threshold is NaN; give a number, -inf to keep all or inf to drop all")
-    return -float(similarity_line)
-
-
 def percentile_drop(
     similarity: Any,
     keep: float = 0.8,

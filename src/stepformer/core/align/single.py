@@ -39,49 +39,18 @@ def drop_dtw(
     K, N = c.shape
     u = as_drop(column_drop, N, "column_drop", "column")
     v = as_drop(row_drop, K, "row_drop", "row")
-    cost, assignment = _solve(c, u, v, one_to_one, contiguous)
+    try:
+        from stepformer.core.align import cpu
+    except ImportError:  # no numba: the batched torch version, a batch of one
+        cost, assignment = _with_torch(c, u, v, one_to_one, contiguous)
+    else:
+        cost, assignment, plain = cpu.align(c, u, v, one_to_one, contiguous)
+        if not plain:
+            raise_if_nan(c, "costs", ("row", "column"))
     return Alignment.trusted(cost, assignment, K)
 
 
-def order_agnostic(costs: Any, column_drop: Any) -> Alignment:
-    """Each column to its cheapest row, whatever the order, or dropped where dropping is cheaper.
-
-    For the ablation that gives up the order. ``costs`` (K, N) and ``column_drop`` as in :func:`drop_dtw`; a row
-    without columns costs nothing; of equally cheap rows the first is taken, and a match goes before a drop. If a column
-    may neither be matched nor dropped, the cost is ``inf`` and every column is -1.
-    """
-    c = as_costs(costs)
-    raise_if_nan(c, "costs", ("row", "column"))
-    K, N = c.shape
-    u = as_drop(column_drop, N, "column_drop", "column")
-    # dropping stands behind all rows, so that argmin, which takes the first of equals, prefers a match
-    options = np.concatenate([c, u[None]])  # (K + 1, N)
-    best = options.argmin(axis=0)
-    chosen = options[best, np.arange(N)]
-    if np.isposinf(chosen).any():
-        return Alignment(np.inf, np.full(N, -1), K)
-    return Alignment(float(chosen.sum()), np.where(best < K, best, -1), K)
-
-
-def _solve(
-    costs: NDArray[np.float64],
-    column_drop: NDArray[np.float64],
-    row_drop: NDArray[np.float64],
-    one_to_one: bool,
-    contiguous: bool,
-) -> tuple[float, NDArray[np.int64]]:
-    """By the compiled kernel; where numba is not installed, by the batched torch version, a batch of one."""
-    try:
-        from stepformer.core.align import cpu
-    except ImportError:
-        return _solve_with_torch(costs, column_drop, row_drop, one_to_one, contiguous)
-    cost, assignment, plain = cpu.align(costs, column_drop, row_drop, one_to_one, contiguous)
-    if not plain:
-        raise_if_nan(costs, "costs", ("row", "column"))
-    return cost, assignment
-
-
-def _solve_with_torch(
+def _with_torch(
     costs: NDArray[np.float64],
     column_drop: NDArray[np.float64],
     row_drop: NDArray[np.float64],

@@ -5,7 +5,7 @@ sequence alignment" (CVPR 2021).
    time is appended.
 2. *Soft ordered prototype learning*: a few rounds of soft K-means over the frames of a batch of videos, differentiable
    to the end, give K prototypes, ordered by their time coordinate; likewise K + 10 over the phrases.
-3. The prototypes of both sides are aligned by DWSA (`dwsa.py`), whose soft cost is the loss.
+3. The prototypes of both sides are aligned by DWSA (:func:`dwsa_loss`), whose soft cost is the loss.
 4. To segment, the learned frame vectors (with time) of a task's videos go through K-means, and the 40% of each cluster
    that lie farthest from its centre become background.
 
@@ -47,7 +47,6 @@ from stepformer.evaluation.baselines.base import (
     steps_of,
     training_groups,
 )
-from stepformer.evaluation.baselines.dwsa import dwsa_loss
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
@@ -116,6 +115,50 @@ def ordered_prototypes(points: Tensor, k: int, rounds: int, softness: float, see
         weights = (-distances / softness).softmax(1)
         centers = (weights.T @ points) / (weights.sum(0)[:, None] + 1e-10)
     return centers[centers[:, -1].detach().argsort()]
+
+
+def with_empty_slots(costs: Tensor, empty_cost: float) -> Tensor:
+    """costs (M, N) -> (M, 2N + 1) with a column of ``empty_cost`` before, between and after the given ones."""
+    m, n = costs.shape
+    out = costs.new_full((m, 2 * n + 1), empty_cost)
+    columns = torch.arange(n, device=costs.device) * 2 + 1
+    return out.index_copy(1, columns, costs)
+
+
+def soft_alignment_cost(expanded: Tensor, gamma: float) -> Tensor:
+    """Soft minimum of the total cost over all weak alignments: expanded (M, 2N + 1) costs -> a number.
+
+    Even columns are empty slots, odd ones narration. Row by row
+
+        D[1, c] = C[1, c]        D[i, c] = C[i, c] + softmin over allowed c' of D[i - 1, c']
+
+    where the soft minimum over all columns up to c is a running logsumexp, so that there is no loop over cells.
+    """
+    columns = expanded.shape[1]
+    narration = torch.arange(columns, device=expanded.device) % 2 == 1
+    nothing = expanded.new_full((1,), -torch.inf)
+    scores = -expanded[0] / gamma  # minus the totals so far, over γ
+    for row in expanded[1:]:
+        upto = torch.logcumsumexp(scores, 0)  # over columns <= c
+        before = torch.cat([nothing, upto[:-1]])  # over columns < c
+        scores = torch.where(narration, before, upto) - row / gamma
+    return -gamma * torch.logsumexp(scores, 0)
+
+
+def dwsa_loss(visual: Tensor, narration: Tensor, gamma: float = 1e-3, empty_cost: float = 1.0) -> Tensor:
+    """Differentiable weak sequence alignment of prototypes in time order, (M, D) and (N, D), by cosine distance.
+
+    Every visual prototype is given either a narration prototype or one of the N + 1 *empty slots* that stand before,
+    between and after them, because not every step is spoken; narration that nothing was given to costs nothing, because
+    not all speech is about steps. The order is kept: the next prototype's column is the same one or a later one where
+    it is empty, a later one where it is narration, since a narration prototype is taken at most once. The loss is the
+    soft minimum, -γ log Σ exp(-cost / γ), of the total cost over all such alignments. Costs of each visual prototype
+    pass through a softmax over its columns first, as in the paper, so that each competes for its narration.
+    """
+    visual = torch.nn.functional.normalize(visual, dim=-1)
+    narration = torch.nn.functional.normalize(narration, dim=-1)
+    costs = with_empty_slots(1 - visual @ narration.T, empty_cost)
+    return soft_alignment_cost(costs.softmax(-1), gamma)
 
 
 def phrase_relative_times(video: FeatureVideo) -> FloatArray:
