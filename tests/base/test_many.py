@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stepformer.base import many
 from stepformer.base.many import Outcome, run_many, sentence
 from stepformer.errors import InputError
 
@@ -157,7 +158,7 @@ def threads_here(item):
 
 @pytest.mark.parametrize(("given", "each"), [(None, 3), ("2", 2)])
 def test_processes_share_the_cores(monkeypatch, given, each):
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(many, "cores", lambda: 6)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if given:
         monkeypatch.setenv("OMP_NUM_THREADS", given)

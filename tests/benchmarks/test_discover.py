@@ -1,9 +1,10 @@
-"""``stepformer bench discover``: a short video is made long by showing it again."""
+"""``stepformer bench discover``: a short video is made long by showing it again; four jobs are faster than one."""
 
 import pytest
 
 from benchmarks.timecode import read_time_s, write_clip
-from stepformer.bench.discover import long_enough
+from stepformer.base import weights
+from stepformer.bench.discover import compare_jobs, long_enough, write_pieces
 from stepformer.media import VideoReader
 
 
@@ -15,3 +16,12 @@ def test_a_short_video_is_shown_again(tmp_path):
         read_time_s(p) for batch in VideoReader(long_enough(path, 7.0, tmp_path)).seconds() for p in batch.pictures
     ]
     assert shown[:7] == pytest.approx([0.5, 1.5, 2.5] * 2 + [0.5], abs=0.2)  # its last frame is a short one
+
+
+@pytest.mark.slow
+def test_four_jobs_are_faster_than_one_on_small_videos(tmp_path):
+    """On two cores by a fifth or more: where one job waits for the last batch of a video, four begin the next one."""
+    write_pieces(weights.pull("demo-video"), tmp_path, 12)
+    found = compare_jobs(tmp_path, "default", 4, repeats=3)
+    assert found["same"]
+    assert found["faster"] > 1.0, found

@@ -109,7 +109,7 @@ def run_many(
         return
 
     # cores shared out: processes with a thread per core each would wait for one another
-    threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, (os.cpu_count() or 1) // max(jobs, 1)))
+    threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, cores() // max(jobs, 1)))
     queue = iter(items)
     hands: list[_Hand] = []
     done = False
@@ -223,6 +223,14 @@ class _Hand:
         self._process.join(_POLITE_S)
         self._process.kill()
         self._process.join()
+
+
+def cores() -> int:
+    """How many processors this process may use: more workers than that only take turns."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
 
 
 def limit_threads(count: int) -> None:

@@ -236,8 +236,13 @@ def add(parser: argparse._ActionsContainer, *names: str, **defaults: Any) -> Non
 
 
 def workers_of(args: argparse.Namespace) -> int:
-    """How many work at once: ``--jobs``; on a cluster where none are given, 0, as many as fit."""
-    return 0 if args.cluster is not None and args.sources["jobs"] == "default" else int(args.jobs)
+    """How many work at once: ``--jobs``, but no more than there are processors, each of which one job keeps busy; on a
+    cluster as many as are given, or 0, as many as fit."""
+    if args.cluster is not None:
+        return 0 if args.sources["jobs"] == "default" else int(args.jobs)
+    from stepformer.base.many import cores
+
+    return min(int(args.jobs), cores())
 
 
 def listening_of(args: argparse.Namespace) -> Any:

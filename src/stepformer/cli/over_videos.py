@@ -149,7 +149,7 @@ def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source
     files = [source for source in lengths if source.kind == "video" and source.path.is_file()]
     broken: list[Done] = []
     limits = LIMITS | {"time_limit_s": args.time_limit, "apart": args.apart}
-    for outcome in run_many(_length_s, files, min(args.jobs, len(files)), **limits):
+    for outcome in run_many(_length_s, files, min(workers_of(args), len(files)), **limits):
         if outcome.error is None:
             lengths[outcome.item] = outcome.value or 0.0
         else:

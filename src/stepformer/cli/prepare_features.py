@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.many import cores
 from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, workers_of
 from stepformer.errors import UsageError
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )
-    add(parser, "jobs", "cluster", "time_limit", jobs=os.cpu_count() or 1)
+    add(parser, "jobs", "cluster", "time_limit", jobs=cores())
     parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
     add(parser, *LISTENING)
@@ -78,7 +78,7 @@ def _videos(args: argparse.Namespace) -> Any:
     heard = listening_of(args)
     sources = find_sources(args.src, heard.language)
     jobs = min(workers_of(args), len(sources))
-    threads = max(1, (os.cpu_count() or 1) // jobs) if args.cluster is None else 1
+    threads = max(1, cores() // jobs) if args.cluster is None else 1
     options = None if args.no_text else phrase_options(args)
     settings = Settings(
         str(args.dst),

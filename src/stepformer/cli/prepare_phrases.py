@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
+from stepformer.base.many import cores
 from stepformer.cli.log import log, of
 from stepformer.cli.options import PHRASES, add, phrase_options, workers_of
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("src", type=Path, help="folder of subtitles, one subtitle file, or HowTo100M's caption.json")
     parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
-    add(parser, "jobs", "cluster", "overwrite", jobs=os.cpu_count() or 1)
+    add(parser, "jobs", "cluster", "overwrite", jobs=cores())
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
 

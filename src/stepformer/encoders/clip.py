@@ -151,7 +151,9 @@ class ClipEncoder:
 
     @property
     def at_once(self) -> int:
-        """How many batches threads of the caller's may encode at the same time: on a CPU, as torch has threads."""
+        """How many batches threads of the caller's may encode at the same time: on a CPU, as torch has threads. The
+        network is built here, by the one who asks, not by each of the threads."""
+        self._network  # noqa: B018
         return torch.get_num_threads() if self._device == "cpu" else 1
 
     @property

@@ -111,6 +111,10 @@ def read_video(
     path = Path(video)
     kept: Path | None = None
     if cache and encoder.wants is not None:
+        from stepformer.media.container import opened, video_stream
+
+        with opened(path) as container:  # a large file that is no video is not read through for its hash
+            video_stream(container, path)
         with suppress(OSError):  # what is wrong with the file is said when it is opened
             kept = kept_file("features", path, _VERSION, encoder.fingerprint, suffix=".safetensors")
     if kept is not None and (found := _load(kept, str(video))) is not None:
@@ -244,11 +248,9 @@ def _encoded(
             finally:
                 spent["encode"] += time.perf_counter() - began
 
-        first = True
         for clips in batches:
             running.append(threads.submit(encode, clips))
-            if first or len(running) == at_once:  # the first loads the network, once
-                first = False
+            if len(running) == at_once:
                 yield oldest()
         while running:
             yield oldest()

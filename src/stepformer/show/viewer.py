@@ -7,8 +7,11 @@ address, and answers range requests, without which a browser cannot seek.
 
 from __future__ import annotations
 
+import io
 import mimetypes
 import re
+import socket
+import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -104,13 +107,36 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     return start, stop
 
 
+class _Asked(io.RawIOBase):
+    """What a client sends, of which each request must be here ``until`` then, however slowly its bytes trickle in."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self.until = connection, 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(max(self.until - time.monotonic(), 1e-3))
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Answers for the page and its video; anything else is not found."""
 
     shown: Page
     protocol_version = "HTTP/1.1"  # browsers keep the connection and ask for the next range on it
     server_version = "stepformer"
-    timeout = 30  # seconds a client may keep a thread waiting
+    timeout = 30  # seconds a client may take for a request, and for each part of the answer
+
+    def setup(self) -> None:
+        super().setup()
+        self._asked = _Asked(self.connection)
+        self.rfile = io.BufferedReader(self._asked)
+
+    def handle_one_request(self) -> None:
+        self._asked.until = time.monotonic() + self.timeout
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -122,6 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: requests are not the user's concern."""
 
     def _answer(self, with_body: bool) -> None:
+        self.connection.settimeout(self.timeout)
         # a page elsewhere that resolves its own name to this machine must not read the video
         host = (self.headers.get("Host") or "").rsplit(":", 1)[0].strip("[]")
         if host not in (HOST, "localhost", "::1", ""):

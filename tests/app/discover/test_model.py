@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -244,6 +246,17 @@ def test_a_damaged_cache_is_made_again(tmp_path):
     for kept in (tmp_path / "cache" / "features").iterdir():
         kept.write_bytes(b"nonsense")
     assert model.discover(video, labels="none").to_json() == first.to_json()
+
+
+def test_a_huge_file_that_is_no_video_is_refused_without_being_read(tmp_path):
+    """Its hash alone would take minutes."""
+    video = tmp_path / "v.mp4"
+    video.touch()
+    os.truncate(video, 100 << 30)
+    began = time.process_time()
+    with pytest.raises(InputError, match=r"v\.mp4"):
+        tiny_model().read(video)
+    assert time.process_time() - began < 5
 
 
 class Stopped(KeyboardInterrupt):

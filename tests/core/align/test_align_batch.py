@@ -277,7 +277,7 @@ def test_a_large_batch_on_several_threads_is_what_its_items_give(monkeypatch):
     from stepformer.core.align import cpu
 
     monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 100)
-    monkeypatch.setattr(cpu, "_cores", lambda: 3)
+    monkeypatch.setattr(cpu, "cores", lambda: 3)
     generator = torch.Generator().manual_seed(1)
     costs = torch.randn(7, 9, 30, generator=generator, dtype=torch.float64)
     lengths, rows = torch.tensor([30, 1, 0, 17, 30, 4, 29]), torch.tensor([9, 9, 3, 0, 4, 5, 8])

@@ -8,7 +8,6 @@ that four chains of dependent additions overlap: about a quarter of the time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from stepformer.base.many import cores
 
 # choices as stored: two bits for D, two bits for E
 _USE, _COLUMN, _ROW = 0, 1, 2
@@ -25,14 +26,6 @@ _MOST_CELLS = 1 << 22
 """Above this many cells (64 MiB of D and E) the kernel with one byte per cell is used."""
 _WORTH_A_THREAD = 1 << 19
 """Cells of a batch from which each further thread pays for its start: about a millisecond of work."""
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
@@ -271,7 +264,7 @@ def align_batch(
             one_to_one, contiguous, matrix[items], cost[items],
         )  # fmt: skip
 
-    threads = min(_cores(), costs.shape[0], costs.size // _WORTH_A_THREAD)
+    threads = min(cores(), costs.shape[0], costs.size // _WORTH_A_THREAD)
     if threads < 2:
         run(slice(None))
     else:
