@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -446,3 +448,23 @@ def test_memory_does_not_grow_with_the_number_of_videos(model, tmp_path):
     write_video(video, [(220, 20, 20), (20, 30, 220)])
     grown(5)  # what is imported and made once
     assert grown(60) < grown(5) + (8 << 10)
+
+
+@pytest.mark.slow
+def test_three_hours_take_less_time_than_they_play_and_no_more_memory_than_minutes(tmp_path):
+    """With the default model. Pictures stand still in between, as slides do; all others take some minutes more."""
+    code = (
+        "import resource, sys, stepformer; t = stepformer.load_model('default').discover(sys.argv[1], cache=False); "
+        "print(len(t), t.duration_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)"
+    )
+    colours = [(60 + 180 * (i % 2), 30 + 40 * (i % 5), 20 + 30 * (i % 7)) for i in range(90)]
+    peaks_mib = []
+    for name, count in (("minutes.mp4", 3), ("hours.mp4", 90)):
+        video = write_video(tmp_path / name, colours[:count], seconds_each=120, rate=1, size=(256, 144))
+        began = time.monotonic()
+        said = subprocess.run([sys.executable, "-c", code, str(video)], check=True, capture_output=True, text=True)
+        steps, length_s, peak_mib = map(float, said.stdout.split())
+        assert steps and length_s == pytest.approx(120 * count, abs=2)
+        peaks_mib.append(peak_mib)
+    assert time.monotonic() - began < 10_800 / 4
+    assert peaks_mib[1] < peaks_mib[0] + 300, peaks_mib
