@@ -17,11 +17,10 @@ from stepformer.cli.over_videos import LIMITS
 from stepformer.errors import InputError, PartialError, UsageError
 
 HELP = """Searches a folder of processed videos for a step in words. The folder is a feature store from prepare
-features, a folder of stores, of videos, or of timelines from discover --format json. The answer comes from an index in
-FOLDER/.stepformer-search, made and brought up to date by --update: vectors of discovered steps and of every few seconds
-of video, and, of a timeline whose video is not there, of its steps' names. The score is by how many standard deviations
-a place fits better than places at random. What no place fits better than most unrelated phrases do is "not here"; the
-nearest places are listed all the same."""
+features, a folder of stores, or one of videos. The answer comes from an index in FOLDER/.stepformer-search, made and
+brought up to date by --update: vectors of discovered steps and of every few seconds of video. The score is by how many
+standard deviations a place fits better than places at random. What no place fits better than most unrelated phrases do
+is "not here"; the nearest places are listed all the same."""
 
 EXAMPLES = [
     "stepformer search store/ --update                       # make the index, or bring it up to date",
@@ -33,7 +32,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("folder", metavar="FOLDER", help="feature store, or folder of stores, videos or timelines")
+    parser.add_argument("folder", metavar="FOLDER", help="feature store, or folder of stores or videos")
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
     parser.add_argument("--rebuild", action="store_true", help="with --update: rebuild the whole index")
@@ -124,16 +123,14 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
             )
         update = update_index(args.folder, model, rebuild=args.rebuild, listening=listening_of(args), report=report,
                               each=each)  # fmt: skip
-    for name, why in update.left_out:
-        log.warning(f"not indexed: {name}: {why}")
     for name, error in update.failed:
         log.warning(f"left out: {of(name, error)}")
     if update.info is None:
         raise InputError(f"none of the {len(update.failed)} videos of {args.folder} could be read")
     counts = {
         "added": update.added, "replaced": update.replaced, "removed": update.removed, "kept": update.kept,
-        "failed": dict(update.failed), "left_out": dict(update.left_out), "videos": update.info.videos,
-        "steps": update.info.steps, "moments": update.info.moments, "names": update.info.names,
+        "failed": dict(update.failed), "videos": update.info.videos, "steps": update.info.steps,
+        "moments": update.info.moments,
     }  # fmt: skip
     return counts, PartialError.exit_code if update.failed else 0
 
@@ -155,8 +152,7 @@ def _print(result: dict[str, Any]) -> None:
 
     if update := result.get("update"):
         print(
-            f"{result['folder']}: {update['videos']} videos, {update['steps']} steps, {update['moments']} moments, "
-            f"{update['names']} names "
+            f"{result['folder']}: {update['videos']} videos, {update['steps']} steps, {update['moments']} moments "
             f"({update['added']} added, {update['replaced']} replaced, {update['removed']} removed)"
         )
     if "hits" not in result:

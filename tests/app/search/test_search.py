@@ -197,7 +197,7 @@ def test_the_command(tmp_path, model, monkeypatch, capsys):
     store = tmp_path / "store"
     fill(store, ["alpha", "beta"])
     monkeypatch.setattr("stepformer.load_model", lambda *a, **k: model, raising=False)
-    monkeypatch.setattr("stepformer.app.search.query.text_side", lambda name: model.encoder)
+    monkeypatch.setattr("stepformer.app.search.index.text_side", lambda name: model.encoder)
     assert main(["search", str(store), "alpha 1"]) == 3
     assert "no search index yet" in capsys.readouterr().err
     assert main(["search", str(store)]) == 2
@@ -229,52 +229,7 @@ def test_the_bench_measures_a_small_library(tmp_path):
     assert result["any_of_10_right"] > 5 * result["first_by_chance"]
 
 
-def test_timelines_without_their_videos_are_found_by_their_names(tmp_path, capsys):
-    from stepformer import Step, Timeline
-    from stepformer.show import export
-
-    model = tiny_model()
-    named = {
-        "eggs": ("crack the eggs", "whisk the eggs", None), "shelf": ("drill a hole", "screw the shelf to the wall"),
-    }  # fmt: skip
-    for video, labels in named.items():
-        steps = tuple(Step(10.0 * i, 10.0 * i + 8, label) for i, label in enumerate(labels))
-        export.write(Timeline(f"elsewhere/{video}.mp4", 60.0, steps), tmp_path / "sub" / f"{video}.steps.json")
-    export.write(Timeline("bare.mp4", 9.0, (Step(0, 4), Step(4, 9))), tmp_path / "bare.json")
-    (tmp_path / "stepformer.options.json").write_text('{"steps": 8}')
-    update = update_index(tmp_path, model)
-    assert (update.info.videos, update.info.names, update.info.steps, update.info.moments) == (2, 4, 0, 0)
-    assert dict(update.left_out) == {
-        "bare.json": "its steps have no names, and without the video there is nothing to compare",
-        "stepformer.options.json": "it is not a timeline of stepformer",
-    }
-    index = open_index(tmp_path)
-    query = model.encoder.encode_text(["screw the shelf to the wall"])[0]
-    hit = index.search_vector(query)[0]
-    assert (hit.video, hit.label, hit.start_s, hit.end_s, hit.found_by) == (
-        "elsewhere/shelf.mp4", "screw the shelf to the wall", 10.0, 18.0, "names",
-    )  # fmt: skip
-    # a second update does nothing; a timeline that has gone is taken out
-    assert update_index(tmp_path, model).kept == 2
-    (tmp_path / "sub" / "eggs.steps.json").unlink()
-    assert update_index(tmp_path, model).info.names == 2
-
-
-def test_a_name_that_is_gone_does_not_make_a_library_of_timelines_anew(tmp_path):
-    from stepformer import Step, Timeline
-    from stepformer.show import export
-
-    for i in range(6):
-        export.write(Timeline(f"elsewhere/{i}.mp4", 9.0, (Step(0, 4, f"stir pot {i}"),)), tmp_path / f"{i}.json")
-    update_index(tmp_path, tiny_model())
-    (tmp_path / "0.json").unlink()
-    assert update_index(tmp_path, tiny_model()).info.dead == 1
-    export.write(Timeline("elsewhere/6.mp4", 9.0, (Step(0, 4, "stir pot 6"),)), tmp_path / "6.json")
-    update = update_index(tmp_path, tiny_model())
-    assert (update.added, update.kept, update.info.names, update.info.dead) == (1, 5, 6, 1)
-
-
-def test_a_folder_with_nothing_to_index_says_why(tmp_path):
+def test_a_folder_of_timelines_alone_says_what_is_missing(tmp_path):
     (tmp_path / "notes.json").write_text("[]")
-    with pytest.raises(InputError, match=r"notes\.json: it is not a timeline"):
+    with pytest.raises(InputError, match="no videos and no feature store"):
         update_index(tmp_path, tiny_model())

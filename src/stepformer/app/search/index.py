@@ -1,4 +1,4 @@
-"""The search index on disk: three usearch graphs (steps, moments, names) and what their keys stand for.
+"""The search index: two usearch graphs (steps, moments) on disk, what their keys stand for, and questions to them.
 
 ::
 
@@ -6,8 +6,7 @@
       index.json            format, encoder and its fingerprint, dim, counts, and which generation is current
       000001/steps.usearch  one vector per discovered step (its slot and its frames, half each), int8, cosine
       000001/moments.usearch  one vector per few seconds of video: the mean of its frames
-      000001/names.usearch  one vector per named step of a timeline that came without vectors: the name's own
-      000001/steps.npy, moments.npy, names.npy
+      000001/steps.npy, moments.npy
                             a row per key: video, start_s, end_s, step (-1 = in no step); video -1 = taken out
       000001/videos.jsonl   name, source, duration, stamp, and the steps' names
       000001/means.npy      (3, D): mean of step vectors, of moments, of texts, taken off before comparing
@@ -22,9 +21,12 @@ that is killed, has the old index or the new one.
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,21 +34,27 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base import arrays, guard
-from stepformer.base.files import json_text, write_json, write_text
-from stepformer.errors import InputError, NonFiniteError
+from stepformer.base.files import json_text, no_such, write_json, write_text
+from stepformer.errors import InputError, NonFiniteError, UsageError
 
 if TYPE_CHECKING:
     from stepformer.app.naming import PhraseBank
 
 FORMAT = "stepformer-search"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FOLDER = ".stepformer-search"
-KINDS = ("steps", "moments", "names")
+KINDS = ("steps", "moments")
 """Each with a graph; the row of ``means.npy`` that is taken off its vectors is in the same place."""
 MOMENT_S = 4.0
 SAMPLE = 2000
 ENTRY = np.dtype([("video", "<i4"), ("start_s", "<f4"), ("end_s", "<f4"), ("step", "<i4")])
+PER_VIDEO = 3
+HERE = 0.6
+"""A text is taken to be in the library if it fits some moment better than this share of the phrase bank fits any:
+``stepformer bench names`` has both error rates."""
 _CONNECTIVITY, _EFFORT_ADD, _EFFORT_SEARCH = 16, 96, 128
+_LOOKED_AT = 64  # moments beside those of the sample that a question is compared with
+_WIDER = 8  # neighbours asked for each result wanted: several moments of one step are one result
 
 Vectors = npt.NDArray[np.float32]
 
@@ -56,9 +64,7 @@ class IndexedVideo:
     """One video as the index takes it; vectors of one encoder's space, any length.
 
     spans_s: (n, 2) start and end of each step; step_vectors: (n, D); frames: (N, D), ``rate_hz`` a second. stamp
-    changes whenever the video or its features do; source is where the video is, for people. A timeline without
-    vectors has ``name_vectors`` (n, D) of its steps' names instead, with zeros where a step has none; then step_vectors
-    and frames are empty.
+    changes whenever the video or its features do; source is where the video is, for people.
     """
 
     video: str
@@ -70,13 +76,11 @@ class IndexedVideo:
     rate_hz: float = 1.0
     stamp: str = ""
     source: str = ""
-    name_vectors: Vectors | None = None
 
     def __post_init__(self) -> None:
         spans = np.asarray(self.spans_s, np.float64).reshape(-1, 2)
         object.__setattr__(self, "spans_s", spans)
-        vectors = self.step_vectors if self.name_vectors is None else self.name_vectors
-        if not len(spans) == len(self.labels) == len(vectors):
+        if not len(spans) == len(self.labels) == len(self.step_vectors):
             raise InputError(f"{self.video}: each step needs a span, a label and a vector")
         if np.ndim(self.frames) != 2 or (len(spans) and np.shape(self.step_vectors)[1] != self.frames.shape[1]):
             raise InputError(f"{self.video}: frames and step vectors must have the same width")
@@ -120,12 +124,16 @@ class IndexInfo:
     videos: int = 0
     steps: int = 0
     moments: int = 0
-    names: int = 0
     dead: int = 0  # keys taken out since the graphs were last built whole
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values with the format's name and version."""
-        return {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
+
+@contextmanager
+def _of_index(path: Path) -> Iterator[None]:
+    """What a damaged file of the index raises becomes one sentence that says how to get it back."""
+    try:
+        yield
+    except (InputError, ValueError, RecursionError, RuntimeError, OSError, KeyError, TypeError) as error:
+        raise InputError(f"{path} cannot be read: {error}; make it again with --update --rebuild") from None
 
 
 def read_info(folder: Path) -> IndexInfo:
@@ -133,16 +141,12 @@ def read_info(folder: Path) -> IndexInfo:
     file = folder / FOLDER / "index.json"
     if not file.exists():
         raise InputError(f"{folder} has no search index yet; make it with: stepformer search {folder} --update")
-    try:
+    with _of_index(file):
         data = json.loads(guard.read_bytes(file))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} cannot be read: {error}; make it again with --update --rebuild") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
-        raise InputError(f"{file} is not a search index this version reads; make it again with --update --rebuild")
-    try:
+        if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
+            raise InputError("it is not a search index of this version")
         return IndexInfo(**{name: data[name] for name in IndexInfo.__dataclass_fields__})
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{file} lacks a field or has a wrong one: {error}; use --update --rebuild") from None
+    raise AssertionError
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
@@ -151,14 +155,30 @@ def generation_folder(folder: Path, generation: int) -> Path:
 
 
 def load_entries(path: Path) -> npt.NDArray[Any]:
-    """Rows of ``steps.npy``, ``moments.npy`` or ``names.npy``."""
-    try:
+    """Rows of ``steps.npy`` or ``moments.npy``."""
+    with _of_index(path):
         entries = guard.load_array(path)
-    except InputError as error:
-        raise InputError(f"{error}; use --update --rebuild") from None
-    if entries.dtype != ENTRY:
-        raise InputError(f"{path} has other columns than expected; use --update --rebuild")
-    return np.asarray(entries)
+        if entries.dtype != ENTRY:
+            raise InputError("it has other columns than expected")
+        return np.asarray(entries)
+    raise AssertionError
+
+
+def load_array(path: Path, rows: int | None, width: int | None) -> Vectors:
+    """A float array of so many rows and columns, None for any number."""
+    with _of_index(path):
+        array = guard.load_array(path)
+        if array.ndim != 2 or rows not in (None, len(array)) or width not in (None, array.shape[1]):
+            raise InputError(f"it has the shape {array.shape}")
+        return np.asarray(array, np.float32)
+    raise AssertionError
+
+
+def read_videos(place: Path) -> list[dict[str, Any] | None]:
+    """Lines of ``videos.jsonl``; None where a video was taken out."""
+    with _of_index(place / "videos.jsonl"):
+        return [json.loads(line) for line in guard.read_bytes(place / "videos.jsonl").splitlines()]
+    raise AssertionError
 
 
 def unit(x: npt.ArrayLike) -> Vectors:
@@ -186,12 +206,10 @@ def new_graph(dim: int) -> Any:
 def open_graph(path: Path, dim: int, view: bool) -> Any:
     """A graph from its file: memory-mapped for asking (``view``), or loaded for changing."""
     graph = new_graph(dim)
-    try:
+    with _of_index(path):
         (graph.view if view else graph.load)(str(path))
-    except (RuntimeError, OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}; use --update --rebuild") from None
-    if graph.ndim != dim:
-        raise InputError(f"{path} has vectors of width {graph.ndim}, not {dim}; use --update --rebuild")
+        if graph.ndim != dim:
+            raise InputError(f"it has vectors of width {graph.ndim}, not {dim}")
     return graph
 
 
@@ -203,13 +221,9 @@ class IndexWriter:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        info: IndexInfo,
-        means: Vectors,
-        old: IndexInfo | None = None,
+        self, folder: Path, info: IndexInfo, means: Vectors, old: IndexInfo | None = None,
         bank: PhraseBank | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.folder, self.info, self.means, self.old = folder, info, np.asarray(means, np.float32), old
         if self.means.shape != (3, info.dim):
             raise InputError(f"the index needs three mean vectors of width {info.dim}, got {self.means.shape}")
@@ -258,13 +272,8 @@ class IndexWriter:
             steps["step"] = np.arange(len(steps))
             moments, means = video.moments(self.info.moment_s)
             steps["video"] = moments["video"] = number
-            if video.name_vectors is None:
-                parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(-1, self.info.dim)))
-                parts["moments"].append((moments, means))
-            else:
-                named = np.asarray(video.name_vectors, np.float32)
-                there = np.any(named != 0, axis=1)
-                parts["names"].append((steps[there], named[there]))
+            parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(-1, self.info.dim)))
+            parts["moments"].append((moments, means))
             self.videos.append(
                 {
                     "video": video.video, "source": video.source, "duration_s": round(video.duration_s, 3),
@@ -308,41 +317,174 @@ class IndexWriter:
                 np.save(place / "bank.npy", np.sort(best)[None].astype(np.float32), allow_pickle=False)
         np.save(place / "means.npy", self.means, allow_pickle=False)
         write_text(place / "videos.jsonl", "".join(json_text(v) + "\n" for v in self.videos))
-        alive_videos = sum(video is not None for video in self.videos)
-        info = IndexInfo(
-            **(asdict(self.info) | {
-                "generation": generation, "videos": alive_videos, "steps": counts["steps"],
-                "moments": counts["moments"], "names": counts["names"], "dead": self.dead,
-            })
+        videos = sum(video is not None for video in self.videos)
+        info = replace(
+            self.info, generation=generation, videos=videos, dead=self.dead, steps=counts["steps"],
+            moments=counts["moments"],
         )  # fmt: skip
-        write_json(self.folder / FOLDER / "index.json", info.to_dict())
+        write_json(self.folder / FOLDER / "index.json", {"format": FORMAT, "version": FORMAT_VERSION, **asdict(info)})
         for other in (self.folder / FOLDER).iterdir():
             if other.is_dir() and other.name.isdigit() and int(other.name) != generation:
                 shutil.rmtree(other, ignore_errors=True)
         return info
 
 
-def read_videos(place: Path) -> list[dict[str, Any] | None]:
-    """Lines of ``videos.jsonl``; None where a video was taken out."""
-    try:
-        lines = guard.read_bytes(place / "videos.jsonl").splitlines()
-        found: list[dict[str, Any] | None] = [json.loads(line) for line in lines]
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place / 'videos.jsonl'} cannot be read: {error}; use --update --rebuild") from None
-    return found
-
-
-def load_array(place: Path, name: str, shape: Mapping[int, int]) -> Vectors:
-    """A float array of a generation; ``shape`` says which axes must have which length."""
-    try:
-        array = guard.load_array(place / name)
-    except InputError as error:
-        raise InputError(f"{error}; use --update --rebuild") from None
-    if array.ndim != 2 or any(array.shape[axis] != length for axis, length in shape.items()):
-        raise InputError(f"{place / name} has the shape {array.shape}; use --update --rebuild")
-    return np.asarray(array, np.float32)
-
-
 def _last_generation(folder: Path) -> int:
     numbers = [int(p.name) for p in (folder / FOLDER).glob("*") if p.is_dir() and p.name.isdigit()]
     return max(numbers, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Where something happens: a step of a video, or a moment in no step.
+
+    ``at_s`` is the second that fits best. ``score`` says by how many standard deviations the similarity exceeds what
+    this question has with vectors of the library taken at random; ``similarity`` is the (centred) cosine itself.
+    """
+
+    video: str
+    start_s: float
+    end_s: float
+    at_s: float
+    label: str | None
+    score: float
+    similarity: float
+    found_by: str  # "steps" or "moments"
+    source: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {name: round(v, 4) if isinstance(v, float) else v for name, v in asdict(self).items()}
+
+
+class SearchIndex:
+    """A library's index, opened for asking. The graphs stay on disk and are mapped into memory."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise no_such(folder, "folder")
+        self.info: IndexInfo = read_info(self.folder)
+        place = generation_folder(self.folder, self.info.generation)
+        self.graphs = {kind: open_graph(place / f"{kind}.usearch", self.info.dim, view=True) for kind in KINDS}
+        self.entries = {kind: load_entries(place / f"{kind}.npy") for kind in KINDS}
+        self.means = load_array(place / "means.npy", 3, self.info.dim)
+        self._samples = {kind: load_array(place / f"sample-{kind}.npy", None, self.info.dim) for kind in KINDS}
+        bank = place / "bank.npy"
+        self._bank = load_array(bank, 1, None)[0] if bank.is_file() else None
+        self._place = place
+
+    @cached_property
+    def videos(self) -> list[dict[str, Any] | None]:
+        """What is known of each video; read when the first answer needs it."""
+        return read_videos(self._place)
+
+    @cached_property
+    def encoder(self) -> Any:
+        """The text side of the encoder the library was processed with."""
+        return text_side(self.info.encoder)
+
+    def search(self, text: str, top: int = 10, per_video: int = PER_VIDEO, exact: bool = False) -> list[Hit]:
+        """The best places for a text, best first; at most ``per_video`` of one video."""
+        if not text.strip():
+            raise UsageError("the question is empty; say what to look for")
+        return self.search_vector(self.encoder.encode_text([text])[0], top, per_video, exact)
+
+    def search_vector(
+        self, vector: npt.ArrayLike, top: int = 10, per_video: int = PER_VIDEO, exact: bool = False
+    ) -> list[Hit]:
+        """As :meth:`search`, for a vector (D,) of the encoder's text space."""
+        if top < 1 or per_video < 1:
+            raise UsageError("top and per_video are at least 1")
+        query = np.asarray(vector, np.float32).reshape(-1)
+        if len(query) != self.info.dim:
+            raise UsageError(f"the index has vectors of width {self.info.dim}, the question {len(query)}")
+        query = unit(unit(query) - self.means[2])
+        best: dict[tuple[int, int, float], tuple[float, float, float, str]] = {}
+        for kind in KINDS:
+            keys, similarity = self.nearest(kind, query, top * _WIDER, exact)
+            if not len(keys):
+                continue
+            usual = np.einsum("nd,d->n", self._samples[kind], query)  # too small to wake a thread pool for
+            scores = (similarity - float(usual.mean())) / max(float(usual.std()), 1e-6)
+            for entry, score, cosine in zip(self.entries[kind][keys], scores, similarity, strict=True):
+                if entry["video"] < 0:
+                    continue
+                # all moments of one step are one place; a moment in no step is one of its own
+                step = int(entry["step"])
+                place = (int(entry["video"]), step, -1.0 if step >= 0 else float(entry["start_s"]))
+                # a step as a whole says where it begins; one of its moments says where it fits best
+                at = float(entry["start_s"])
+                if place not in best or score > best[place][0]:
+                    best[place] = (float(score), float(cosine), at, kind)
+        hits: list[Hit] = []
+        used: dict[int, int] = {}
+        for (number, step, start), (score, cosine, at, kind) in sorted(best.items(), key=lambda item: -item[1][0]):
+            if used.get(number, 0) >= per_video:
+                continue
+            used[number] = used.get(number, 0) + 1
+            hits.append(self._hit(number, step, start, score, cosine, at, kind))
+            if len(hits) == top:
+                break
+        return hits
+
+    def fit_share(self, vector: npt.ArrayLike) -> float | None:
+        """The share of the phrase bank that fits its best moment of the library worse than a text (D,) fits its own;
+        below :data:`HERE` the library hardly shows it. None where the encoder says nothing about pictures at large.
+
+        The fit is in standard deviations above what the text has with pictures of any kind, so that texts which are
+        near to everything gain nothing.
+        """
+        if self._bank is None:
+            return None
+        pictures = self.encoder.pictures
+        text = np.asarray(vector, np.float32).reshape(1, -1)
+        keys, _ = self.nearest("moments", unit(unit(text[0]) - self.means[2]), _LOOKED_AT)
+        found = np.asarray(self.graphs["moments"].get(keys.astype(np.uint64), dtype="f32")).reshape(len(keys), -1)
+        moments = uncentred(np.concatenate([self._samples["moments"], unit(found)]), self.means[1])
+        best = float(pictures.standard(moments, pictures.scaled(text)).max())
+        return float(np.searchsorted(self._bank, best) / len(self._bank))
+
+    def nearest(
+        self, kind: str, query: Vectors, count: int, exact: bool = False
+    ) -> tuple[npt.NDArray[np.int64], Vectors]:
+        """Keys and cosines of the nearest vectors of one kind; ``query`` (D,) is centred and unit already."""
+        graph = self.graphs[kind]
+        if not len(graph):
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        found = graph.search(query, min(count, len(graph)), exact=exact)
+        return np.asarray(found.keys, np.int64), 1 - np.asarray(found.distances, np.float32)
+
+    def _hit(self, number: int, step: int, start: float, score: float, cosine: float, at: float, kind: str) -> Hit:
+        video = self.videos[number]
+        assert video is not None
+        if step >= 0:
+            first, last = video["spans_s"][step]
+            label = video["labels"][step]
+        else:
+            first, last, label = start, min(start + self.info.moment_s, max(video["duration_s"], start)), None
+        return Hit(video["video"], first, last, max(first, at), label, score, cosine, kind, video["source"])
+
+
+def open_index(folder: str | os.PathLike[str]) -> SearchIndex:
+    """The index of a library folder.
+
+    Raises:
+        InputError: there is none yet (the message says how to make it), or it is damaged.
+    """
+    return SearchIndex(folder)
+
+
+def text_side(encoder: str) -> Any:
+    """An encoder's text tower, without its video networks where they are not needed for it."""
+    from stepformer import encoders
+
+    if encoder.partition(":")[0] == "sentence":
+        from stepformer.encoders.sentence import default_sentence_encoder
+
+        return default_sentence_encoder()
+    if encoder.partition(":")[0] == "captions":
+        from stepformer.encoders.clip import ClipText
+
+        return ClipText()
+    return encoders.load(encoder)
