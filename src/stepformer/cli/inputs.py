@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -58,6 +59,17 @@ class Source:
             store.require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
         stored = store[self.key]
         return Features(stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video)
+
+
+worker: dict[str, Any] = {}
+"""What a process that works on videos one by one keeps: the model, and the command's options."""
+
+
+def start_worker(args: argparse.Namespace) -> None:
+    """Loads the model once per process."""
+    import stepformer
+
+    worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
 
 
 def video_of(timeline: Timeline, file: str, given: str | None = None) -> tuple[Timeline, str | None]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import bisect
 import json
-import shutil
-import textwrap
+import sys
 from pathlib import Path
 
 from stepformer.base.files import no_such
 from stepformer.base.progress import clock
 from stepformer.cli.log import log
-from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, positive
+from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue
 from stepformer.narration.phrases import Phrase
@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "from")
     parser.add_argument("--video-id", metavar="ID", help="which video of a HowTo100M caption file (default: the first)")
     add(parser, *LISTENING)
-    parser.add_argument("--width", type=positive, metavar="N", help="columns of the output (default: the terminal's)")
     add(parser.add_argument_group("phrases"), *PHRASES)
 
 
@@ -71,15 +70,10 @@ def run(args: argparse.Namespace) -> int:
     phrases = extract_phrases(cues, options)
     if args.json:
         cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]
-        print(
-            json.dumps(
-                {"file": str(args.file), "cues": cue_rows, "phrases": [p.to_dict() for p in phrases]},
-                ensure_ascii=False,
-            )
-        )
+        result = {"file": str(args.file), "cues": cue_rows, "phrases": [phrase.to_dict() for phrase in phrases]}
+        print(json.dumps(result, ensure_ascii=False))
         return 0
-    width = args.width or shutil.get_terminal_size((120, 40)).columns
-    print(side_by_side(cues, phrases, width))
+    _print_side_by_side(cues, phrases)
     steps = sum(not phrase.chatter for phrase in phrases)
     print(
         f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, "
@@ -88,28 +82,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def side_by_side(cues: list[Cue], phrases: list[Phrase], width: int = 120) -> str:
+def _print_side_by_side(cues: list[Cue], phrases: list[Phrase]) -> None:
     """Cues on the left and the phrases that start while each is said on the right, with their times."""
-    half = max(24, (width - 3) // 2)
-    rows: list[str] = [f"{'subtitles':<{half}} │ phrases", f"{'─' * half}─┼─{'─' * half}"]
-    left_phrases = list(phrases)
-    for i, cue in enumerate(cues):
-        until = cues[i + 1].start_s if i + 1 < len(cues) else float("inf")
-        mine = [phrase for phrase in left_phrases if phrase.start_s < until]
-        left_phrases = left_phrases[len(mine) :]
-        left = _wrapped(clock(cue.start_s), cue.text, half)
-        right = [
-            line
-            for phrase in mine
-            for line in _wrapped(clock(phrase.start_s), f"({phrase.text})" if phrase.chatter else phrase.text, half)
-        ]
-        for row in range(max(len(left), len(right))):
-            said = left[row] if row < len(left) else ""
-            found = right[row] if row < len(right) else ""
-            rows.append(f"{said:<{half}} │ {found}".rstrip())
-    return "\n".join(rows)
+    from rich.box import MINIMAL
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def _wrapped(time: str, text: str, width: int) -> list[str]:
-    lines = textwrap.wrap(text, max(10, width - 9)) or [""]
-    return [f"{time if i == 0 else '':>7}  {line}" for i, line in enumerate(lines)]
+    table = Table("subtitles", "phrases", box=MINIMAL, show_edge=False)
+    starts = [cue.start_s for cue in cues]
+    rows: list[list[str]] = [[] for _ in cues]
+    for phrase in phrases:
+        shown = f"({phrase.text})" if phrase.chatter else phrase.text
+        rows[max(0, bisect.bisect_right(starts, phrase.start_s) - 1)].append(f"{clock(phrase.start_s)}  {shown}")
+    for cue, found in zip(cues, rows, strict=True):
+        table.add_row(Text(f"{clock(cue.start_s)}  {cue.text}"), Text("\n".join(found)))
+    Console(width=None if sys.stdout.isatty() else 120).print(table)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.inputs import Source, find_sources
+from stepformer.cli.inputs import Source, find_sources, start_worker, worker
 from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, add, listening_of, share
 from stepformer.cli.outputs import may_write, warn_of_cache
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         may_write([str(Path(args.out) / "procedure.json")], args.overwrite)
     findings, failed = _find_all(sources, args)
-    if not _worker:
-        _start(args)  # here too: the model names what the videos have in common
-    import stepformer
+    if not worker:
+        start_worker(args)  # here too: the model names what the videos have in common
+    from stepformer.app.procedure import find
 
-    procedure = stepformer.procedure.find(
-        findings, _worker["model"], steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
+    procedure = find(
+        findings, worker["model"], steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
         labels="none" if args.no_labels else "auto",
     )  # fmt: skip
     written = _write(procedure, Path(args.out), args.title) if args.out else {}
@@ -80,22 +80,12 @@ def run(args: argparse.Namespace) -> int:
     return PartialError.exit_code if failed else 0
 
 
-_worker: dict[str, Any] = {}
-
-
-def _start(args: argparse.Namespace) -> None:
-    """Loads the model once per process."""
-    import stepformer
-
-    _worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
-
-
 def _find(source: Source) -> Any:
     """The steps of one video."""
     from stepformer.app.discover import Knobs
     from stepformer.narration import narration_of
 
-    model, args = _worker["model"], _worker["args"]
+    model, args = worker["model"], worker["args"]
     features = source.read(model, args.rate, text=True)
     heard = None if args.no_labels or source.kind != "video" else narration_of(source.path, listening_of(args))
     labels = "none" if args.no_labels else "auto"
@@ -110,7 +100,7 @@ def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any
     findings: dict[Source, Any] = {}
     failed: dict[str, str] = {}
     with Progress("videos", len(sources), "videos") as progress:
-        for outcome in run_many(_find, sources, 1, _start, (args,), args.time_limit, apart=args.apart):
+        for outcome in run_many(_find, sources, 1, start_worker, (args,), args.time_limit, apart=args.apart):
             if outcome.error is None:
                 findings[outcome.item] = outcome.value
             elif args.keep_going:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stepformer.base.files import no_such
 from stepformer.base.many import note, run_many
+from stepformer.cli.inputs import start_worker, worker
 from stepformer.cli.log import log, of
 from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.cli.over_videos import LIMITS
@@ -81,21 +82,11 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-_worker: dict[str, Any] = {}
-
-
-def _start(args: argparse.Namespace) -> None:
-    """Loads the model once per process."""
-    import stepformer
-
-    _worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
-
-
 def _index(source: Any) -> Any:
     """What the index keeps of one video file."""
     from stepformer.app.search.library import index_video
 
-    return index_video(source, _worker["model"], listening_of(_worker["args"]), lambda *done: note(done))
+    return index_video(source, worker["model"], listening_of(worker["args"]), lambda *done: note(done))
 
 
 def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
@@ -110,19 +101,11 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
             progress.total = total
             progress.advance(1, name)
 
-        each = None
-        if args.apart or args.time_limit is not None:
-            each = partial(
-                run_many,
-                _index,
-                initializer=_start,
-                initargs=(args,),
-                time_limit_s=args.time_limit,
-                apart=True,
-                **LIMITS,
-            )
-        update = update_index(args.folder, model, rebuild=args.rebuild, listening=listening_of(args), report=report,
-                              each=each)  # fmt: skip
+        limits = LIMITS | {"time_limit_s": args.time_limit, "apart": True}
+        elsewhere = partial(run_many, _index, initializer=start_worker, initargs=(args,), **limits)
+        each = elsewhere if args.apart or args.time_limit is not None else None
+        heard = listening_of(args)
+        update = update_index(args.folder, model, rebuild=args.rebuild, listening=heard, report=report, each=each)
     for name, error in update.failed:
         log.warning(f"left out: {of(name, error)}")
     if update.info is None:

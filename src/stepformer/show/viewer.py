@@ -12,6 +12,7 @@ import mimetypes
 import re
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,7 @@ from stepformer.timeline import Timeline
 
 HOST = "127.0.0.1"
 _CHUNK_BYTES = 1 << 18
+_NO_MORE: Mapping[str, str] = {}
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 
 
@@ -161,11 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._refuse(HTTPStatus.NOT_FOUND, "there is only the page and its video here")
 
     def _page(self, with_body: bool) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(self.shown.html)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
+        self._head(HTTPStatus.OK, "text/html; charset=utf-8", len(self.shown.html), {"Cache-Control": "no-store"})
         if with_body:
             self.wfile.write(self.shown.html)
 
@@ -176,25 +174,24 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.NOT_FOUND, "the video has gone")
         with stream:
             size = video.stat().st_size
+            kind = mimetypes.guess_type(video.name)[0] or "application/octet-stream"
             try:
                 part = byte_range(self.headers.get("Range"), size)
             except ValueError:
-                self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
-                self.send_header("Content-Range", f"bytes */{size}")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return None
+                outside = {"Content-Range": f"bytes */{size}"}
+                return self._head(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, kind, 0, outside)
             first, stop = part or (0, size)
-            self.send_response(HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK)
-            self.send_header("Content-Type", mimetypes.guess_type(video.name)[0] or "application/octet-stream")
-            self.send_header("Accept-Ranges", "bytes")
-            self.send_header("Content-Length", str(stop - first))
-            if part:
-                self.send_header("Content-Range", f"bytes {first}-{stop - 1}/{size}")
-            self.end_headers()
+            more = {"Accept-Ranges": "bytes"} | ({"Content-Range": f"bytes {first}-{stop - 1}/{size}"} if part else {})
+            self._head(HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK, kind, stop - first, more)
             if with_body:
                 self._copy(stream, first, stop - first)
         return None
+
+    def _head(self, status: HTTPStatus, kind: str, length: int, more: Mapping[str, str] = _NO_MORE) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Type": kind, "Content-Length": str(length)} | dict(more)).items():
+            self.send_header(name, value)
+        self.end_headers()
 
     def _copy(self, stream: Any, first: int, count: int) -> None:
         stream.seek(first)
@@ -209,9 +206,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         body = f"{text}\n".encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
+        self._head(status, "text/plain; charset=utf-8", len(body))
         if self.command != "HEAD":
             self.wfile.write(body)
