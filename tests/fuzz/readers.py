@@ -430,14 +430,10 @@ def _shown(path: Path) -> object:
 
 def _similarity(path: Path) -> object:
     """A page with somebody's similarity map."""
-    from stepformer.cli import command_parser
-    from stepformer.cli.export import _options
-    from stepformer.cli.options import resolve
+    from stepformer.base.guard import load_array
     from stepformer.show import export
 
-    given = ["t.json", "p.html", "--similarity-map", str(path)]
-    options = _options(resolve(command_parser("export"), "export", given))
-    return export.render(TIMELINE, "html", similarity=options["similarity"])
+    return export.render(TIMELINE, "html", similarity=load_array(path))
 
 
 def _world(folder: Path) -> bytes:

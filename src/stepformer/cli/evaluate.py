@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.log import log
-from stepformer.cli.options import above_zero, add, share
+from stepformer.cli.options import add, share
 from stepformer.errors import UsageError, near
 
 if TYPE_CHECKING:
@@ -52,9 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = parser.add_argument_group("audit")
     check.add_argument("--check", action="store_true", help="report what is missing, unreadable or inconsistent")
     add(check, "videos")
-    check.add_argument(
-        "--tolerance", type=above_zero, default=2.0, metavar="SECONDS", help="by how much durations may differ"
-    )
     scoring = parser.add_argument_group("scoring")
     scoring.add_argument("--predictions", metavar="FOLDER", help="folder of predictions")
     scoring.add_argument("--protocol", choices=["all", *PROTOCOLS], default="all", help="one protocol, or side by side")
@@ -88,7 +85,7 @@ def _check(args: argparse.Namespace, dataset: Dataset) -> int:
 
     scored, _ = _chosen(args, dataset)
     needed = None if args.subset == "all" else {record.key for record in scored.videos}
-    found = audit(dataset, args.features, args.videos, args.rate, args.tolerance, needed)
+    found = audit(dataset, args.features, args.videos, args.rate, needed=needed)
     if args.json:
         problems = [{"kind": p.kind, "where": p.where, "what": p.what} for p in found.problems]
         out = {"dataset": found.dataset, "counts": dict(found.counts), "problems": problems, "notes": list(found.notes)}

@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "format", "from")
     parser.add_argument("--formats", action="store_true", help="list the formats and stop")
     add(parser, "video", "title", "sure_only")
-    parser.add_argument("--similarity-map", metavar="FILE.npy", help="(steps, frames), for plot and page")
     parser.add_argument(
         "--fps",
         type=above_zero,
@@ -122,10 +121,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
     if args.task_steps:
         options["task_steps"] = tuple(lines_of(args.task_steps, "file of steps"))
-    if args.similarity_map:
-        from stepformer.base.guard import load_array
-
-        options["similarity"] = load_array(args.similarity_map)
     return options
 
 

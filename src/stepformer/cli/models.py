@@ -142,7 +142,6 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FILE", help="the released checkpoint")
     parser.add_argument("target", metavar="OUT", help="safetensors file to write")
     add(parser, "encoder", "overwrite", encoder="univl")
-    parser.add_argument("--prefix", default="model.", metavar="TEXT", help="what stands before its key names")
 
 
 def _convert(args: argparse.Namespace) -> int:
@@ -157,7 +156,7 @@ def _convert(args: argparse.Namespace) -> int:
     if not isinstance(state, dict):
         raise InputError(f"{args.source} holds no state_dict")
     tensors = {name: value for name, value in state.items() if hasattr(value, "shape")}
-    model = from_released(tensors, args.prefix)
+    model = from_released(tensors)
     digest = save_checkpoint(args.target, model, args.encoder, {"converted_from": Path(args.source).name})
     config = model.config
     positions = "none" if config.positions == "none" else config.position_code

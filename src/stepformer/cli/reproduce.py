@@ -69,20 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--baseline", action=Several, type=words, default=[], metavar="NAMES",
         help="also baselines that plugins registered, in tables of discovery (default: none)",
     )  # fmt: skip
-    runs.add_argument("--work", metavar="FOLDER", help="for weights of unfinished trainings (default: OUT/work)")
     runs.add_argument(
         "--stop-after", type=above_zero, metavar="SECONDS", help="the same command goes on later (default: never)"
     )
-    runs.add_argument("--keep-weights", action="store_true", help="keep the weights of trainings in the work folder")
-    runs.add_argument("--again", action="store_true", help="do the runs again though results are there")
     runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
     runs.add_argument("--render", action="store_true", help="only write the tables from the results there are")
     figures = parser.add_argument_group("figures")
     add(figures, "split")
     figures.add_argument("--draw-task", type=int, default=0, metavar="N", help="number of the task within the split")
-    figures.add_argument(
-        "--draw-video", type=int, metavar="N", help="number of the video in the task (default: that of median IoU)"
-    )
     figures.add_argument("--no-published", action="store_true", help="do not fit the published methods")
 
 
@@ -131,7 +125,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
     """Where the videos come from."""
-
     from stepformer.core.devices import torch_device
     from stepformer.errors import UsageError
     from stepformer.reproduce.sources import FeatureFiles, SourceSpec
@@ -203,9 +196,6 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
                 places = wanted.setdefault(run.id, (run, []))[1]
                 places += [p for p in places_of(TABLES[name], setup.source) if p not in places]
                 labels.setdefault(run.id, row.label)
-    if args.again:
-        for run_id in wanted:
-            store.remove(run_id)
     missing = {i: (run, store.missing(i, places)) for i, (run, places) in wanted.items()}
     missing = {i: pair for i, pair in missing.items() if pair[1]}
     if args.plan:
@@ -215,8 +205,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     plan = out / "plan.json"
     known = _tables_of(plan) if plan.exists() else {}
     write_json(plan, {"tables": {**known, **entries}, **stamp(setup.device)})
-    work = Path(args.work) if args.work else out / "work"
-    jobs = make_jobs(missing, labels, Job("", spec, (), store.folder, work, keep_weights=args.keep_weights))
+    jobs = make_jobs(missing, labels, Job("", spec, (), store.folder, out / "work"))
     if len(missing) < len(wanted):
         log.info("%d of %d runs are done already", len(wanted) - len(missing), len(wanted))
     ended = execute(jobs, args.jobs, args.stop_after, log.info)
@@ -272,7 +261,7 @@ def _figures(args: argparse.Namespace, out: Path) -> int:
     if not args.checkpoint:
         raise UsageError("figures need weights: --checkpoint FILE or the folder of a training")
     spec = _source(args, out)
-    scene = make_scene(spec.open(), args.checkpoint, args.split, args.draw_task, args.draw_video, spec.device)
+    scene = make_scene(spec.open(), args.checkpoint, args.split, args.draw_task, spec.device)
     paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
     print(json.dumps(figure_notes(scene, paths)) if args.json else "\n".join(map(str, paths)))
     return 0

@@ -38,9 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
     parser.add_argument("--rebuild", action="store_true", help="with --update: rebuild the whole index")
     parser.add_argument("--top", type=positive, default=10, metavar="N", help="how many places")
-    parser.add_argument(
-        "--per-video", type=positive, default=3, metavar="N", help="at most so many places of one video"
-    )
     add(parser, "model", "encoder", "device", "threads", "time_limit", *LISTENING)
 
 
@@ -66,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         began = time.perf_counter()
         vector = encoder.encode_text([args.text])[0]
         encoded = time.perf_counter()
-        hits = index.search_vector(vector, args.top, args.per_video)
+        hits = index.search_vector(vector, args.top)
         share = index.fit_share(vector)
         result |= {
             "query": args.text, "videos": index.info.videos,

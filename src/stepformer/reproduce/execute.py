@@ -93,11 +93,6 @@ class RunStore:
             {**before, **facts, "scores": {**before["scores"], place: scores}, "code": run.code, **stamp(run.device)},
         )
 
-    def remove(self, run_id: str) -> None:
-        """Forgets a run."""
-        for suffix in (".json", ".npz"):
-            (self.folder / f"{run_id}{suffix}").unlink(missing_ok=True)
-
 
 def stamp(device: str = "cpu") -> dict[str, Any]:
     """Which code made a result, when, and where. ``STEPFORMER_COMMIT`` names the commit where there is no git."""
@@ -151,7 +146,6 @@ class Job:
     results: Path
     work: Path
     threads: int = 1
-    keep_weights: bool = False
 
     @property
     def id(self) -> str:
@@ -199,8 +193,7 @@ def work(job: Job) -> None:
             seconds = round(time.monotonic() - started, 1)
             more = {"curve": list(curve)} if curve else {}
             store.add(runs[i], place, units, {**facts, **more, "chosen": chosen[i], "seconds": seconds})
-    if not job.keep_weights:
-        shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served
+    shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served
 
 
 def _model(weights: Weights, source: Source, folder: Path, device: str, facts: dict[str, Any]) -> StepDecoder:
@@ -321,7 +314,7 @@ def _log_file(job: Job) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     except OSError as error:
-        raise InputError(f"cannot write to the work folder {job.work}: {error}; give another with --work") from None
+        raise InputError(f"cannot write to the work folder {job.work}: {error}; give another --out") from None
     return path
 
 

@@ -62,9 +62,7 @@ class Scene:
         return Slots(output.slots[row : row + 1], output.frames[row : row + 1, :n], None, seen), own
 
 
-def make_scene(
-    source: Source, checkpoint: str, split: str = "test", task: int = 0, video: int | None = None, device: str = "cpu"
-) -> Scene:
+def make_scene(source: Source, checkpoint: str, split: str = "test", task: int = 0, device: str = "cpu") -> Scene:
     """The videos of the ``task``-th task of a split, and the model on them."""
     if split not in source.datasets:
         raise UsageError(f"there is no split {split!r}; there are {', '.join(source.datasets)}")
@@ -75,10 +73,7 @@ def make_scene(
     own = np.flatnonzero(whole.tasks == tasks[task])
     loaded = load_checkpoint(read_checkpoint(checkpoint).weights.path or "", device)
     stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, loaded.inference.to_dict())
-    if video is None:
-        video = median_video(stage)
-    if not 0 <= video < len(own):
-        raise UsageError(f"the task has videos 0 to {len(own) - 1}, not {video}")
+    video = median_video(stage)
     return Scene(stage, source.words(split, int(own[video]), whole), video, not source.real)
 
 

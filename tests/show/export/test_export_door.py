@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from export_timelines import pancakes
 
@@ -174,7 +173,6 @@ def test_command_draws(saved, capsys, monkeypatch):
         (["-"], 2, "--format"),
         (["--format", "srt"], 2, "needs a file"),
         (["clips/"], 3, "--video"),
-        (["a.png", "--similarity-map", "nope.npy"], 3, "no file nope.npy"),
         (["a.crosstask.csv", "--task-steps", "nope.txt"], 3, "nope.txt"),
     ],
 )
@@ -216,9 +214,8 @@ def test_command_finds_the_video_beside_the_timeline(tmp_path, monkeypatch, caps
     make_video(tmp_path / "folder" / "v.mp4", 4, sound=False)
     timeline = Timeline("/elsewhere/v.mp4", 4, (Step(0, 2, "a"), Step(2, 4, "b")))
     (tmp_path / "folder" / "t.json").write_text(timeline.to_json())
-    np.save(tmp_path / "map.npy", np.random.default_rng(0).random((2, 4)))
     monkeypatch.chdir(tmp_path)
     outs = ["x.sheet.png", "x.html", "x.png", "x.mkv"]
-    assert main(["export", "folder/t.json", *outs, "--similarity-map", "map.npy"]) == 0
+    assert main(["export", "folder/t.json", *outs]) == 0
     assert all((tmp_path / name).stat().st_size > 1000 for name in outs)
     assert 'src="folder/v.mp4"' in (tmp_path / "x.html").read_text()
