@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stepformer.base.files import replacing
 from stepformer.base.guard import json_of, read_text
+from stepformer.cli.options import add
 from stepformer.errors import InputError
 from stepformer.show.export.pictures import color
 
@@ -54,14 +55,14 @@ def draw(runs: dict[str, dict[str, Curve]], out: Path) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The runs, and where to draw them."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders, or their metrics.jsonl")
-    parser.add_argument("--out", type=Path, metavar="PATH", help="picture to draw (default: none)")
+    add(parser, "out")
 
 
 def run(args: argparse.Namespace) -> int:
     """Reads the runs, draws them where asked, and prints the scores of every validation."""
     runs = {path.stem: read_run(path) for path in args.runs}
     if args.out:
-        draw(runs, args.out)
+        draw(runs, Path(args.out))
     if args.json:
         print(json.dumps(runs))
         return 0
