@@ -210,14 +210,7 @@ def test_groundability_orders_what_a_camera_sees() -> None:
      ("fries", "VBZ", "fry"), ("mixes", "VBZ", "mix"), ("gon", "VBG", "go"), ("butter", "NN", "butter")],
 )  # fmt: skip
 def test_base_forms(parser, word: str, tag: str, base: str) -> None:
-    from stepformer.narration.syntax import VerbLemmas
-
     assert parser.lemma_of(word, tag) == base
-
-    class NoTables:
-        component_names: tuple[str, ...] = ()
-
-    assert VerbLemmas(NoTables())(word, tag) == base
 
 
 def test_capitals_and_curly_quotes(say) -> None:

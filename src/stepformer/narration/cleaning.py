@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, Word
-from stepformer.narration.lexicon import FILLERS, word_set, words
+from stepformer.narration.lexicon import COMMON_ENGLISH, FILLERS, word_set
 
 # the 32-bit marks first: the 16-bit little-endian mark is their beginning
 _BYTE_MARKS = (
@@ -258,7 +258,6 @@ def _stammer(bare: Sequence[str], words: Sequence[Word], low: Sequence[str], i: 
     return 0
 
 
-_COMMON = words("common_english")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _FEWEST_WORDS = 20  # less says nothing
 _SHARE = 0.08
@@ -274,4 +273,4 @@ def is_english(cues: Iterable[Cue]) -> bool | None:
     if len(words) < _FEWEST_WORDS:
         letters = sum(len(word) for word in words if not word.isascii())
         return False if foreign * 2 > len(words) and letters >= _FEWEST_WORDS else None
-    return sum(word in _COMMON for word in words) >= _SHARE * len(words)
+    return sum(word in COMMON_ENGLISH for word in words) >= _SHARE * len(words)

@@ -11,27 +11,19 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration.groundability import noun_score
-from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, ELIDING, PERSON_NOUNS, TIME_NOUNS, word_set
+from stepformer.narration.lexicon import CHATTER_OBJECTS, CONTAINERS, ELIDING, PERSON_NOUNS, TIME_NOUNS
 from stepformer.narration.syntax import Tree, short_name
 
 SINGULAR = frozenset(("it", "this", "that"))
 PLURAL = frozenset(("them", "they", "these", "those", "'em", "em"))
-_ROLES = frozenset(("dobj", "pobj", "nsubjpass", "nsubj", "conj", "attr", "ROOT", "dative", "appos"))
 _WEIGHT = {
-    "dobj": 3.0,
-    "nsubjpass": 3.0,
-    "nsubj": 2.0,
-    "attr": 2.0,
-    "ROOT": 1.8,
-    "dative": 1.5,
-    "pobj": 1.0,
-    "conj": 2.5,
+    "dobj": 3.0, "nsubjpass": 3.0, "nsubj": 2.0, "attr": 2.0, "ROOT": 1.8, "dative": 1.5, "pobj": 1.0, "conj": 2.5,
     "appos": 1.5,
-}
+}  # fmt: skip
 _ACTED_ON = 2.2  # weight from which a thing counts as acted on, and not only as named
-_BASE = frozenset(("VB", "VBP"))
 _COMPLEMENTS = ("dobj", "ccomp", "xcomp", "acomp", "attr", "nsubjpass", "auxpass", "oprd", "dative")
-_PUT = word_set("in into on onto inside to over under with from at by for between")
+_REACH = 40  # tokens back, for an object that is left out
+_NOT_THINGS = TIME_NOUNS | CHATTER_OBJECTS | PERSON_NOUNS
 
 
 @runtime_checkable
@@ -53,18 +45,18 @@ class Resolver(Protocol):
 
 def pronouns(tree: Tree) -> list[int]:
     """Tokens that stand for a thing by themselves ("this pan" has none)."""
-    found: list[int] = []
-    for i, word in enumerate(tree.low):
-        if word not in SINGULAR and word not in PLURAL:
-            continue
-        if tree.tag[i] in ("PRP", "DT") and tree.dep[i] not in ("det", "mark", "expl", "advmod", "predet"):
-            found.append(i)
-    return found
+    return [
+        i
+        for i, word in enumerate(tree.low)
+        if (word in SINGULAR or word in PLURAL)
+        and tree.tag[i] in ("PRP", "DT")
+        and tree.dep[i] not in ("det", "mark", "expl", "advmod", "predet")
+    ]
 
 
 def _lacks_object(tree: Tree, i: int) -> bool:
     """Whether a verb in its base form has nothing to act on; "washed and cut" is no base form."""
-    if tree.tag[i] not in _BASE or tree.having(i, *_COMPLEMENTS):
+    if tree.tag[i] not in ("VB", "VBP") or tree.having(i, *_COMPLEMENTS):
         return False
     return tree.dep[i] != "conj" or tree.tag[tree.head[i]] not in ("VBN", "VBD")
 
@@ -75,9 +67,7 @@ class _Thing:
     plural: bool
     weight: float
     at: int  # running token number of the last mention
-    time_s: float
     verb: int  # running number of the verb it was last an argument of
-    container: bool
 
 
 @dataclass(slots=True)
@@ -85,9 +75,6 @@ class RuleResolver:
     """The default resolver; one for each video."""
 
     name: str = "rules"
-    reach_tokens: int = 70
-    reach_s: float = 45.0
-    reach_elided: int = 40
     _things: deque[_Thing] = field(default_factory=lambda: deque(maxlen=24))
     _offset: int = 0
 
@@ -101,84 +88,53 @@ class RuleResolver:
                 found = self._find(tree, i)
                 if found is not None:
                     resolved[i] = found.name
-                    found.at, found.time_s, found.verb = self._offset + i, tree.start_s[i], self._verb(tree, i)
+                    found.at, found.verb = self._offset + i, self._verb(tree, i)
                     found.weight = max(found.weight, 2.5 if tree.dep[i] in ("dobj", "nsubjpass") else 1.5)
-            elif tree.tag[i] in ("NN", "NNS", "NNP", "NNPS") and tree.dep[i] in _ROLES and i not in grouped:
+            elif tree.tag[i] in ("NN", "NNS", "NNP", "NNPS") and tree.dep[i] in _WEIGHT and i not in grouped:
                 self._mention(tree, i, grouped)
             elif tree.low[i] in ELIDING and _lacks_object(tree, i):
-                left_out = self._last_acted_on(tree, i)
+                # what a verb without an object is about: the thing that was acted on last, if that is not long ago
+                lately = (t for t in reversed(self._things) if self._offset + i - t.at <= _REACH)
+                left_out = next((thing for thing in lately if thing.weight >= _ACTED_ON), None)
                 if left_out is not None:
                     resolved[i] = left_out.name
         self._offset += len(tree)
         return resolved
 
     def _mention(self, tree: Tree, i: int, grouped: set[int]) -> None:
-        word = tree.low[i]
-        if word in TIME_NOUNS or word in CHATTER_OBJECTS or word in PERSON_NOUNS or not any(c.isalpha() for c in word):
-            return
-        if tree.dep[i] == "ROOT" and tree.having(i, "dobj"):
-            return  # a verb that was tagged as a noun
-        dep = tree.dep[i]
-        weight = _WEIGHT[dep] + noun_score(word) - 0.6
-        if dep == "pobj" and tree.low[tree.head[i]] in ("of", "with"):
+        word, dep = tree.low[i], tree.dep[i]
+        if word in _NOT_THINGS or (dep == "pobj" and tree.low[tree.head[i]] in ("of", "with")):
             return  # part of another thing's name; what was used is seldom what is acted on next
-        container = word in CONTAINERS
-        if container and dep == "pobj":
-            weight -= 0.4
-        if tree.tag[i] == "NNP" and tree.text[i][:1].isupper() and dep == "nsubj":
-            weight -= 1.0  # a name
+        weight = _WEIGHT[dep] + noun_score(word) - 0.6 - (0.4 if dep == "pobj" and word in CONTAINERS else 0.0)
         others = [c for c in tree.having(i, "conj") if tree.tag[c].startswith("NN")]
-        self._remember(tree, [i], weight, container)
+        self._remember(tree, [i], weight)
         if others and dep != "conj":
             grouped.update(others)
             for other in others:
-                self._remember(tree, [other], weight - 0.5, False)
-            self._remember(tree, [i, *others], weight + 0.2, False)
+                self._remember(tree, [other], weight - 0.5)
+            self._remember(tree, [i, *others], weight + 0.2)
 
-    def _remember(self, tree: Tree, nouns: list[int], weight: float, container: bool) -> None:
+    def _remember(self, tree: Tree, nouns: list[int], weight: float) -> None:
         """Nouns that are taken up as one thing: one, or all that are joined by "and"."""
-        self._things.append(
-            _Thing(
-                name=" and ".join(short_name(tree, noun) for noun in nouns),
-                plural=len(nouns) > 1 or tree.tag[nouns[0]] in ("NNS", "NNPS"),
-                weight=weight,
-                at=self._offset + nouns[-1],
-                time_s=tree.start_s[nouns[0]],
-                verb=self._verb(tree, nouns[0]),
-                container=container,
-            )
-        )
+        name = " and ".join(short_name(tree, noun) for noun in nouns)
+        plural = len(nouns) > 1 or tree.tag[nouns[0]] in ("NNS", "NNPS")
+        self._things.append(_Thing(name, plural, weight, self._offset + nouns[-1], self._verb(tree, nouns[0])))
 
     def _verb(self, tree: Tree, i: int) -> int:
         """Running number of the verb that token ``i`` is an argument of."""
         for _ in range(6):
-            if tree.tag[i].startswith("VB") or tree.head[i] == i:
+            if tree.tag[i].startswith("VB"):
                 break
             i = tree.head[i]
         return self._offset + i
 
-    def _last_acted_on(self, tree: Tree, i: int) -> _Thing | None:
-        """What a verb without an object is about: the thing that was acted on last, if that is not long ago."""
-        for thing in reversed(self._things):
-            if self._offset + i - thing.at > self.reach_elided or tree.start_s[i] - thing.time_s > self.reach_s:
-                continue
-            if thing.weight >= _ACTED_ON and not thing.container:
-                return thing
-        return None
-
     def _find(self, tree: Tree, i: int) -> _Thing | None:
-        plural = tree.low[i] in PLURAL
-        verb = self._verb(tree, i)
-        put_in = tree.dep[i] == "pobj" and tree.low[tree.head[i]] in _PUT
+        """The thing that a pronoun most likely stands for: acted on, near, of its number, no argument of its verb."""
+        plural, verb = tree.low[i] in PLURAL, self._verb(tree, i)
         best: _Thing | None = None
         best_score = 0.0
         for thing in self._things:
-            if thing.plural != plural or thing.verb == verb:
-                continue  # a verb's two arguments are two things
-            gap = self._offset + i - thing.at
-            if gap > self.reach_tokens or tree.start_s[i] - thing.time_s > self.reach_s:
-                continue
-            score = 4.0 + thing.weight - gap / 9.0 + (1.5 if put_in and thing.container else 0.0)
-            if score >= best_score:
+            score = 4.0 + thing.weight - (self._offset + i - thing.at) / 9.0
+            if thing.plural == plural and thing.verb != verb and score >= best_score:
                 best, best_score = thing, score
         return best

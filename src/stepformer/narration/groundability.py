@@ -7,29 +7,18 @@ middle value.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.narration.lexicon import (
-    CHATTER_OBJECTS,
-    CHATTER_VERBS,
-    OBJECT_PRONOUNS,
-    PERSON_NOUNS,
-    STEP_WHEN_CONCRETE,
-    STOP_VERBS,
-    TIME_NOUNS,
-    word_set,
-    words,
-)
+from stepformer.narration import lexicon
+from stepformer.narration.lexicon import word_set
 
-PHYSICAL_VERBS = words("physical_verbs")
-VAGUE_VERBS = words("vague_verbs")
-_ABSTRACT_VERBS = words("abstract_verbs")
-CONCRETE_NOUNS = words("concrete_nouns")
-_ABSTRACT_NOUNS = words("abstract_nouns")
+PHYSICAL_VERBS, VAGUE_VERBS = lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS
+CONCRETE_NOUNS = lexicon.CONCRETE_NOUNS
 _UNKNOWN = 0.6  # on no list, and no vector
 _MIDDLE = 0.55  # as near to things as to the rest
 _NEAREST = 5  # words of either kind that a word is compared with
@@ -42,9 +31,9 @@ def verb_score(verb: str) -> float:
         return 0.8
     if verb in PHYSICAL_VERBS:
         return 1.0
-    if verb in _ABSTRACT_VERBS:
+    if verb in lexicon.ABSTRACT_VERBS:
         return 0.1
-    return 0.25 if verb in STOP_VERBS else 0.6
+    return 0.25 if verb in lexicon.STOP_VERBS else 0.6
 
 
 def noun_score(noun: str) -> float:
@@ -53,9 +42,9 @@ def noun_score(noun: str) -> float:
         return 0.4
     if noun in CONCRETE_NOUNS or noun.rstrip("s") in CONCRETE_NOUNS:
         return 1.0
-    if noun in OBJECT_PRONOUNS:
+    if noun in lexicon.OBJECT_PRONOUNS:
         return 0.4
-    if noun in _ABSTRACT_NOUNS or noun in CHATTER_OBJECTS or noun in TIME_NOUNS:
+    if noun in lexicon.ABSTRACT_NOUNS or noun in lexicon.CHATTER_OBJECTS or noun in lexicon.TIME_NOUNS:
         return 0.1
     return 0.2 if len(noun) > 6 and noun.endswith(_ABSTRACT_ENDINGS) else _UNKNOWN
 
@@ -68,19 +57,15 @@ class NounScores:
     """
 
     def __init__(self, nlp: Any) -> None:
-        self._seen: dict[str, float] = {}
         self._vectors: Any = nlp.vocab.vectors
+        self._found = functools.lru_cache(maxsize=50_000)(self._find)  # broken text has no end of new words
         self._things = self._rows(sorted(CONCRETE_NOUNS))  # (A, D)
-        self._others = self._rows(sorted(_ABSTRACT_NOUNS | CHATTER_OBJECTS | TIME_NOUNS | PERSON_NOUNS))  # (B, D)
+        talk = lexicon.ABSTRACT_NOUNS | lexicon.CHATTER_OBJECTS | lexicon.TIME_NOUNS | lexicon.PERSON_NOUNS
+        self._others = self._rows(sorted(talk))  # (B, D)
 
     def __call__(self, noun: str) -> float:
         """How tangible the noun is, in [0, 1]."""
-        found = self._seen.get(noun)
-        if found is None:
-            if len(self._seen) > 50_000:  # broken text has no end of new words
-                self._seen.clear()
-            found = self._seen[noun] = self._find(noun)
-        return found
+        return self._found(noun)
 
     def _find(self, noun: str) -> float:
         known = noun_score(noun)
@@ -156,22 +141,20 @@ def is_chatter(
     prepositional phrase; ``where`` is whether there is one; ``tangible`` is the noun's score.
     """
     words = set(around.split())
-    if verb in CHATTER_VERBS or not person or words & _CHANNEL:
+    if verb in lexicon.CHATTER_VERBS or not person or words & _CHANNEL:
         return True
     if verb in _BUTTONS and noun in ("button", "bell", "icon") and ("like" in words or noun == "bell"):
         return True
-    if noun in CHATTER_OBJECTS and not (noun in _TWO_FACED and verb in PHYSICAL_VERBS):
+    if noun in lexicon.CHATTER_OBJECTS and not (noun in _TWO_FACED and verb in PHYSICAL_VERBS):
         return True
     if tangible is None:
         tangible = noun_score(noun)
     if verb in _MAKING and tangible <= 0.2:
         return True
-    if verb == "make" and tangible < _THING and not where:
-        return True  # "make this recipe": what all of it comes to, no step of it
     if (verb not in PHYSICAL_VERBS or verb in VAGUE_VERBS) and tangible < _THING and not where and not particle:
         return True  # no hand work that says what is done, on nothing that says to what: "use red", "get all"
-    if verb not in STOP_VERBS or (particle and verb not in _TALK_PARTICLES):
+    if verb not in lexicon.STOP_VERBS or (particle and verb not in _TALK_PARTICLES):
         return False  # "keep down the heat", "bring up the edges"
-    if verb in STEP_WHEN_CONCRETE:
-        return not (noun in CONCRETE_NOUNS or (noun in OBJECT_PRONOUNS and verb in _ON_PRONOUNS))
+    if verb in lexicon.STEP_WHEN_CONCRETE:
+        return not (noun in CONCRETE_NOUNS or (noun in lexicon.OBJECT_PRONOUNS and verb in _ON_PRONOUNS))
     return True

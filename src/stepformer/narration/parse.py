@@ -14,7 +14,7 @@ import numpy as np
 from stepformer.errors import InputError, MissingError, StepFormerError
 from stepformer.narration.cues import Word
 from stepformer.narration.groundability import NounScores
-from stepformer.narration.syntax import Tree, VerbLemmas
+from stepformer.narration.syntax import Tree, verb_lemmas
 
 INSTALLED = ("en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm")
 PINNED = "spacy-en-md"
@@ -71,8 +71,7 @@ class Parser:
             raise InputError(
                 f"{source}: the pipeline has no {' and no '.join(missing)}; expected one such as en_core_web_md"
             )
-        # its tables are read below; as a component it costs as much as the parser
-        self.lemma_of = VerbLemmas(self.nlp)
+        self.lemma_of = verb_lemmas(self.nlp)
         self.tangible = NounScores(self.nlp)
         if "lemmatizer" in self.nlp.pipe_names:
             self.nlp.disable_pipe("lemmatizer")

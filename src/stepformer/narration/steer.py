@@ -11,78 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS
-from stepformer.narration.lexicon import ACTION_NOUNS, word_set
+from stepformer.narration import lexicon
 
 STAND_IN = "bring"
 _WITH_STAND_IN = "cover"  # nobody brings with something
 
-_OBJECT_STARTS = word_set(
-    "the a an your my our his her their its this that these those it them some any one two three four five six "
-    "eight ten each every both all another half 'em"
+_PARTICLES = lexicon.word_set("in out up down on off over away back together apart aside through around under")
+_OPENING = lexicon.CLAUSE_BEFORE - {"it", "them", "well", "again"}  # with these the sentence has begun already
+_AFTER_BARE = lexicon.word_set("in into on onto over with to and or from until for at then")
+_LETTING = frozenset(("let", "lets"))
+_TAKEN_FOR_NOUNS = frozenset(word for word in lexicon.PHYSICAL_VERBS if len(word) > 2) - lexicon.word_set(
+    "rest light take get bring leave stand"
 )
-_PARTICLES = word_set("in out up down on off over away back together apart aside through around under")
-# a clause may start behind these
-_STRONG = word_set(
-    "and then or just now next please first also so okay ok it them to i you we they and/or but let's lets well "
-    "finally again gonna wanna 'll i'll you'll we'll don't dont never always can should could would must will"
-)
-_OPENING = _STRONG - word_set("it them well again")  # with these the sentence has begun already
-# a noun must follow these
-_BLOCK = word_set(
-    "the a an your my our his her their its this that these those some any each every of in on with into onto "
-    "from at by for is are was were be been very more most as like than no another what which 's than about over "
-    "under"
-)
-_AFTER_BARE = word_set("in into on onto over with to and or from until for at then")
-_LETTING = word_set("let lets")
-_WITH = word_set("season top garnish cover fill brush sprinkle rinse coat drizzle dust stuff line")
-_TAKEN_FOR_NOUNS = frozenset(word for word in PHYSICAL_VERBS if len(word) > 2) - {
-    "rest",
-    "light",
-    "take",
-    "get",
-    "bring",
-    "leave",
-    "stand",
-}
-# of these a clause must have begun for sure: "olive oil the pan" is no oiling
-_NOUNS_FIRST = word_set(
-    "top rest light water oil salt ice color step dress string test cream butter flour juice wax frost dust bread "
-    "bone core steam brew plant tile wire iron lace bow stitch glaze layer file stew roast patch plaster nail "
-    "gloss print fan form store stain stamp smoke ring pickle prep return break burn slip split splash nest notch pile "
-    "pound rim chunk soap sink crisp warm temper swab slit drip flake lean turn pack squash"
-)
-# clause after clause without a pause: verbs that are hardly ever nouns, so that little need follow them
-_VERBS_ONLY = word_set(
-    "add pour sprinkle bake preheat place put stir cook boil simmer remove drain replace tighten loosen unscrew chop "
-    "dice mince peel grate whisk melt combine serve drizzle squeeze insert attach transfer garnish knead spread flip "
-    "toss fry saute grill heat wash rinse dip fold roll slice cut mix beat blend season brush cover wrap fill press "
-    "open close lift lower turn take leave let repeat refrigerate chill marinate strain sift shred crack arrange lay "
-    "hang hold pull push slide twist rub wipe scrub dry clean apply install connect disconnect plug unplug select tap "
-    "click set bring reheat reduce deglaze scoop spoon drop"
-)
-# what follows a verb that is not also the rest of a compound: "mix well", "bake until golden", "serve hot"
-_MANNER = word_set(
-    "well thoroughly gently again until till constantly occasionally frequently evenly completely immediately hot "
-    "together them it"
-)
-_WHERE = word_set("in into on onto over with under for to at around through from up down out off")
-_NUMBERS = word_set(
-    "two three four five six seven eight nine ten twelve fifteen twenty thirty forty fifty sixty about another"
-)
-# of these the noun reading is common in compounds ("cake mix", "egg wash", "stir fry", "medium heat"): only an object
-# or a manner tells them to be verbs
-_COMPOUND_ENDS = word_set(
-    "mix wash fry heat dip cut roll slice press brush cover wrap rub spread season drop turn set tap click squeeze "
-    "dry clean slide plug hold scoop spoon"
-)
-# a clause with its own subject or one below "let": its verb is no imperative
-_CLAUSE_OPENERS = word_set(
-    "let lets while until till when once as if because after before make makes help watch that which who where how "
-    "what why"
-)
-_SUBJECTS = word_set("i you we he she they i'm you're we're they're i'll you'll we'll")
+_SUBJECTS = lexicon.word_set("i you we he she they i'm you're we're they're i'll you'll we'll")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,89 +36,76 @@ class Steering:
 
 def steer(words: Sequence[str]) -> Steering:
     """What helps the parser with these words."""
-    low = [word.lower().strip('.,;:!?"') for word in words]
-    count = len(low)
+    low = [*(word.lower().strip('.,;:!?"') for word in words), "", "", ""]  # so that there is something behind the last
     shown: dict[int, str] = {}
     starts: set[int] = set()
     verb = -1  # the imperative whose clause goes on here; -1 for none
-    for i, word in enumerate(low):
-        before = low[i - 1] if i else ""
-        marked = i > 0 and words[i - 1][-1:] in ".;:!?"
-        if marked or word in _CLAUSE_OPENERS or word in _SUBJECTS:
+    for i in range(len(words)):
+        word, before, mark = low[i], low[i - 1] if i else "", words[i - 1][-1:] if i else "."
+        if mark in ".;:!?" or word in lexicon.CLAUSE_OPENERS or word in _SUBJECTS:
             verb = -1
-        if word not in PHYSICAL_VERBS:
+        if word not in lexicon.PHYSICAL_VERBS:
             continue
-        clause = not before or before in _STRONG or words[i - 1][-1:] in ".,;:!?" or before.endswith("ly")
+        clause = before in lexicon.CLAUSE_BEFORE or mark in ".,;:!?" or before.endswith("ly")
         letting = any(other in _LETTING for other in low[max(0, i - 4) : i])
-        follows = _object_follows(low, i, count) and not _is_noun(low, i)
-        found = (
-            word in _TAKEN_FOR_NOUNS
-            and not letting
-            and (
-                (follows and (clause or (before not in _BLOCK and word not in _NOUNS_FIRST)))
-                or (clause and _bare_object_follows(low, i, count))
-            )
+        noun, sure = _is_noun(low, i), word not in lexicon.NOUNS_FIRST
+        follows = not noun and _object_follows(low, i)
+        found = not letting and word in _TAKEN_FOR_NOUNS
+        found = found and (
+            (follows and (clause or (sure and before not in lexicon.NOUN_FOLLOWS)))
+            or (clause and _bare_object_follows(low, i))
         )
-        behind = verb >= 0 and i - verb >= 2 and not letting and _behind_an_object(low, i)
-        behind = behind and before not in _OPENING and not before.endswith("ly")
-        if behind and ((found and follows and word not in _NOUNS_FIRST) or _goes_on(low, i, count)):
+        # behind an object: no determiner, no preposition, no "a good" stands before the verb
+        ended = not (noun or before in lexicon.NOUN_FOLLOWS or before in lexicon.NUMBERS or before in ("and/or", "not"))
+        behind = ended and 0 <= verb <= i - 2 and not letting and before not in _OPENING and not before.endswith("ly")
+        if behind and ((found and follows and sure) or _goes_on(low, i)):
             starts.add(i)
             found = found or word in _TAKEN_FOR_NOUNS
         if found:
-            shown[i] = STAND_IN if low[i + 1 : i + 2] != ["with"] else _WITH_STAND_IN
+            shown[i] = _WITH_STAND_IN if low[i + 1] == "with" else STAND_IN
         if found or clause or letting:
             verb = i
     return Steering(shown, frozenset(starts))
-
-
-def _behind_an_object(low: Sequence[str], i: int) -> bool:
-    """Whether the words before a verb can be the end of an imperative: no determiner, no preposition, no "a good"."""
-    before = low[i - 1]
-    return not (before in _BLOCK or before in _NUMBERS or before in ("and/or", "not") or _is_noun(low, i))
 
 
 def _is_noun(low: Sequence[str], i: int) -> bool:
     """ "a quick stir until", "a small cut in": a word of hand work behind "a" and an adjective."""
     if i < 2 or low[i - 2] not in ("a", "an", "another", "one", "final", "last"):
         return False
-    object_behind = i + 1 < len(low) and low[i + 1] in _OBJECT_STARTS
-    return (low[i] in ACTION_NOUNS or low[i] in ("cut", "slice", "fold")) and not object_behind
+    acted = low[i] in lexicon.ACTION_NOUNS or low[i] in ("cut", "slice", "fold")
+    return acted and low[i + 1] not in lexicon.OBJECT_STARTS
 
 
-def _goes_on(low: Sequence[str], i: int, count: int) -> bool:
+def _goes_on(low: Sequence[str], i: int) -> bool:
     """Whether what follows word ``i``, a verb that is hardly ever a noun, makes it a verb here."""
-    word = low[i]
-    if word not in _VERBS_ONLY:
+    word, after, third = low[i : i + 3]
+    if word not in lexicon.VERBS_ONLY:
         return False
-    after = low[i + 1] if i + 1 < count else ""
-    third = low[i + 2] if i + 2 < count else ""
-    if after in _MANNER or _object_follows(low, i, count):
+    if after in lexicon.MANNER or _object_follows(low, i):
         return True
-    if word in _COMPOUND_ENDS:
-        return word in _WITH and after == "with"
-    if after in _WHERE:
-        return third in _OBJECT_STARTS or third in _NUMBERS or _thing(third) or word in _WITH or third.isdigit()
+    if word in lexicon.COMPOUND_ENDS:
+        return word in lexicon.WITH_VERBS and after == "with"
+    if after in lexicon.WHERE_WORDS:
+        amount = third in lexicon.OBJECT_STARTS or third in lexicon.NUMBERS or third.isdigit()
+        return amount or word in lexicon.WITH_VERBS or _thing(third)
     return _thing(after) or after == "then"
 
 
 def _thing(word: str) -> bool:
-    return word in CONCRETE_NOUNS or word.rstrip("s") in CONCRETE_NOUNS
+    return word in lexicon.CONCRETE_NOUNS or word.rstrip("s") in lexicon.CONCRETE_NOUNS
 
 
-def _bare_object_follows(low: Sequence[str], i: int, count: int) -> bool:
+def _bare_object_follows(low: Sequence[str], i: int) -> bool:
     """ "heat oil in a pan", "season with salt", "peel and slice the"; but "oil pan" is a pan."""
-    if i + 3 < count and low[i + 1] in ("and", "or") and low[i + 2] in PHYSICAL_VERBS and low[i + 3] in _OBJECT_STARTS:
+    word, after, third, fourth = low[i : i + 4]
+    if after in ("and", "or") and third in lexicon.PHYSICAL_VERBS and fourth in lexicon.OBJECT_STARTS:
         return True
-    if low[i] in _WITH and i + 1 < count and low[i + 1] == "with":
+    if word in lexicon.WITH_VERBS and after == "with":
         return True
-    if low[i] in _NOUNS_FIRST or i + 1 >= count or low[i + 1] not in CONCRETE_NOUNS:
-        return False
-    return i + 2 == count or low[i + 2] in _AFTER_BARE
+    thing = word not in lexicon.NOUNS_FIRST and after in lexicon.CONCRETE_NOUNS
+    return thing and (not third or third in _AFTER_BARE)
 
 
-def _object_follows(low: Sequence[str], i: int, count: int) -> bool:
-    after = low[i + 1] if i + 1 < count else ""
-    if after in _OBJECT_STARTS:
-        return True
-    third = low[i + 2] if i + 2 < count else ""
-    return after in _PARTICLES and third in _OBJECT_STARTS
+def _object_follows(low: Sequence[str], i: int) -> bool:
+    after, third = low[i + 1 : i + 3]
+    return after in lexicon.OBJECT_STARTS or (after in _PARTICLES and third in lexicon.OBJECT_STARTS)

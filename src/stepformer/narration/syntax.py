@@ -1,99 +1,56 @@
-"""What the parser gives, in the words of the phrases: base forms of verbs, the tree, noun phrases."""
+"""What the parser gives, in the words of the phrases: base forms of verbs, the tree, noun phrases, who does what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepformer.narration.lexicon import (
-    EMPTY_PREP_OBJECTS,
-    EMPTY_PREPS,
-    FILLERS,
-    MEASURES,
-    PARTICLES,
-    SOFTENERS,
-    pairs,
-    word_set,
+from stepformer.narration import lexicon
+
+_LEFT = lexicon.word_set("det amod compound nummod poss quantmod nmod predet advmod neg case")
+_MAX_LEFT = 7  # tokens before the noun; more is a misparse
+_NAMES = frozenset(("NN", "NNS", "NNP", "NNPS", "PRP", "DT", "CD", "VBG", "JJ", "FW"))
+_NOT_CLAUSES = lexicon.word_set("aux auxpass amod compound nummod det prt case poss punct cc mark")
+_SHARING = lexicon.word_set(
+    "gon going want wants need needs start starts begin begins seem seems tend tends help helps"
 )
+_BRINGING = lexicon.word_set("get gets getting got have having want need keep leave make")
+_BEHIND = frozenset(("it", "them", "this", "these", "those", "that"))
+_WH = ("WP", "WDT", "WRB", "WP$")
 
-_IRREGULAR = pairs("irregular_verbs")
-_PAST = ("VBD", "VBN")
 
+def verb_lemmas(nlp: Any) -> Callable[[str, str], str]:
+    """(verb, tag) -> base form, by the tables of the pipeline's lemmatiser; the verb itself where it has none.
 
-class VerbLemmas:
-    """Base form of a verb from its word and tag, remembered."""
+    As a component the lemmatiser costs as much as the parser.
+    """
+    tables: dict[str, Any] = {}
+    if "lemmatizer" in nlp.component_names:
+        lookups = nlp.get_pipe("lemmatizer").lookups
+        tables = {name: lookups.get_table(name).get("verb", ()) for name in lookups.tables}
+    exceptions, index = dict(tables.get("lemma_exc", ())), frozenset(tables.get("lemma_index", ()))
+    rules = tables.get("lemma_rules", ())
 
-    def __init__(self, nlp: Any) -> None:
-        self._seen: dict[tuple[str, str], str] = {}
-        self._exceptions: Any = {}
-        self._index: Any = frozenset()
-        self._rules: Any = ()
-        if "lemmatizer" in nlp.component_names:
-            lookups = nlp.get_pipe("lemmatizer").lookups
-            if all(lookups.has_table(name) for name in ("lemma_exc", "lemma_index", "lemma_rules")):
-                self._exceptions = lookups.get_table("lemma_exc").get("verb", {})
-                self._index = frozenset(lookups.get_table("lemma_index").get("verb", ()))
-                self._rules = lookups.get_table("lemma_rules").get("verb", ())
-
-    def __call__(self, word: str, tag: str) -> str:
-        """The base form of ``word``, which has this tag."""
-        key = (word, tag)
-        found = self._seen.get(key)
-        if found is None:
-            if len(self._seen) > 50_000:  # broken text has no end of new words
-                self._seen.clear()
-            found = self._seen[key] = self._find(word, tag)
-        return found
-
-    def _find(self, word: str, tag: str) -> str:
+    def base(word: str, tag: str) -> str:
         if word in ("gon", "gonna"):
             return "go"
         if word in ("'s", "'re", "'m"):
             return "be"
-        if tag not in (*_PAST, "VBZ", "VBG"):
+        if tag not in ("VBD", "VBN", "VBZ", "VBG"):
             return word
-        known = self._exceptions.get(word)
-        if known:
-            return str(known[0])
-        if word in _IRREGULAR:
-            return _IRREGULAR[word]
-        if tag in _PAST and word in self._index and not word.endswith("ed"):
+        if word in exceptions:
+            return str(exceptions[word][0])
+        if tag in ("VBD", "VBN") and word in index and not word.endswith("ed"):
             return word  # put, cut, set
-        for old, new in self._rules:
-            if word.endswith(old):
-                base = word[: len(word) - len(old)] + new
-                if base in self._index:
-                    return str(base)
-        return word if word in self._index else _strip(word, tag)
+        bases = (word.removesuffix(old) + new for old, new in rules if word.endswith(old))
+        return next((str(found) for found in bases if found in index), word)
+
+    return functools.lru_cache(maxsize=50_000)(base)  # broken text has no end of new words
 
 
-def _strip(word: str, tag: str) -> str:
-    if tag == "VBZ" and word.endswith("s"):
-        return (
-            word[:-3] + "y"
-            if word.endswith("ies")
-            else word[:-2]
-            if word.endswith(("shes", "ches", "sses", "xes", "zes"))
-            else word[:-1]
-        )
-    ending = "ing" if tag == "VBG" else "ed"
-    if not word.endswith(ending) or len(word) < len(ending) + 3:
-        return word
-    base = word[: -len(ending)]
-    if tag != "VBG" and base.endswith("i"):
-        return base[:-1] + "y"
-    if base[-1] == base[-2] and base[-1] not in "lsz":
-        return base[:-1]
-    # a short stem of consonant, vowel, consonant has lost its e: "slic", "bak"
-    if base[-1] in "cgvszuk" or (
-        len(base) >= 3 and base[-1] in "kmnplt" and base[-2] in "aiou" and base[-3] not in "aeiou"
-    ):
-        return base + "e"
-    return base
-
-
-def _mend_conjuncts(tag: list[str], dep: list[str], head: list[int]) -> None:
+def _fix_conjuncts(tag: list[str], dep: list[str], head: list[int]) -> None:
     """Hangs a noun that the parser joined to a verb on the noun before it: "slice the potatoes and the carrots"."""
     for i, label in enumerate(dep):
         if label != "conj" or not tag[i].startswith("NN") or not tag[head[i]].startswith("VB"):
@@ -102,12 +59,7 @@ def _mend_conjuncts(tag: list[str], dep: list[str], head: list[int]) -> None:
         at = i - 1
         while at > head[i] and head[at] == i and tag[at] != "CC":
             at -= 1
-        if (
-            at > head[i] + 1
-            and tag[at] == "CC"
-            and dep[at - 1] in ("dobj", "pobj", "conj", "nsubjpass")
-            and tag[at - 1].startswith("NN")
-        ):
+        if at > head[i] + 1 and tag[at] == "CC" and tag[at - 1].startswith("NN") and dep[at - 1] != "compound":
             head[i] = at - 1
 
 
@@ -127,7 +79,7 @@ class Tree:
     children: list[list[int]] = field(default_factory=list)  # (T,) ascending
 
     def __post_init__(self) -> None:
-        _mend_conjuncts(self.tag, self.dep, self.head)
+        _fix_conjuncts(self.tag, self.dep, self.head)
         self.children = [[] for _ in self.text]
         for i, head in enumerate(self.head):
             if head != i:
@@ -146,8 +98,6 @@ class Tree:
 
     def subtree(self, i: int) -> list[int]:
         """``i`` and everything below it, ascending."""
-        if not self.children[i]:
-            return [i]
         found = [i]
         for node in found:
             found.extend(self.children[node])
@@ -173,10 +123,7 @@ class Tree:
                 first = i
 
 
-_LEFT = word_set("det amod compound nummod poss quantmod nmod predet advmod neg case")
-_LEFT_PLAIN = frozenset(["compound", "nmod"])
-_MAX_LEFT = 7  # tokens before the noun; more is a misparse
-_NAMES = frozenset(("NN", "NNS", "NNP", "NNPS", "PRP", "DT", "CD", "VBG", "JJ", "FW"))
+# -- nouns ---------------------------------------------------------------------------------------------------------
 
 
 def joined(tree: Tree, i: int) -> list[int]:
@@ -184,30 +131,22 @@ def joined(tree: Tree, i: int) -> list[int]:
     found = [i]
     for node in found:
         # "the salt, the pepper and the cumin": the second of a list is no other name of the first
-        listed = [child for child in tree.having(node, "appos") if child > node + 1 and tree.having(child, "conj")]
-        for child in [*tree.having(node, "conj"), *listed]:
-            # a verb that the parser took for a noun ("add the onions and stir") is no object
-            if tree.tag[child] in _NAMES and not tree.having(child, "dobj", "nsubj"):
-                found.append(child)
+        listed = [child for child in tree.having(node, "appos") if tree.having(child, "conj")]
+        # a verb that the parser took for a noun ("add the onions and stir") is no object
+        found += [child for child in [*tree.having(node, "conj"), *listed] if tree.tag[child] in _NAMES]
     return sorted(found)
 
 
 def noun_tokens(tree: Tree, i: int, *, whole: bool = False) -> list[int]:
     """Tokens of the noun phrase around ``i``: modifiers before it, "of …" behind it; with ``whole``, conjuncts too."""
-    if not tree.children[i]:
-        return [i]
     tokens = [i]
     for child in tree.children[i]:
         if child < i and tree.dep[child] in _LEFT:
             tokens += [t for t in tree.subtree(child) if t < i]
-        elif child > i and tree.dep[child] == "prep" and tree.low[child] == "of":
+        elif tree.dep[child] == "prep" and tree.low[child] == "of":
             tokens.append(child)
             for below in tree.having(child, "pobj"):
                 tokens += noun_tokens(tree, below, whole=True)
-        elif child == i + 1 and tree.dep[child] == "appos" and tree.tag[child] in ("NN", "NNS"):
-            tokens.append(child)  # "the power button" taken for two names of one thing
-        elif child > i and tree.dep[child] == "case":  # "dog's"
-            tokens.append(child)
         elif whole and child > i and tree.dep[child] == "conj" and tree.tag[child] in _NAMES:
             tokens += [t for t in tree.having(i, "cc") if i < t < child]
             tokens += noun_tokens(tree, child, whole=True)
@@ -217,92 +156,181 @@ def noun_tokens(tree: Tree, i: int, *, whole: bool = False) -> list[int]:
 
 
 def _kept(tree: Tree, i: int) -> bool:
-    return tree.low[i] not in FILLERS and tree.low[i] not in SOFTENERS and tree.tag[i] not in ("UH", "CC")
+    return tree.low[i] not in lexicon.SOFTENERS and tree.tag[i] not in ("UH", "CC")
 
 
 def short_name(tree: Tree, i: int) -> str:
     """What a pronoun that stands for ``i`` is replaced by: "two large brown eggs" is called "the eggs" from then on."""
     tokens = [i]
-    owned = False
     for child in tree.children[i]:
-        if child < i and tree.dep[child] in _LEFT_PLAIN:
+        if child < i and tree.dep[child] in ("compound", "nmod", "poss"):
             tokens += [t for t in tree.subtree(child) if t < i and _kept(tree, t)]
-        elif child < i and tree.dep[child] == "poss":
-            tokens += [t for t in tree.subtree(child) if t < i]
-            owned = True
-        elif child > i and tree.dep[child] == "prep" and tree.low[child] == "of":
+        elif tree.dep[child] == "prep" and tree.low[child] == "of":
             for below in tree.having(child, "pobj"):
                 tokens += [child, *noun_tokens(tree, below)]
     text = tree.words(sorted(set(tokens)))
-    return (
-        text
-        if owned or (tree.tag[i] == "NNP" and not tree.having(i, "det") and tree.text[i][:1].isupper())
-        else f"the {text}"
-    )
+    own = tree.having(i, "poss") or (tree.text[i][:1].isupper() and tree.tag[i] == "NNP" and not tree.having(i, "det"))
+    return text if own else f"the {text}"
 
 
 def measured(tree: Tree, i: int) -> int:
     """What an amount is an amount of: "sauce" for "a little bit of soy sauce"; any other noun is itself."""
-    if tree.low[i] in MEASURES:
+    if tree.low[i] in lexicon.MEASURES:
         for of in tree.having(i, "prep"):
             if tree.low[of] == "of":
-                for noun in tree.having(of, "pobj"):
-                    return noun
+                return next(iter(tree.having(of, "pobj")), i)
     return i
-
-
-def noun_text(tree: Tree, i: int, resolved: Mapping[int, str], tokens: Sequence[int]) -> str:
-    """The noun phrase of ``tokens`` around ``i`` as text, a pronoun replaced by what it stands for."""
-    if i in resolved:
-        return resolved[i]
-    if tree.low[i] == "they":
-        return "them"  # the subject of a passive becomes an object
-    return tree.words(tokens)
-
-
-def prep_objects(tree: Tree, prep: int) -> tuple[list[int], list[int]]:
-    """(tokens of a preposition, more than one in "out of", and the nouns it governs)."""
-    tokens = [prep]
-    while True:
-        objects = tree.having(tokens[-1], "pobj")
-        if objects:
-            return tokens, objects
-        further = [
-            child
-            for child in tree.having(tokens[-1], "prep", "pcomp")
-            if child == tokens[-1] + 1 and tree.tag[child] in ("IN", "TO")
-        ]
-        if not further or len(tokens) == 3:
-            return tokens, []
-        tokens.append(further[0])
 
 
 def prep_phrase(
     tree: Tree, prep: int, resolved: Mapping[int, str], *, any_object: bool = False
 ) -> tuple[str, int, list[int]] | None:
     """(text, head noun, tokens) of a prepositional phrase that says where, with or into what; None if it does not."""
-    if tree.low[prep] in EMPTY_PREPS:
+    if tree.low[prep] in lexicon.EMPTY_PREPS:
         return None
-    tokens, objects = prep_objects(tree, prep)
-    if not objects:
-        return None
-    noun = objects[0]
-    if tree.low[noun] in EMPTY_PREP_OBJECTS and noun not in resolved and not any_object:
-        return None
-    if tree.tag[noun] in ("WP", "WDT", "WRB", "RB", "VBG") and tree.dep[noun] != "pobj":
+    tokens = [prep]  # more than one in "out of"
+    while not (nouns := tree.having(tokens[-1], "pobj")):
+        further = [child for child in tree.having(tokens[-1], "prep", "pcomp") if child == tokens[-1] + 1]
+        if not further:
+            return None
+        tokens.append(further[0])
+    noun = nouns[0]
+    if tree.low[noun] in lexicon.EMPTY_PREP_OBJECTS and noun not in resolved and not any_object:
         return None
     named = noun_tokens(tree, noun, whole=True)
     said = resolved.get(noun) or tree.words(named)
     return f"{tree.words(tokens)} {said}", noun, tokens + named
 
 
+# -- verbs ---------------------------------------------------------------------------------------------------------
+
+
 def is_particle(tree: Tree, i: int) -> bool:
     """Whether a child of a verb is a particle: labelled so, or a bare preposition or adverb of the kind."""
     if tree.dep[i] == "prt":
         return True
-    if tree.low[i] not in PARTICLES:
+    if tree.low[i] not in lexicon.PARTICLES or any(tree.dep[c] not in ("advmod", "punct") for c in tree.children[i]):
         return False
-    if tree.dep[i] == "advmod":
-        return not tree.children[i] or all(tree.dep[c] in ("advmod", "punct") for c in tree.children[i])
     # "on top" is a place, though the parser leaves "top" hanging at times
-    return tree.dep[i] == "prep" and not tree.children[i] and tree.low[i + 1 : i + 2] != ["top"]
+    return tree.dep[i] in ("advmod", "prep") and tree.low[i + 1 : i + 2] != ["top"]
+
+
+def is_verb(tree: Tree, i: int) -> bool:
+    """Whether token ``i`` heads a clause: by its tag, or as a noun that has an object ("butter the pan")."""
+    if tree.dep[i] in _NOT_CLAUSES:
+        return False
+    if tree.tag[i].startswith("VB"):
+        return True
+    return tree.low[i] in lexicon.PHYSICAL_VERBS and any(child > i for child in tree.having(i, "dobj"))
+
+
+def subject(tree: Tree, i: int) -> int | None:
+    """The subject of verb ``i``: its own, or that of the verb it is conjoined with or belongs to; None if none."""
+    for _ in range(12):
+        own = tree.having(i, "nsubj", "nsubjpass", "expl")
+        if own:
+            return own[0]
+        if tree.head[i] == i or tree.dep[i] not in ("conj", "xcomp", "ccomp", "advcl", "pcomp", "prep"):
+            return None
+        i = tree.head[i]
+    return None
+
+
+def by_person(tree: Tree, i: int) -> bool:
+    """Whether a person does what verb ``i`` says; an imperative has no subject and is for a person."""
+    own = tree.having(i, "nsubj", "nsubjpass", "expl")
+    led = tree.dep[i] == "xcomp" and tree.low[tree.head[i]] in _SHARING  # "it is going to burn the pan"
+    if not own and (tree.dep[i] in ("advcl", "ROOT") or tree.tag[i] == "VB") and not led:
+        # "once it is hot add the oil", "it is best to add it": for a person, whatever the clause beside it is about
+        return True
+    at = subject(tree, i)
+    if at is None or at > i or tree.low[at] in lexicon.PERSONS or tree.low[at] in lexicon.PERSON_NOUNS:
+        return True
+    return tree.tag[at] == "NNP" and tree.text[at][:1].isupper()
+
+
+def negation(tree: Tree, i: int, lemma: Mapping[int, str]) -> bool | None:
+    """Whether verb ``i`` must not be done, by its own negation or that of the verbs which lead to it ("i'm not going to
+    use", "without burning it", "avoid touching"); None where it need not be done."""
+    no = _denied(tree, i)
+    for _ in range(8):
+        head = tree.head[i]
+        if tree.dep[i] == "conj" and not tree.having(i, "aux", "nsubj"):
+            # "don't stir or touch it": the negation before the first verb holds for both; "and" starts anew
+            no = no or (_denied(tree, head) and any(tree.low[c] in ("or", "nor") for c in tree.having(head, "cc")))
+            if tree.dep[head] in ("xcomp", "ccomp"):
+                i = head
+                continue
+        if head == i or tree.dep[i] not in ("xcomp", "ccomp", "pcomp", "prep", "acomp"):
+            break
+        if tree.low[head] == "without":
+            return not no
+        name, denied = lemma.get(head, tree.low[head]), _denied(tree, head)
+        if (denied and name in lexicon.NOT_NEEDED) or tree.low[head : head + 2] == ["used", "to"]:
+            return None
+        if name in lexicon.NOT_OMITTED:
+            no = no != (not denied)
+        elif name in lexicon.STOPPING or (denied and (name in lexicon.LIGHT_VERBS or tree.tag[head] == "VBG")):
+            no = not no
+        i = head
+    return no
+
+
+def _denied(tree: Tree, i: int) -> bool:
+    words = ("never", "not", "n't", "dont")
+    return any(tree.low[c] in words for c in tree.having(i, "neg", "advmod", "aux", "preconj"))
+
+
+def is_passive(tree: Tree, i: int) -> bool:
+    """Whether verb ``i`` is passive, or is conjoined with a passive and has no subject of its own."""
+    if tree.having(i, "auxpass", "nsubjpass"):
+        return True
+    if tree.tag[i] not in ("VBN", "VBD") or tree.having(i, "aux", "dobj"):
+        return False
+    if tree.having(i, "nsubj"):
+        return tree.low[tree.head[i]] in _BRINGING  # "get it mixed"
+    return tree.dep[i] == "conj" and is_passive(tree, tree.head[i])
+
+
+def objects(tree: Tree, i: int) -> list[int]:
+    """Nouns or pronouns that verb ``i`` acts on, conjoined ones apart; [] if it has none."""
+    if is_passive(tree, i):
+        at = subject(tree, i)
+        return _things(tree, joined(tree, at)) if at is not None else []
+    found = [thing for child in tree.having(i, "dobj") for thing in joined(tree, child)]
+    if not found:
+        # "keep your back straight", "get it clean": the thing is the subject of a small clause
+        for clause in tree.having(i, "ccomp", "oprd", "xcomp"):
+            if tree.tag[clause] in ("JJ", "RB", "IN", "JJR"):
+                found += [thing for child in tree.having(clause, "nsubj") for thing in joined(tree, child)]
+    if not found and tree.tag[i] in ("VB", "VBP") and _pronoun_behind(tree, i):
+        found = [i + 1]
+    if tree.dep[i] == "relcl":
+        own = tree.having(i, "nsubj")
+        # "the flour (that) i sifted": a person as subject, and nothing else to act on
+        bare = own and tree.low[own[0]] in lexicon.PERSONS and not tree.having(i, "prep", "xcomp", "ccomp", "prt")
+        if all(tree.tag[thing] in _WH or tree.low[thing] == "that" for thing in found) and (found or bare):
+            found = [tree.head[i]]
+    return _things(tree, found)
+
+
+def _pronoun_behind(tree: Tree, i: int) -> bool:
+    """ "mix this together", "move it around": the parser hangs the pronoun on what follows at times."""
+    behind = i + 1 < len(tree) and tree.low[i + 1] in _BEHIND
+    return behind and tree.dep[i + 1] in ("nsubj", "dep", "npadvmod", "advmod", "attr")
+
+
+def _things(tree: Tree, found: list[int]) -> list[int]:
+    return [t for t in found if tree.low[t] not in lexicon.NON_OBJECTS and tree.tag[t] not in _WH]
+
+
+def shared_objects(tree: Tree, i: int, lemma: Mapping[int, str]) -> list[int]:
+    """Objects of a bare verb taken from the verb behind it: "peel and slice the potatoes"."""
+    complements = tree.having(i, "dobj", "ccomp", "xcomp", "acomp", "attr", "nsubjpass", "auxpass")
+    chain = [child for child in tree.having(i, "conj") if is_verb(tree, child)]
+    if complements or not chain or lemma.get(i) in lexicon.LIGHT_VERBS:
+        return []
+    after = chain[0]
+    if all(tree.tag[t] in ("CC", "RB", ",", "TO") or is_verb(tree, t) for t in range(i + 1, after)):
+        return objects(tree, after) or shared_objects(tree, after, lemma)
+    return []
