@@ -26,5 +26,6 @@ STUDIES = {
     "steps": "how many steps are found, beside a constant and one per n seconds; makes the prior on their number",
     "threshold": "the automatic drop threshold against the paper's and the released code's",
     "tower": "train the text tower of encoder clip",
+    "train": "a training step beside the plain one and its floor; peak memory",
     "world": "make the simulated world of public datasets and real pictures",
 }

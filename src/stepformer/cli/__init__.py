@@ -48,7 +48,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
     "bench discover": ("stepformer.bench.discover", "time per minute of video, part by part"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
-    "bench train": ("stepformer.bench.train", "a training step beside the plain one and its floor; peak memory"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
     "reproduce": ("stepformer.cli.reproduce", "the paper's tables and figures, and the evidence behind ours"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from stepformer.bench.train import Ceilings, Shape, _plain_losses, _trainer, floors, measure, sweep
+from benchmarks.train import Ceilings, Shape, _plain_losses, _trainer, floors, measure, sweep
 from stepformer.cli import main
 
 
