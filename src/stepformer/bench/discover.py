@@ -101,14 +101,14 @@ def compare_jobs(folder: Path, model: str, jobs: int, repeats: int) -> dict[str,
 
 def write_pieces(video: Path, folder: Path, count: int = PIECES) -> None:
     """Small videos cut from a larger one, from its start on, and round again where it ends."""
-    from stepformer.show.export.video import copy_clip
+    from stepformer.show.export.video import encode_clip
 
     start_s, whole_s = 0.0, probe(video).duration_s
     for number in range(count):
         length_s = min(PIECES_S[number % len(PIECES_S)], whole_s)
         if start_s + length_s > whole_s:
             start_s = 0.0
-        copy_clip(video, folder / f"{number}.mp4", start_s, start_s + length_s)
+        encode_clip(video, folder / f"{number}.mp4", start_s, start_s + length_s)
         start_s += length_s
 
 

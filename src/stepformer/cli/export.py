@@ -26,7 +26,7 @@ EXAMPLES = [
     "stepformer export pancakes.json - --format youtube               # paste it into a description",
     "stepformer export pancakes.json page.html sheet.sheet.png --video pancakes.mp4",
     "stepformer export pancakes.json with-chapters.mp4 --video pancakes.mp4",
-    "stepformer export pancakes.json clips/ --exact",
+    "stepformer export pancakes.json clips/",
 ]
 
 
@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="frames per second of otio, edl and labelstudio (default: the video's)",
     )
-    parser.add_argument("--exact", action="store_true", help="clips: cut at the exact frame (encodes again)")
     parser.add_argument("--embed", action="store_true", help="page: put the video into the file")
     parser.add_argument("--task", metavar="NAME", help="task or class for crosstask and coin")
     parser.add_argument(
@@ -77,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         if out == "-":
-            said = {name: value for name, value in options.items() if name != "exact"}  # of what is no text
-            rendered = export.render(timeline, chosen.name, **said)
+            rendered = export.render(timeline, chosen.name, **options)
             if not args.json:
                 sys.stdout.write(rendered.text)
             results.append({"path": "-", "format": chosen.name, "text": rendered.text, "notes": list(rendered.notes)})
@@ -116,7 +114,7 @@ def _read(name: str, from_format: str | None) -> Timeline:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "video": args.video, "title": args.title, "fps": args.fps, "exact": args.exact, "embed": args.embed,
+        "video": args.video, "title": args.title, "fps": args.fps, "embed": args.embed,
         "task": args.task,
     }  # fmt: skip
     if args.task_steps:

@@ -362,7 +362,7 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
     defaults = {key: (action.default, action.required) for key, action in options.items()}
     for action in options.values():
         action.default, action.required = argparse.SUPPRESS, False  # so that the flags given are seen apart
-    # intermixed: `export a.json --exact clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
+    # intermixed: `export a.json --title T clips/` and `discover a.mp4 --steps 5 b.mp4` mean what they say
     args = parser.parse_intermixed_args(argv)
     path = config_file(getattr(args, "config", None) or os.environ.get("STEPFORMER_CONFIG"))
     table, args.fields = _read(path, command, options, fields, "config" in args) if path else ({}, {})

@@ -111,7 +111,6 @@ def write(
     task: str | None = None,
     task_steps: Sequence[str] = (),
     similarity: Any = None,
-    exact: bool = False,
     embed: bool = False,
     sure_only: bool = False,
 ) -> Written:
@@ -119,9 +118,8 @@ def write(
 
     A format uses the options that mean something to it. video: the media file, where it is not the timeline's own.
     fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
-    ordered step names of annotation formats. similarity: (K, N), shown by pictures and the page. exact: clips cut at
-    the exact frame, encoded again. embed: the video inside the page.
-    sure_only: names that are guesses are left out.
+    ordered step names of annotation formats. similarity: (K, N), shown by pictures and the page. embed: the
+    video inside the page. sure_only: names that are guesses are left out.
 
     Raises:
         UsageError: an unknown format, or an option that makes no sense.
@@ -130,7 +128,7 @@ def write(
     chosen = format_of(path, format)
     target = Path(path)
     timeline = without_guesses(timeline) if sure_only else timeline
-    settings = Options(video, fps, title, task, tuple(task_steps), similarity, exact, embed, target)
+    settings = Options(video, fps, title, task, tuple(task_steps), similarity, embed, target)
     function = _writer(chosen)
     if chosen.kind == "text":
         rendered: Rendered = function(timeline, settings)

@@ -23,7 +23,6 @@ class Options:
     task: str | None = None  # task id or class of annotation formats (CrossTask, COIN)
     task_steps: tuple[str, ...] = ()  # the task's ordered step names: annotation formats number steps by them
     similarity: Any = None  # (K, N) steps or slots against frames, shown by pictures and the page
-    exact: bool = False  # clips: cut at the exact frame by encoding again, instead of copying from a key frame
     embed: bool = False  # page: put the video itself into the file
     target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
 

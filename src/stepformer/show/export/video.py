@@ -46,20 +46,16 @@ def parse_media(path: Path) -> Timeline:
     return Timeline(str(path), info.duration_s, tuple(sorted(steps, key=lambda step: step.start_s)))
 
 
-_COPY_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mpg", ".flv")
 _QUALITY = "18"  # constant rate factor of x264: no loss that is seen
 _EPSILON_S = 0.0006  # Matroska rounds time stamps to milliseconds
-_TOLD_S = 0.05  # a start so much early is worth a note
 
 
 def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str, ...]:
     """A folder with one clip per step: ``01_crack-the-eggs.mp4``, ``02_whisk.mp4``, ...
 
-    By default packets are copied: fast and without loss, but a clip then begins at the key frame before its step (the
-    notes say how much earlier) and may end a few frames late. ``exact`` decodes and encodes again (H.264 and AAC in
-    mp4): a clip then has exactly the frames that come on screen from the step's start to before its end. A step of no
-    length has no clip, and what lies past the end of the video is cut or left out. Each clip is written beside and
-    renamed.
+    Encoded again (H.264 and AAC), so that a clip has exactly the frames that come on screen from the step's start to
+    before its end. A step of no length has no clip, and what lies past the end of the video is cut or left out. Each
+    clip is written beside and renamed.
     """
     from stepformer.media import probe
 
@@ -71,21 +67,14 @@ def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str,
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; clips are written into a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    suffix = source.suffix.lower()
-    suffix = ".mp4" if options.exact else suffix if suffix in _COPY_SUFFIXES else ".mkv"
     digits = max(2, len(str(len(timeline))))
     for i, step in enumerate(timeline):
         if step.duration_s <= 0:
             notes.append(f"step {i + 1} has no length: no clip")
             continue
-        target = folder / f"{i + 1:0{digits}d}_{_slug(step_name(step, i))}{suffix}"
+        target = folder / f"{i + 1:0{digits}d}_{_slug(step_name(step, i))}.mp4"
         with _cutting(source), replacing(target) as temporary:
-            if options.exact:
-                encode_clip(source, temporary, step.start_s, step.end_s)
-            else:
-                early_s = step.start_s - copy_clip(source, temporary, step.start_s, step.end_s)
-                if early_s > _TOLD_S:
-                    notes.append(f"{target.name} begins {early_s:.1f} s early, at a key frame (exact cuts: --exact)")
+            encode_clip(source, temporary, step.start_s, step.end_s)
     return tuple(notes)
 
 
@@ -98,71 +87,6 @@ def _cutting(source: Path) -> Iterator[None]:
         yield
     except (av.error.FFmpegError, ValueError, OverflowError, IndexError) as error:
         raise InputError(f"{source} cannot be cut: {reason(error)}") from None
-
-
-def copy_clip(source: Path, target: Path, start_s: float, end_s: float) -> float:
-    """Copies packets of ``[start_s, end_s)`` from the key frame before; gives the second at which the clip begins."""
-    import av
-
-    from stepformer.media.container import opened, origin_s, packets_of, video_stream
-
-    with opened(source) as inside:
-        video = video_stream(inside, source)
-        origin = origin_s(inside, video)
-        sounds = [s for s in inside.streams.audio if s.codec_context is not None]
-        _seek(inside, video, start_s + origin)
-        try:
-            with av.open(str(target), "w") as outside:
-                tracks = {s.index: outside.add_stream_from_template(s) for s in (video, *sounds)}
-                packets = packets_of(inside, [inside.streams[index] for index in tracks], source)
-                begin_s = _copy_packets(packets, outside, tracks, video, end_s + origin)
-        except (av.error.FFmpegError, ValueError) as error:
-            raise InputError(f"{source} cannot be cut without encoding ({error}); try --exact") from None
-    if begin_s is None:
-        raise InputError(f"{source} has no key frame before {start_s:g} s to begin a clip at; try --exact")
-    return begin_s - origin
-
-
-def _copy_packets(
-    packets: Iterator[Any], outside: Any, tracks: dict[int, Any], video: Any, end_s: float
-) -> float | None:
-    """Copies until every track is past ``end_s`` (container time); gives the container time of the first key frame."""
-    begin_s: float | None = None
-    early: list[Any] = []  # sound that comes in the file before the first picture, and may belong behind it
-    open_tracks = set(tracks)
-    for packet in packets:
-        stamp = packet.dts if packet.dts is not None else packet.pts
-        if stamp is None:
-            continue
-        if stamp * packet.time_base >= end_s:
-            open_tracks.discard(packet.stream_index)
-            if not open_tracks or (video.index not in open_tracks and begin_s is None):
-                break
-            continue
-        if packet.stream_index not in open_tracks:
-            continue
-        if begin_s is None:
-            if packet.stream_index != video.index:
-                early.append(packet)
-                continue
-            if not packet.is_keyframe or packet.pts is None:
-                continue
-            begin_s = float(packet.pts * packet.time_base)
-            for waiting in early:
-                _put(outside, waiting, tracks, begin_s)
-        _put(outside, packet, tracks, begin_s)
-    return begin_s
-
-
-def _put(outside: Any, packet: Any, tracks: dict[int, Any], begin_s: float) -> None:
-    """Writes one packet, its times counted from ``begin_s``."""
-    if packet.pts is not None and packet.pts * packet.time_base < begin_s - _EPSILON_S:
-        return  # sound before the clip, or pictures that need the group before the key frame
-    shift = round(begin_s / packet.time_base)
-    packet.pts = None if packet.pts is None else packet.pts - shift
-    packet.dts = None if packet.dts is None else packet.dts - shift
-    packet.stream = tracks[packet.stream_index]
-    outside.mux(packet)
 
 
 def encode_clip(source: Path, target: Path, start_s: float, end_s: float) -> None:
