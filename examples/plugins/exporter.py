@@ -10,7 +10,7 @@ A format that is no text is `kind="file"`, with a writer (timeline, path, option
 
 from stepformer import Step, Timeline
 from stepformer.show.export import FORMATS, Format
-from stepformer.show.export.options import Rendered
+from stepformer.show.export import Rendered
 
 
 def render(timeline, options):

@@ -41,7 +41,7 @@ class Page:
 def make_page(timeline: Timeline, video: str | Path | None = None, **options: Any) -> Page:
     """The page of a timeline; ``video`` is the file where it is not where the timeline says."""
     from stepformer.show import export
-    from stepformer.show.export.options import Options, media_file
+    from stepformer.show.export import Options, media_file
 
     named = None if video is None else str(video)
     found = media_file(timeline, Options(video=named))

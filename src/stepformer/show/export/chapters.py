@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from stepformer.base.progress import clock
 from stepformer.errors import InputError, StepFormerError
-from stepformer.show.export.options import Options, Rendered
+from stepformer.show.export import Options, Rendered
 from stepformer.show.writing import (
     clock_ms,
     comment_stamp,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stepformer.base.guard import read_bytes
 from stepformer.base.progress import clock
-from stepformer.show.export.options import Options, Rendered, media_file
+from stepformer.show.export import Options, Rendered, media_file
 from stepformer.show.writing import (
     bare_name,
     is_guess,

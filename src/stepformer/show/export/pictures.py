@@ -19,7 +19,7 @@ import numpy.typing as npt
 from stepformer.base.files import replacing
 from stepformer.base.progress import clock
 from stepformer.errors import InputError, UsageError
-from stepformer.show.export.options import Options, need_media_file
+from stepformer.show.export import Options, need_media_file
 from stepformer.show.writing import (
     STEP_COLORS,
     fit,

@@ -13,7 +13,7 @@ from typing import Any
 from stepformer.base.files import replacing
 from stepformer.base.guard import reason
 from stepformer.errors import InputError
-from stepformer.show.export.options import Options, need_media_file
+from stepformer.show.export import Options, need_media_file
 from stepformer.show.writing import flat, spans, step_name, within_video
 from stepformer.timeline import Step, Timeline
 
