@@ -169,6 +169,8 @@ def test_what_the_system_refuses_is_one_sentence(command, capsys):
     assert capsys.readouterr().err == "stepformer: /dev/null/store: Not a directory\n"
     with pytest.raises(OSError, match="Not a directory"):
         main(["made-up", "--debug"])
+    assert main(["made-up", "--log-file", "\0"]) == 2
+    assert "is no name of a file" in capsys.readouterr().err
 
 
 def test_what_a_command_returns_is_the_exit_code(command):

@@ -94,3 +94,9 @@ def test_clusters_of_a_model_that_comes_in_as_a_plugin_become_names(parser, monk
     cue = Cue(0, 9, "crack the two large eggs into a bowl and whisk them")
     found = extract_phrases([cue], PhraseOptions(coreference="stanza"))
     assert [phrase.text for phrase in found] == ["crack the two large eggs into a bowl", "whisk the eggs"]
+
+
+@pytest.mark.parametrize("name", ["talk.srt", "a.b/c", "\0", "x" * 300, "__main__"])
+def test_a_parser_that_is_none_is_one_sentence(file, name, capsys) -> None:
+    assert main(["phrases", str(file), "--parser", name]) == 4
+    assert "no spaCy pipeline" in capsys.readouterr().err

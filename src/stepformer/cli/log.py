@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from stepformer.base.progress import Progress
+from stepformer.errors import UsageError
 
 log = logging.getLogger("stepformer")
 
@@ -45,7 +46,10 @@ def messages(verbose: bool = False, quiet: bool = False, file: str | None = None
     shown.setLevel(level)
     handlers: list[logging.Handler] = [shown]
     if file is not None:
-        kept = logging.FileHandler(file, encoding="utf-8")
+        try:
+            kept = logging.FileHandler(file, encoding="utf-8")
+        except ValueError:  # a name that no file can have
+            raise UsageError(f"--log-file {file!r} is no name of a file") from None
         kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(kept)
     before = log.handlers, log.level, log.propagate, Progress.silent

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class Done:
     exit_code: int = 0
     seconds: float = 0.0
     spent: Mapping[str, float] = field(default_factory=dict)
+    steps: int | None = None  # of a timeline that was printed
     skipped: bool = False
 
 
@@ -119,9 +120,10 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
         warn_of_cache()
     lengths, broken = _lengths(jobs, args)
     for done in (*broken, *_each(jobs, find, args, lengths, broken)):
-        results.append(done)
         if done.timeline is not None:
             _print(done, args.json, several=len(sources) > 1)
+            done = replace(done, timeline=None, steps=len(done.timeline["steps"]))  # noqa: PLW2901 (memory for thousands)
+        results.append(done)
         for refused in done.refused if done.error is None else ():
             log.warning(refused)
         if done.error is not None:
@@ -137,8 +139,8 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
         log.info(_summary(sources, results))
     if not failed:
         return 0
-    several = args.keep_going and len(sources) > 1
-    return 5 if several or any(done.timeline for done in results if done.error is None) else failed[0].exit_code
+    some = any(done.steps is not None for done in results if done.error is None)
+    return 5 if some or (args.keep_going and len(sources) > 1) else failed[0].exit_code
 
 
 def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source, float], list[Done]]:
@@ -284,7 +286,7 @@ def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> 
 def _summary(sources: Sequence[Source], results: Sequence[Done]) -> str:
     rows = []
     for done in sorted(results, key=lambda one: sources.index(one.source)):
-        steps = "" if done.timeline is None else str(len(done.timeline["steps"]))
+        steps = "" if done.steps is None else str(done.steps)
         spent = "" if done.skipped else clock(done.seconds)
         bad = f"failed: {done.error}" if done.error else ""
         partly = f"without {len(done.refused)} of its files" if done.refused else ""
@@ -294,7 +296,7 @@ def _summary(sources: Sequence[Source], results: Sequence[Done]) -> str:
     width = min(40, max(len(row[0]) for row in rows))
     lines = [f"{'video':<{width}}  steps  time   result"]
     lines += [f"{name[:width]:<{width}}  {steps:>5}  {spent:>5}  {result}" for name, steps, spent, result in rows]
-    good = sum(done.timeline is not None and done.error is None for done in results)
+    good = sum(done.steps is not None and done.error is None for done in results)
     bad_ones = sum(done.error is not None for done in results)
     lines.append(f"{good} done, {sum(done.skipped for done in results)} left as they were, {bad_ones} failed")
     return "\n".join(lines)

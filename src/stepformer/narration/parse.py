@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,9 @@ def find_pipeline(choice: str | None = None) -> str:
         MissingError: there is none here and none can be downloaded.
     """
     if choice is not None:
-        if Path(choice).is_dir() or importlib.util.find_spec(choice.split("/")[0].split("\\")[0] or "_") is not None:
-            return choice
+        with suppress(ValueError, OSError):  # no name that a folder, or a module, can have
+            if Path(choice).is_dir() or (choice.isidentifier() and importlib.util.find_spec(choice) is not None):
+                return choice
         raise MissingError(
             f"no spaCy pipeline {choice!r}; give a pipeline's folder, or: python -m spacy download en_core_web_md"
         )

@@ -261,6 +261,17 @@ def test_a_huge_file_that_is_no_video_is_refused_without_being_read(tmp_path):
     assert time.process_time() - began < 5
 
 
+def test_memory_is_flat_in_the_number_of_videos(tmp_path):
+    """Sixty videos, one after the other, need no more than twenty."""
+    model, held = tiny_model(), []
+    video = write_video(tmp_path / "v.mp4", [RED, GREEN], seconds_each=2)
+    for number in range(60):
+        shutil.copy(video, tmp_path / f"{number}.mp4")
+        model.discover(tmp_path / f"{number}.mp4", cache=number % 2 == 0)
+        held.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    assert held[59] - held[19] < 8 << 20, [n >> 20 for n in held[::10]]
+
+
 class Stopped(KeyboardInterrupt):
     """Ctrl-C at a moment of our choice."""
 
