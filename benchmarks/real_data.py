@@ -73,7 +73,8 @@ def gtea(folder: Path, text: Any) -> list[RealVideo]:
 
 def action100m(folder: Path, text: Any) -> list[RealVideo]:
     """Action100M: what two captioners wrote of the smallest segments as the video, a third model's actions as steps."""
-    from stepformer.encoders.captions import Caption, CaptionsEncoder
+    from stepformer.encoders.captions import CaptionsEncoder
+    from stepformer.narration import Cue
 
     captions = CaptionsEncoder()
     with gzip.open(folder / "videos.json.gz", "rt", encoding="utf-8") as stream:
@@ -86,7 +87,7 @@ def action100m(folder: Path, text: Any) -> list[RealVideo]:
             children.setdefault(node["parent"], []).append(node)
         leaves = [node for node in nodes if node["id"] not in children]
         said = [
-            Caption(node["start"], node["end"], node[key])
+            Cue(node["start"], node["end"], node[key])
             for node in leaves
             for key in ("plm_caption", "llama3_caption")
             if node[key] and node[key].strip()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from benchmarks.speech_score import Piece
 from benchmarks.spoken import Spoken
 from stepformer.narration.phrases import Phrase, PhraseOptions
-from stepformer.narration.pipeline import phrases_of, sentences_of, trees_of
+from stepformer.narration.pipeline import phrases_of, trees_of
+from stepformer.narration.syntax import Tree
 
 CUES = "cues as they are"
 SENTENCES = "sentences, default punctuation"
@@ -34,27 +35,36 @@ STAGES = (
 
 def stages_of(video: Spoken, options: PhraseOptions) -> dict[str, list[Piece]]:
     """The pieces of a video's narration by the names in ``STAGES``. Two parses serve all of them."""
-    trees = trees_of(video.cues, options)
-    unmarked = trees_of(video.cues, replace(options, punctuation="none"))
+    trees = list(trees_of(video.cues, options))
+    unmarked = list(trees_of(video.cues, replace(options, punctuation="none")))
     alone = replace(options, coreference="none")
-    full = phrases_of(trees, options)
-    unresolved = phrases_of(trees, alone)
-    detailed = phrases_of(trees, replace(options, detail=True))
+    full = list(phrases_of(trees, options))
+    unresolved = list(phrases_of(trees, alone))
+    detailed = list(phrases_of(trees, replace(options, detail=True)))
     pieces = (
         [(cue.start_s, cue.end_s, cue.text) for cue in video.cues],
         sentences_of(unmarked),
         sentences_of(trees),
-        _pieces(phrases_of(unmarked, alone)),
+        _pieces(list(phrases_of(unmarked, alone))),
         _pieces(unresolved),
         _pieces(full),
         _pieces(full, 0.0),
-        _pieces(phrases_of(unmarked, options), 0.0),
+        _pieces(list(phrases_of(unmarked, options)), 0.0),
         _pieces(unresolved, 0.0),
         _pieces(detailed, 0.0),
         _pieces(detailed, 0.75),
         _pieces(detailed, 0.9),
     )
     return dict(zip(STAGES, pieces, strict=True))
+
+
+def sentences_of(trees: Iterable[Tree]) -> list[Piece]:
+    """(start_s, end_s, text) of the sentences of ``trees_of``, fillers taken out."""
+    return [
+        (tree.start_s[first], tree.end_s[last - 1], tree.words(range(first, last)))
+        for tree in trees
+        for first, last in tree.sentences()
+    ]
 
 
 def _pieces(phrases: Sequence[Phrase], keep: float | None = None) -> list[Piece]:

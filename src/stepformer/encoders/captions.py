@@ -8,98 +8,47 @@ this turns it into vectors at one per second. Read are:
 - a table of videos, ``{"VIDEO": one of the above, ...}``
 - Dense-caption style: ``{"VIDEO": {"duration": 61.0, "timestamps": [[0, 4], ...], "sentences": ["...", ...]}}``
 
-A segment's times are ``start``/``end`` in seconds (also ``start_s``, ``start_time``, ``begin``; ``timestamp: [s, e]``
-as speech and dense-caption tools write it), its text ``text`` or ``caption`` (also ``description``, ``sentence``).
+A segment's times and text go by the names that transcripts have (:mod:`stepformer.narration.readers.structured`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stepformer.base.arrays import unit
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader, seconds
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.encoders.clip import ClipText
 from stepformer.errors import InputError
+from stepformer.narration import Cue
+from stepformer.narration.readers.structured import has_segments, segments_of
 
-_STARTS = ("start", "start_s", "start_time", "begin")
-_ENDS = ("end", "end_s", "end_time", "stop")
-_TEXTS = ("text", "caption", "description", "sentence")
-_LISTS = ("segments", "captions", "events", "nodes", "chunks")
 _SUFFIXES = (".captions.json", ".json")
+_SILENT_S = 3600.0  # after the last caption
+_LONGEST_S = 86_400.0
 FILL_S = 5.0
 """A second without a caption takes the nearest one that is at most this far away; beyond, its vector is zero."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caption:
-    """What a captioner said of ``[start_s, end_s)``."""
-
-    start_s: float
-    end_s: float
-    text: str
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.start_s) and math.isfinite(self.end_s) and 0 <= self.start_s <= self.end_s):
-            raise InputError(f"a caption needs 0 <= start <= end in seconds, got {self.start_s} and {self.end_s}")
-        if not self.text.strip():
-            raise InputError(f"the caption at {self.start_s} s has no text")
-
-
-def _first(segment: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((segment[key] for key in keys if segment.get(key) is not None), None)
-
-
-def _caption(segment: Any, where: str) -> Caption:
-    if not isinstance(segment, Mapping):
-        raise InputError(f"{where}: a segment must be an object with start, end and text, got {segment!r}")
-    start, end = _first(segment, _STARTS), _first(segment, _ENDS)
-    pair = segment.get("timestamp")
-    if isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2:
-        start, end = pair
-    text = _first(segment, _TEXTS)
-    try:
-        return Caption(float(start), float(end), str(text if text is not None else ""))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: a segment needs start, end (seconds) and text: {error}") from error
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-
-
-def _is_one_video(value: Any) -> bool:
-    return isinstance(value, list) or (
-        isinstance(value, Mapping) and (any(key in value for key in _LISTS) or "timestamps" in value)
-    )
-
-_SILENT_S = 3600.0  # after the last caption
-_LONGEST_S = 86_400.0
-
-
-def parse_captions(value: Any, where: str = "captions") -> tuple[list[Caption], float]:
+def parse_captions(value: Any, where: str = "captions") -> tuple[list[Cue], float]:
     """The captions of one video, in order, and its duration in seconds (the last end, if it is not given)."""
     duration = None
-    segments: Any = value
     if isinstance(value, Mapping):
         duration = value.get("duration", value.get("duration_s"))
         if "timestamps" in value:
             times, texts = value["timestamps"], value.get("sentences", [])
             if len(times) != len(texts):
                 raise InputError(f"{where}: {len(times)} timestamps and {len(texts)} sentences do not go together")
-            segments = [{"timestamp": pair, "text": text} for pair, text in zip(times, texts, strict=True)]
-        else:
-            segments = _first(value, _LISTS)
-    if not isinstance(segments, list):
-        raise InputError(f"{where}: no list of captions was found")
-    captions = sorted(
-        (_caption(segment, f"{where}, segment {i}") for i, segment in enumerate(segments)),
-        key=lambda caption: (caption.start_s, caption.end_s),
-    )
+            value = [{"timestamp": pair, "text": text} for pair, text in zip(times, texts, strict=True)]
+        elif "events" in value:
+            value = value["events"]
+    captions = sorted((cue for cue in segments_of(value, where) if cue.text.strip()), key=lambda cue: cue.start_s)
     if not captions:
         raise InputError(f"{where}: there are no captions")
     last = max(caption.end_s for caption in captions)
@@ -110,11 +59,12 @@ def parse_captions(value: Any, where: str = "captions") -> tuple[list[Caption], 
 
 
 @reader("file of captions")
-def read_captions(path: str | Path, video: str = "") -> tuple[list[Caption], float]:
+def read_captions(path: str | Path, video: str = "") -> tuple[list[Cue], float]:
     """The captions of ``video`` (its name without folder or ending) in a JSON file, and the duration in seconds."""
     path = Path(path)
     value = read_json(path)
-    if not _is_one_video(value) and isinstance(value, Mapping):
+    one = has_segments(value) or (isinstance(value, Mapping) and ("timestamps" in value or "events" in value))
+    if not one and isinstance(value, Mapping):
         stems = {Path(name).stem if Path(name).suffix else name: name for name in value}
         key = video if video in value else stems.get(video)
         if key is None:
@@ -166,30 +116,17 @@ class CaptionsEncoder:
                 return path
         raise InputError(f"no captions of {video.name}: looked for {' and '.join(str(path) for path in tried)}")
 
-    def encode_captions(self, captions: Sequence[Caption], duration_s: float) -> Encoded:
+    def encode_captions(self, captions: Sequence[Cue], duration_s: float) -> Encoded:
         """Captions to one vector per second: the mean of those on screen, weighted by how long they are, and by the
         inverse of their length, so that a caption of a moment counts more than one of the whole video."""
         count = max(1, math.ceil(duration_s * self.rate_hz - 1e-6))
+        begin = np.arange(count)[:, None] / self.rate_hz  # (N, 1)
+        start, end = np.array([(caption.start_s, caption.end_s) for caption in captions]).T  # (L,), (L,)
+        shared = np.minimum(begin + 1 / self.rate_hz, end) - np.maximum(begin, start)  # (N, L); below 0: the gap
+        weight = np.maximum(shared, 0.0) / np.maximum(end - start, 1 / self.rate_hz)
+        silent = np.flatnonzero(~weight.any(1) & (shared.max(1) >= -FILL_S))
+        weight[silent, shared[silent].argmax(1)] = 1.0
         texts = list(dict.fromkeys(caption.text for caption in captions))
-        row_of = {text: row for row, text in enumerate(texts)}
-        embedded = self._texts.encode_text(texts)  # (L, D)
-        out = np.zeros((count, self.dim), np.float32)
-        for i in range(count):
-            start, end = i / self.rate_hz, (i + 1) / self.rate_hz
-            weight = np.zeros(len(texts))
-            for caption in captions:
-                shared = min(end, caption.end_s) - max(start, caption.start_s)
-                if shared > 0:
-                    weight[row_of[caption.text]] += shared / max(caption.end_s - caption.start_s, 1 / self.rate_hz)
-            if not weight.any():
-                gap, nearest = min((_distance_s(caption, start, end), j) for j, caption in enumerate(captions))
-                if gap > FILL_S:
-                    continue
-                weight[row_of[captions[nearest].text]] = 1.0
-            mixed = weight @ embedded
-            out[i] = mixed / max(float(np.linalg.norm(mixed)), 1e-12)
-        return Encoded(out)
-
-
-def _distance_s(caption: Caption, start_s: float, end_s: float) -> float:
-    return max(caption.start_s - end_s, start_s - caption.end_s, 0.0)
+        rows = {text: row for row, text in enumerate(texts)}
+        embedded = self._texts.encode_text(texts)[[rows[caption.text] for caption in captions]]  # (L, D)
+        return Encoded(np.asarray(unit(weight @ embedded), np.float32))

@@ -12,7 +12,7 @@ from stepformer.narration.cleaning import smooth
 from stepformer.narration.coref import Resolver, RuleResolver
 from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread_words
 from stepformer.narration.extract import Extractor
-from stepformer.narration.parse import Parser, load_parser
+from stepformer.narration.parse import load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
 from stepformer.narration.sentences import RuleSegmenter, Segmenter, ends_with_mark, marked_ends, pauses
 from stepformer.narration.steer import Steering, steer
@@ -54,13 +54,7 @@ def iter_phrases(
     resolver: Resolver | None = None,
 ) -> Iterator[Phrase]:
     """As :func:`extract_phrases`, a stretch at a time, for narration of any length; leaves repeats in."""
-    options = options or PhraseOptions()
-    parser = load_parser(options.parser)
-    segmenter = segmenter or make_segmenter(options.punctuation)
-    resolver = resolver or make_resolver(options.coreference)
-    for words in stretches(_spoken(cues, options)):
-        tree = _parsed(words, parser, segmenter, options)
-        yield from keep_lengths(_of_tree(tree, parser, resolver, options), options)
+    return phrases_of(trees_of(cues, options, segmenter), options, resolver)
 
 
 def make_segmenter(name: str) -> Segmenter | None:
@@ -123,44 +117,33 @@ def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         yield words[first:]
 
 
-def trees_of(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[Tree]:
-    """The parsed stretches of one video's narration, for those who want several things of one parse."""
+def trees_of(
+    cues: Iterable[Cue], options: PhraseOptions | None = None, segmenter: Segmenter | None = None
+) -> Iterator[Tree]:
+    """The parsed stretches of one video's narration."""
     options = options or PhraseOptions()
     parser = load_parser(options.parser)
-    segmenter = make_segmenter(options.punctuation)
-    return [_parsed(words, parser, segmenter, options) for words in stretches(_spoken(cues, options))]
+    segmenter = segmenter or make_segmenter(options.punctuation)
+    for words in stretches(_spoken(cues, options)):
+        help_ = steer([word.text for word in words]) if options.steer else Steering({}, frozenset())
+        starts = None if segmenter is None else functools.partial(_starts, words, segmenter, help_.starts)
+        yield parser.tree(words, starts, help_.shown)
 
 
-def phrases_of(trees: Iterable[Tree], options: PhraseOptions | None = None) -> list[Phrase]:
-    """The phrases of :func:`trees_of`; with its options the same as :func:`extract_phrases` gives."""
+def phrases_of(
+    trees: Iterable[Tree], options: PhraseOptions | None = None, resolver: Resolver | None = None
+) -> Iterator[Phrase]:
+    """The phrases of :func:`trees_of`, a stretch at a time."""
     options = options or PhraseOptions()
     parser = load_parser(options.parser)
-    resolver = make_resolver(options.coreference)
-    phrases = [phrase for tree in trees for phrase in keep_lengths(_of_tree(tree, parser, resolver, options), options)]
-    return without_repeats(phrases) if options.drop_repeats else phrases
-
-
-def sentences_of(trees: Iterable[Tree]) -> list[tuple[float, float, str]]:
-    """(start_s, end_s, text) of the sentences of :func:`trees_of`, fillers taken out."""
-    return [
-        (tree.start_s[first], tree.end_s[last - 1], tree.words(range(first, last)))
-        for tree in trees
-        for first, last in tree.sentences()
-    ]
-
-
-def _parsed(words: Sequence[Word], parser: Parser, segmenter: Segmenter | None, options: PhraseOptions) -> Tree:
-    help_ = steer([word.text for word in words]) if options.steer else Steering({}, frozenset())
-    starts = None if segmenter is None else functools.partial(_starts, words, segmenter, help_.starts)
-    return parser.tree(words, starts, help_.shown)
-
-
-def _of_tree(tree: Tree, parser: Parser, resolver: Resolver | None, options: PhraseOptions) -> list[Phrase]:
-    resolved = resolver.resolve(tree) if resolver is not None else {}
-    phrases = Extractor(
-        tree, resolved, parser.lemma_of, need_object=options.objects, detail=options.detail, tangible=parser.tangible
-    ).phrases()
-    return sorted(phrases, key=lambda phrase: phrase.start_s)
+    resolver = resolver or make_resolver(options.coreference)
+    for tree in trees:
+        resolved = resolver.resolve(tree) if resolver is not None else {}
+        phrases = Extractor(
+            tree, resolved, parser.lemma_of, need_object=options.objects, detail=options.detail,
+            tangible=parser.tangible,
+        ).phrases()  # fmt: skip
+        yield from keep_lengths(sorted(phrases, key=lambda phrase: phrase.start_s), options)
 
 
 def _starts(

@@ -1,44 +1,34 @@
 """A folder of subtitles or a HowTo100M caption file to one table of phrases, in many processes, resumable.
 
-While it runs, finished videos lie in parts in ``DST.parts``; a run that was killed goes on from there. At the end
-the parts become DST in the order of the source.
+While it runs, finished videos are lines of ``DST.parts``; a run that was killed goes on from there. At the end they
+become DST in the order of the source.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError, UsageError, WriteError
 from stepformer.narration.phrases import PhraseOptions
 
-_PART_VIDEOS = 200
-_PART_PHRASES = 20_000
+_GROUP = 50_000  # rows of a table held at once
 _LANGUAGE = re.compile(r"\.(?:[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*|auto|asr)$")
 
 COLUMNS = (
-    "video",
-    "start_s",
-    "end_s",
-    "text",
-    "chatter",
-    "groundability",
-    "verb",
-    "particle",
-    "object",
-    "preposition",
-    "negated",
-    "sentence",
-)
+    "video", "start_s", "end_s", "text", "chatter", "groundability", "verb", "particle", "object", "preposition",
+    "negated", "sentence",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,7 @@ def _video(path: Path, folder: Path) -> str:
     return (path.relative_to(folder).parent / stem).as_posix()
 
 
-def _do(source: Source) -> tuple[list[dict[str, Any]], int]:
+def _do(options: PhraseOptions, source: Source) -> tuple[list[dict[str, Any]], int]:
     """Phrases of one video and its number of words; runs in a worker."""
     from stepformer.narration.pipeline import extract_phrases
     from stepformer.narration.readers import read_subtitles, tidy
@@ -103,15 +93,7 @@ def _do(source: Source) -> tuple[list[dict[str, Any]], int]:
         cues = read_subtitles(source.path)
     else:
         cues = tidy(cues_of(source.content, f"{source.path}: video {source.video}"))
-    phrases = extract_phrases(cues, _OPTIONS[0])
-    return [phrase.to_dict() for phrase in phrases], sum(len(cue.text.split()) for cue in cues)
-
-
-_OPTIONS: list[PhraseOptions] = [PhraseOptions()]
-
-
-def _start(options: PhraseOptions) -> None:
-    _OPTIONS[0] = options
+    return [phrase.to_dict() for phrase in extract_phrases(cues, options)], sum(len(cue.text.split()) for cue in cues)
 
 
 def prepare(
@@ -126,7 +108,7 @@ def prepare(
 
     ``advance`` is called after each video with the words it had. ``cluster``: a Ray cluster to work on, and then 0
     ``jobs`` are as many as it has processors. One bad video never stops the rest: it is in
-    ``Report.failed``, and its part of the work is tried again by the next run. The parser is looked for before
+    ``Report.failed``, and it is tried again by the next run. The parser is looked for before
     anything is done, so that what is missing is said once.
 
     Raises:
@@ -138,179 +120,122 @@ def prepare(
         raise UsageError(f"{dst}: expected a name that ends in .parquet or .jsonl")
     if not src.exists():
         raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
-    parts = _Parts(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)})
-    _check_stages(options)
-    report = Report(resumed=len(parts.done))
-    seen = 0
-
-    def todo() -> Iterator[Source]:
-        nonlocal seen
-        for source in sources(src):
-            seen += 1
-            if source.video not in parts.done:
-                yield source
-
-    for outcome in run_anywhere(cluster, _do, todo(), jobs, _start, (options,)):
-        source = outcome.item
-        if outcome.value is None:
-            name = source.path if source.content is None else source.video
-            report.failed.append((name, outcome.error or "failed"))
-            words = 0
-        else:
-            phrases, words = outcome.value
-            parts.add(source, phrases, words)
-            report.words += words
-        if advance is not None:
-            advance(words, report)
-    if not seen:
-        raise InputError(f"{src}: has no subtitles; expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt")
-    parts.flush()
-    report.videos, report.phrases = parts.merge(dst)
-    report.failed.sort()
-    if not report.failed:
-        parts.remove()
-    return report
-
-
-def _check_stages(options: PhraseOptions) -> None:
-    """Raises now what every video would raise."""
     from stepformer.narration.parse import find_pipeline
     from stepformer.narration.pipeline import make_resolver, make_segmenter
 
-    find_pipeline(options.parser)
+    find_pipeline(options.parser)  # raises now what every video would raise
     make_segmenter(options.punctuation)
     make_resolver(options.coreference)
+    with _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)}) as done:
+        report = Report(resumed=len(done.where))
+        seen = 0
 
+        def todo() -> Iterator[Source]:
+            nonlocal seen
+            for source in sources(src):
+                seen += 1
+                if source.video not in done.where:
+                    yield source
 
-class _Parts:
-    """Finished videos on disk: JSON lines of {number, video, words, phrases}, in files of a few hundred."""
-
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.folder = folder
-        self.done: set[str] = set()
-        self._where: list[tuple[int, str, int]] = []  # number of the source, part, byte offset
-        self._waiting: list[str] = []
-        self._waiting_phrases = 0
-        self._next = 0
-        note = folder / "settings.json"
-        if note.is_file():
-            if json.loads(note.read_text(encoding="utf-8")) != json.loads(json.dumps(settings)):
-                raise UsageError(
-                    f"{folder}: was begun from another source or with other options; remove the folder to start over"
-                )
-            for part in sorted(folder.glob("part-*.jsonl")):
-                self._index(part)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            files.write_json(note, settings)
-
-    def _index(self, part: Path) -> None:
-        self._next = max(self._next, int(part.stem.split("-")[1]) + 1)
-        offset = 0
-        with part.open("rb") as stream:
-            for line in stream:
-                record = json.loads(line)
-                self.done.add(record["video"])
-                self._where.append((record["number"], part.name, offset))
-                offset += len(line)
-
-    def add(self, source: Source, phrases: list[dict[str, Any]], words: int) -> None:
-        record = {"number": source.number, "video": source.video, "words": words, "phrases": phrases}
-        self._waiting.append(files.json_text(record))
-        self._waiting_phrases += len(phrases)
-        if len(self._waiting) >= _PART_VIDEOS or self._waiting_phrases >= _PART_PHRASES:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._waiting:
-            return
-        part = self.folder / f"part-{self._next:06d}.jsonl"
-        files.write_text(part, "\n".join(self._waiting) + "\n")
-        self._waiting, self._waiting_phrases = [], 0
-        self._index(part)
-
-    def _records(self) -> Iterator[dict[str, Any]]:
-        """Records in the order of the source."""
-        name, stream = "", None
-        try:
-            for _, part, offset in sorted(self._where):
-                if part != name:
-                    if stream is not None:
-                        stream.close()
-                    name, stream = part, (self.folder / part).open("rb")
-                assert stream is not None
-                stream.seek(offset)
-                yield json.loads(stream.readline())
-        finally:
-            if stream is not None:
-                stream.close()
-
-    def merge(self, dst: Path) -> tuple[int, int]:
-        """Writes DST; returns its numbers of videos and phrases."""
-        videos = phrases = 0
+        for outcome in run_anywhere(cluster, functools.partial(_do, options), todo(), jobs):
+            source, words = outcome.item, 0
+            if outcome.value is None:
+                name = source.path if source.content is None else source.video
+                report.failed.append((name, outcome.error or "failed"))
+            else:
+                phrases, words = outcome.value
+                done.add({"number": source.number, "video": source.video, "phrases": phrases})
+                report.words += words
+            if advance is not None:
+                advance(words, report)
+        if not seen:
+            expected = "expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt"
+            raise InputError(f"{src}: has no subtitles; {expected}")
         with files.replacing(dst) as temporary:
-            writer = _ParquetRows(temporary) if dst.suffix == ".parquet" else _JsonRows(temporary)
-            with writer:
-                for record in self._records():
-                    videos += 1
-                    phrases += len(record["phrases"])
-                    writer.write([{"video": record["video"], **phrase} for phrase in record["phrases"]])
-        return videos, phrases
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+            report.phrases = _write(temporary, done.rows())
+        report.videos = len(done.where)
+    report.failed.sort()
+    if not report.failed:
+        done.path.unlink()
+    return report
 
 
-class _JsonRows:
-    def __init__(self, path: Path) -> None:
-        self._stream = path.open("w", encoding="utf-8", newline="\n")
+class _Done:
+    """Finished videos as lines of JSON behind one of settings; ``where`` has (number of the source, byte) by video."""
 
-    def __enter__(self) -> _JsonRows:
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self.path, self.where = path, {}  # type: Path, dict[str, tuple[int, int]]
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b")
+        except OSError as error:
+            raise WriteError(f"{path} cannot be written: {error.strerror}") from error
+        self._file.seek(0)
+        first = self._file.readline()
+        if not first.endswith(b"\n"):
+            self._file.truncate(0)
+            self._append(settings)
+        elif json.loads(first) != json.loads(json.dumps(settings)):
+            self._file.close()
+            raise UsageError(
+                f"{path}: was begun from another source or with other options; remove the file to start over"
+            )
+        self._index()
+
+    def _index(self) -> None:
+        """Notes the lines from here on; one that a killed run broke off goes."""
+        while line := self._file.readline():
+            at = self._file.tell() - len(line)
+            if not line.endswith(b"\n"):
+                self._file.truncate(at)
+                return
+            record = json.loads(line)
+            self.where[record["video"]] = record["number"], at
+
+    def _append(self, value: dict[str, Any]) -> int:
+        at = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(files.json_text(value).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise WriteError(f"{self.path} cannot be written: {error.strerror}") from error
+        return at
+
+    def add(self, record: dict[str, Any]) -> None:
+        self.where[record["video"]] = record["number"], self._append(record)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The phrases of all videos in the order of the source."""
+        for _, at in sorted(self.where.values()):
+            self._file.seek(at)
+            record = json.loads(self._file.readline())
+            yield from ({"video": record["video"], **phrase} for phrase in record["phrases"])
+
+    def __enter__(self) -> _Done:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            self._stream.write(files.json_text({name: row[name] for name in COLUMNS}) + "\n")
+        self._file.close()
 
 
-class _ParquetRows:
-    """Rows to Parquet in groups, so that memory does not grow with the table."""
+def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Writes a table, a group of rows at a time; returns how many there were."""
+    # a file name that is no UTF-8, half a pair of surrogates in somebody's JSON
+    plain = ({k: files.utf8(row[k]) if isinstance(row[k], str) else row[k] for k in COLUMNS} for row in rows)
+    count = 0
+    if path.suffix != ".parquet":
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
+            for count, row in enumerate(plain, start=1):  # noqa: B007
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        return count
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
 
-    def __init__(self, path: Path, group: int = 50_000) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        kinds = {
-            "start_s": pa.float64(),
-            "end_s": pa.float64(),
-            "groundability": pa.float32(),
-            "chatter": pa.bool_(),
-            "negated": pa.bool_(),
-        }
-        self._pa = pa
-        self._schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
-        self._writer = pq.ParquetWriter(str(path), self._schema, compression="zstd")
-        self._rows: list[dict[str, Any]] = []
-        self._group = group
-
-    def __enter__(self) -> _ParquetRows:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._flush()
-        self._writer.close()
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:  # a file name that is no UTF-8, half a pair of surrogates in somebody's JSON
-            odd = {name: value for name, value in row.items() if isinstance(value, str) and not value.isascii()}
-            self._rows.append(row | {name: files.utf8(value) for name, value in odd.items()})
-        if len(self._rows) >= self._group:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._writer.write_table(self._pa.Table.from_pylist(self._rows, schema=self._schema))
-            self._rows = []
+    flags, times = dict.fromkeys(("chatter", "negated"), pa.bool_()), dict.fromkeys(("start_s", "end_s"), pa.float64())
+    kinds = flags | times | {"groundability": pa.float32()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    with ParquetWriter(str(path), schema, compression="zstd") as writer:
+        while group := list(islice(plain, _GROUP)):
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            count += len(group)
+    return count
