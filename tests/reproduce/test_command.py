@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_one_sentence(made, capsys):
     says("need weights", "figures", *out, *real)
     says("other videos than those reported", "table1", *out, *real, "--dev", "x")
     (made / "empty").mkdir()
-    says("no annotated video", "table1", *out, "--features", made / "empty", "--dataset", data)
+    says("has features in", "table1", *out, "--features", made / "empty", "--dataset", data)
     np.savez(made / "bad.npz", text=np.array(STEPS), emb=np.zeros((2, D)))
     says("do not go together", "table2", *out, *real, "--texts", made / "bad.npz")
     np.savez(made / "few.npz", text=np.array(STEPS), emb=np.zeros((3, D)))

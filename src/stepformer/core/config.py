@@ -179,8 +179,10 @@ def _section(base: Any, values: Any, name: str) -> Any:
     hints = get_type_hints(type(base))
     for key, value in values.items():
         _check_kind(f"{name}.{key}" if name != "run" else key, value, hints[key])
-    if isinstance(base, DataConfig) and "simulator" in values:
-        values["simulator"] = _simulator(base.simulator, values["simulator"])
+    if isinstance(base, DataConfig) and not isinstance(values.get("simulator", base.simulator), SimConfig):
+        values["simulator"] = _section(base.simulator, values["simulator"], "data.simulator")
+    if isinstance(base, SimConfig) and "sources" in values:
+        values["sources"] = _shares(values["sources"])
     try:
         if isinstance(base, LossConfig) and "weights" in values:
             values["weights"] = {**base.weights, **{k: float(v) for k, v in values["weights"].items()}}
@@ -189,22 +191,15 @@ def _section(base: Any, values: Any, name: str) -> Any:
         raise UsageError(f"[{name}]: {error}") from None
 
 
-def _simulator(base: SimConfig, values: Any) -> SimConfig:
-    if isinstance(values, SimConfig):
-        return values
-    if not isinstance(values, Mapping):
-        raise UsageError(f"[data.simulator] is a section with fields, not {values!r}")
-    values = dict(values)
-    if "sources" in values:
-        pairs = values["sources"].items() if isinstance(values["sources"], Mapping) else values["sources"]
-        try:
-            values["sources"] = tuple((str(name), float(share)) for name, share in pairs)
-        except (TypeError, ValueError):
-            raise UsageError(
-                f"data.simulator.sources gives each source a share, e.g. {{grammar = 1.0}}, not {values['sources']!r}"
-            ) from None
-    made: SimConfig = _section(base, values, "data.simulator")
-    return made
+def _shares(sources: Any) -> tuple[tuple[str, float], ...]:
+    """Sources with their shares, from a table or from pairs."""
+    try:
+        pairs = sources.items() if isinstance(sources, Mapping) else sources
+        return tuple((str(name), float(share)) for name, share in pairs)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"data.simulator.sources gives each source a share, e.g. {{grammar = 1.0}}, not {sources!r}"
+        ) from None
 
 
 def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:

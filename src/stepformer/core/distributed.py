@@ -24,8 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stepformer.core.devices import torch_device
-from stepformer.core.losses import LOSSES, Ahead, Compared, Criterion, Form, LossConfig, LossInput, cosines, nce
-from stepformer.core.model import Slots
+from stepformer.core.losses import LOSSES, Criterion, LossConfig, LossInput, cosines, nce
 from stepformer.errors import StepFormerError, UsageError
 
 _PATIENCE = timedelta(hours=1)  # how long a process waits for the others: the first one validates and saves meanwhile
@@ -177,46 +176,31 @@ class SharedSource:
 class SharedCriterion(Criterion):
     """The criterion of one process: total and parts add up, over all processes, to those of the whole batch."""
 
+    pairs_together = False
+
     def __init__(self, config: LossConfig, ranks: Ranks, batch: int) -> None:
         super().__init__(config)
         if batch < ranks.size:
             raise UsageError(f"a batch of {batch} videos is too small for {ranks.size} processes")
         self.ranks, self.batch = ranks, batch
 
-    def __call__(
-        self,
-        output: Slots,
-        phrases: Tensor,
-        phrase_mask: Tensor,
-        video_mask: Tensor,
-        generator: torch.Generator | None = None,
-        phrase_times: Tensor | None = None,
-        ahead: Ahead | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """This process's share of the loss and of its parts; arguments as in :class:`Criterion`, of its own rows."""
-        c, share = self.config, len(phrases) / self.batch
-        parts: dict[str, Tensor] = {}
-        pair = Compared(output.slots, phrases, ahead)
-        total = output.slots.new_zeros((), dtype=torch.promote_types(output.slots.dtype, torch.float32))
-        for name, weight in c.weights.items():
-            if not weight:
-                continue
-            log: dict[str, Tensor] = {}
-            options = c.options.get(name, {})
-            given = LossInput(output, phrases, phrase_mask, video_mask, c, options, log, pair, generator, phrase_times)
-            if name == "glob":
-                parts[name] = self._glob(output.slots, phrases, phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
-            elif name == "moment":
-                parts[name] = LOSSES[name](replace(given, options={**options, "over": self._over}))
-            else:  # a mean over the videos of the batch
-                parts[name] = LOSSES[name](given) * share
-            parts |= {key: value * share for key, value in log.items()}
-            total = total + float(weight) * parts[name]
-        return total, parts
+    def loss(self, name: str, given: LossInput) -> Tensor:
+        """This process's share of one loss, of its own rows."""
+        if name == "glob":
+            return self._glob(given)
+        if name == "moment":
+            return LOSSES[name](replace(given, options={**given.options, "over": self._over}))
+        log: dict[str, Tensor] = {}
+        share = len(given.phrases) / self.batch  # the others are means over the videos of the batch
+        loss = LOSSES[name](replace(given, log=log)) * share
+        given.log.update({key: value * share for key, value in log.items()})
+        return loss
 
-    def _glob(self, slots: Tensor, phrases: Tensor, mask: Tensor, gamma: float, form: Form, both_ways: bool) -> Tensor:
+    def _glob(self, given: LossInput) -> Tensor:
         """``glob_loss`` of the whole batch: slots (b, K, D) and phrases (b, L, D) are this process's own."""
         ranks, B = self.ranks, self.batch
+        slots, phrases, mask = given.output.slots, given.phrases, given.phrase_mask
+        gamma, form = given.config.gamma, given.config.glob_form
         all_phrases, all_masks = ranks.gather(phrases, B), ranks.gather(mask, B)  # (B, L, D), (B, L)
         (b, K, _), L = slots.shape, phrases.shape[1]
         flat = cosines(slots.flatten(0, 1), all_phrases.flatten(0, 1)) / gamma  # (b K, B L)
@@ -225,7 +209,7 @@ class SharedCriterion(Criterion):
         own = flat.view(b, K, B, L)[here, :, here + ranks.rows(B).start]  # (b, K, L)
         log_ratio = ranks.gather(own.logsumexp(2) - flat.logsumexp(1).view(b, K), B)  # (B, K)
         loss = nce(log_ratio, all_masks.any(1)[:, None].expand(B, K), form)
-        if both_ways:
+        if given.config.glob_both_ways:
             columns = ranks.gather(flat.logsumexp(0)[None], ranks.size).logsumexp(0)  # (B L), over all slots
             back = ranks.gather(own.logsumexp(1), B) - columns.view(B, L)
             loss = loss + nce(torch.where(all_masks, back, 0.0), all_masks, form)

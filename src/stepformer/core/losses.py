@@ -541,8 +541,14 @@ class Criterion:
     whose weight is 0 is not computed. ``without("div")`` is the same criterion with one loss off.
     """
 
+    pairs_together = True  # seq, glob and div are made at once where kernels for that apply
+
     def __init__(self, config: LossConfig | None = None) -> None:
         self.config = config or LossConfig()
+
+    def loss(self, name: str, given: LossInput) -> Tensor:
+        """One loss of a batch."""
+        return LOSSES[name](given)
 
     @property
     def needs_attention(self) -> bool:
@@ -592,15 +598,17 @@ class Criterion:
 
         def compute(name: str) -> None:
             options = c.options.get(name, {})
-            made[name] = LOSSES[name](
-                LossInput(output, phrases, phrase_mask, video_mask, c, options, parts, pair, generator, phrase_times)
+            made[name] = self.loss(
+                name,
+                LossInput(output, phrases, phrase_mask, video_mask, c, options, parts, pair, generator, phrase_times),
             )
 
         names = [name for name, weight in c.weights.items() if weight]
         total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
         together: tuple[str, ...] = ()
         beside = Beside(slots.device, 1)
-        if ahead is not None:
+        at_once = ahead is not None and self.pairs_together
+        if ahead is not None and at_once:
             # one large product fills the GPU while the other losses, small and many, wait for each other
             together = ("seq", "glob", "div") if c.div_on == "slots" and c.weights.get("div") else ("seq", "glob")
             _ = pair.slots
@@ -614,7 +622,7 @@ class Criterion:
             beside.join()
         for name in names:
             if name not in together:
-                if ahead is None:
+                if not at_once:
                     compute(name)
                 total = total + float(c.weights[name]) * made[name]
         return total, {**parts, **{name: made[name] for name in names}}

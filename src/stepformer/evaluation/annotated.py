@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stepformer.evaluation.raster import own_labels
 from stepformer.evaluation.validation import Trial
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
+Load = Callable[[VideoRecord], npt.NDArray[Any]]  # (N, D) features of a video
 
 
 def read_trial(
@@ -45,10 +47,20 @@ def read_trial(
         InputError: no annotated video has features, or there is no such subset.
     """
     found = read_dataset(dataset, reader)
-    if subset is not None:
-        found = found.select(subset)
-    load: Callable[[VideoRecord], npt.NDArray[Any]] | None = None
-    annotated = [record for record in found.videos if record.labels]
+    part = found if subset is None else found.select(subset)
+    records, rate_hz, load = videos_with_features(part, features, rate_hz)
+    if limit is not None and limit < len(records):
+        records = [records[i] for i in np.linspace(0, len(records) - 1, limit).astype(int)]
+    vectors = None if texts is None else text_vectors(texts, records, found)
+    return trial_of(records, found, rate_hz, vectors, (), device, load)
+
+
+def videos_with_features(
+    dataset: Dataset, features: str | Path | None, rate_hz: float
+) -> tuple[list[VideoRecord], float, Load]:
+    """The annotated videos that have features (as in :func:`read_trial`), the rate of these, and how to read them."""
+    annotated = [record for record in dataset.videos if record.labels]
+    load: Load = _from_file
     if features is not None and (Path(features) / INFO_FILE).is_file():
         store = FeatureStore(Path(features))
         rate_hz = store.info.rate_hz
@@ -59,16 +71,13 @@ def read_trial(
             return store.read(str(names[record.key])).features
     else:
         if features is not None:
-            found = with_features(found, features, rate_hz)
-        records = [record for record in found.videos if record.labels and record.features is not None]
+            bare = replace(dataset, videos=tuple(replace(record, features=None) for record in annotated))
+            annotated = list(with_features(bare, features, rate_hz).videos)
+        records = [record for record in annotated if record.features is not None]
     if not records:
-        raise InputError(
-            f"none of the {len(annotated)} annotated videos of {found.name} has features in {features or dataset}"
-        )
-    if limit is not None and limit < len(records):
-        records = [records[i] for i in np.linspace(0, len(records) - 1, limit).astype(int)]
-    vectors = None if texts is None else text_vectors(texts, records, found)
-    return trial_of(records, found, rate_hz, vectors, (), device, load)
+        where = features or "its own folder; give one with --features"
+        raise InputError(f"none of the {len(annotated)} annotated videos of {dataset.name} has features in {where}")
+    return records, rate_hz, load
 
 
 def text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) -> Vectors:
@@ -116,7 +125,7 @@ def trial_of(
     texts: Vectors | None = None,
     stores: Sequence[FeatureStore] = (),
     device: str | torch.device = "cpu",
-    load: Callable[[VideoRecord], npt.NDArray[Any]] | None = None,
+    load: Load | None = None,
 ) -> Trial:
     """Annotated videos with features as padded batches at the rate of the features.
 

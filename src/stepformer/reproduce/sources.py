@@ -20,12 +20,12 @@ import torch
 
 from stepformer.base.files import sha256_of
 from stepformer.data import read_dataset
-from stepformer.data.records import Dataset, VideoRecord, with_features
+from stepformer.data.records import Dataset, VideoRecord
 from stepformer.data.simulator import Simulator
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.data.world import Videos, World, load_world
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of
+from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of, videos_with_features
 from stepformer.evaluation.validation import Trial, make_trial
 
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
@@ -196,20 +196,12 @@ class Features(Source):
         digest, facts = hashlib.sha256(), []
         for split, name in splits.items():
             part = dataset if name in (None, "all") else dataset.select(name)
-            if files.features is not None:
-                bare = replace(part, videos=tuple(replace(r, features=None) for r in part.videos))
-                known = with_features(bare, files.features, files.rate_hz)
-            else:
-                known = part
-            records = [r for r in known.videos if r.labels and r.features is not None]
-            if not records:
-                where = files.features or f"{files.dataset}; give a folder with --features"
-                raise InputError(f"no annotated video of {dataset.name} has a feature file in {where}")
-            missing = sum(bool(r.labels) for r in known.videos) - len(records)
+            records, rate_hz, load = videos_with_features(part, files.features, files.rate_hz)
+            missing = sum(bool(r.labels) for r in part.videos) - len(records)
             facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
-            texts = text_vectors(files.texts, records, known) if files.texts else None
-            self._trials[split] = trial_of(records, known, files.rate_hz, texts, stores, device)
-            self._words[split] = [_words(r, known, stores) for r in records]
+            texts = text_vectors(files.texts, records, part) if files.texts else None
+            self._trials[split] = trial_of(records, part, rate_hz, texts, stores, device, load)
+            self._words[split] = [_words(r, part, stores) for r in records]
             digest.update(fingerprint(self._trials[split]).encode())
         self.fingerprint = digest.hexdigest()
         self.name, self.datasets, self.has_dev = dataset.name, {"test": dataset.name}, "dev" in splits
@@ -218,7 +210,7 @@ class Features(Source):
         self.dim = trial.batches[0].video.shape[2]
         said = torch.cat([b.phrase_mask.any(1) for b in trial.batches]).cpu().numpy()
         self.narrated = set(trial.tasks[said]) == set(trial.tasks)
-        self.about = f"Real features of {dataset.name}: {', '.join(facts)}, {files.rate_hz:g} per second."
+        self.about = f"Real features of {dataset.name}: {', '.join(facts)}, {rate_hz:g} per second."
 
     def trial(self, place: str, seed: int) -> Trial:
         """The loaded videos."""
