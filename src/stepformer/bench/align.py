@@ -11,7 +11,7 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.measured import report
@@ -54,16 +54,8 @@ CASES = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """One kernel on one case; ``ratio`` is how many times faster an item is done than by the naive loop."""
-
-    case: str
-    kernel: str
-    device: str
-    ms_per_item: float
-    ms_per_batch: float
-    ratio: float
+Row = dict[str, Any]
+"""One kernel on one case; ``ratio`` is how many times faster an item is done than by the naive loop."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         "triton": _version("triton"),
     }
     facts |= {f"us_against_{name}": {str(size): round(us, 1) for size, us in points} for name, points in swept}
-    report(args, facts, [asdict(row) for row in rows], "all kernels gave the same matches and costs, exactly")
+    report(args, facts, rows, "all kernels gave the same matches and costs, exactly")
     return 0
 
 
@@ -139,13 +131,18 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
 
     slow = naive()
     naive_ms = _best_ms(naive, repeats, None) / n
-    rows = [Row(case.name, "naive Python loop", "cpu", naive_ms, naive_ms * case.B, 1.0)]
+    rows: list[Row] = []
+
+    def write(kernel: str, where: str, ms: float) -> None:
+        row = {"case": case.name, "kernel": kernel, "device": where, "ms_per_item": ms}
+        rows.append({**row, "ms_per_batch": ms * case.B, "ratio": naive_ms / ms})
 
     def add(kernel: str, where: str, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Any:
         found = call()  # warms up, and is what gets compared
-        ms = _best_ms(call, repeats, wait)
-        rows.append(Row(case.name, kernel, where, ms / case.B, ms, naive_ms / (ms / case.B)))
+        write(kernel, where, _best_ms(call, repeats, wait) / case.B)
         return found
+
+    write("naive Python loop", "cpu", naive_ms)
 
     results: dict[str, tuple[Tensor, Tensor]] = {}
     if importlib.util.find_spec("numba"):

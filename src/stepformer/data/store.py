@@ -27,7 +27,7 @@ import mmap
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,17 +78,7 @@ class StoreInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of ``store.json``."""
-        return {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "encoder": self.encoder,
-            "fingerprint": self.fingerprint,
-            "dim": self.dim,
-            "structure_dim": self.structure_dim,
-            "rate_hz": self.rate_hz,
-            "dtype": "float16",
-            "meta": dict(self.meta),
-        }
+        return {"format": FORMAT, "version": FORMAT_VERSION, "dtype": "float16", **asdict(self)}
 
     def require_same_encoder(self, other: StoreInfo, where: str) -> None:
         """Raises unless ``other`` holds vectors of the same space, at the same rate, of the same shape."""
@@ -274,16 +264,8 @@ class FeatureStore(Sequence[StoredVideo]):
             vectors = self._array(shard, video, "phrases", (len(phrases), self.info.dim)).astype(np.float32)
         elif not phrases:
             vectors = np.zeros((0, self.info.dim), np.float32)
-        return StoredVideo(
-            video,
-            features,
-            self.info.rate_hz,
-            float(line["duration_s"]),
-            structure,
-            phrases,
-            vectors,
-            line.get("meta", {}),
-        )
+        length_s, meta = float(line["duration_s"]), line.get("meta", {})
+        return StoredVideo(video, features, self.info.rate_hz, length_s, structure, phrases, vectors, meta)
 
     def line(self, video: str) -> dict[str, Any]:
         """One video's line of the index: everything but the vectors."""

@@ -171,12 +171,12 @@ def _videos(values: object, what: str) -> list[IntArray]:
     return [check_ids(video, f"{what} of video {i}") for i, video in enumerate(values)]
 
 
-def confusion(predictions: object, labels: object, max_dense: int = MAX_DENSE) -> Confusion:
+def confusion(predictions: object, labels: object) -> Confusion:
     """The confusion table of lists of int arrays (one per video), or of two single arrays."""
     pairs = paired(predictions, labels) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
     p, y = (np.concatenate(side) for side in zip(*pairs, strict=True))
     n_clusters, n_steps = (int(a.max(initial=-1)) + 1 for a in (p, y))
-    dense = max(n_clusters, n_steps) <= max_dense
+    dense = max(n_clusters, n_steps) <= MAX_DENSE
     if dense:
         clusters, steps = np.arange(n_clusters), np.arange(n_steps)
     else:
@@ -194,8 +194,18 @@ def renumber(ids: IntArray) -> tuple[IntArray, IntArray]:
     return values[int(has_background) :], inverse.reshape(-1).astype(np.int64) - int(has_background)
 
 
-def score_confusion(table: Confusion) -> TaskScore:
-    """The task score of a confusion table; everything follows from it."""
+def score_task(
+    predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence[npt.ArrayLike] | IntArray
+) -> TaskScore:
+    """The task score of lists of int arrays, one per video, -1 background: ``.precision .recall .f1 .mof``.
+
+    Cluster ids and step ids are unrelated; one Hungarian matching for the whole list relates them.
+
+    Raises:
+        LengthError: the lists, or a video's prediction and labels, differ in length.
+        InputError: ids that are not whole numbers of at least -1.
+    """
+    table = confusion(predictions, labels)
     overlap = table.counts[1:, 1:]  # (P, L), background left out
     rows, columns = assign(overlap)
     correct = int(overlap[rows, columns].sum())
@@ -229,20 +239,6 @@ def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> floa
     p = np.concatenate([[-1], of_cluster[: len(table.clusters)]])
     y = np.concatenate([[-1], of_step[: len(table.steps)]])
     return ratio(int(table.counts[p[:, None] == y[None, :]].sum()), table.frames)
-
-
-def score_task(
-    predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence[npt.ArrayLike] | IntArray
-) -> TaskScore:
-    """The task score of lists of int arrays, one per video, -1 background: ``.precision .recall .f1 .mof``.
-
-    Cluster ids and step ids are unrelated; one Hungarian matching for the whole list relates them.
-
-    Raises:
-        LengthError: the lists, or a video's prediction and labels, differ in length.
-        InputError: ids that are not whole numbers of at least -1.
-    """
-    return score_confusion(confusion(predictions, labels))
 
 
 def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:

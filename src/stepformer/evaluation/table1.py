@@ -18,8 +18,6 @@ a segment; the frame labels in the task's step indices, -1 for none; and the tas
 
 A video whose every slot is dropped is all background. A method that already names clusters across the videos of a
 task (Kukleva et al.) skips 1 and 2: pass no vectors.
-
-Frames are counted once: a table of segments against labels is made for the task, and each seed adds up its rows.
 """
 
 from __future__ import annotations
@@ -34,17 +32,7 @@ import numpy.typing as npt
 from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
-from stepformer.evaluation.metrics import (
-    BACKGROUND,
-    MAX_DENSE,
-    Confusion,
-    IntArray,
-    LengthError,
-    TaskScore,
-    check_ids,
-    confusion,
-    score_confusion,
-)
+from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, TaskScore, check_ids, score_task
 
 METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
 DISTANCES = ("euclidean", "cosine")
@@ -123,18 +111,9 @@ def cluster_segments(
     options: Table1Options | None = None,
 ) -> list[IntArray]:
     """The videos of a task with segment ids replaced by cluster ids, -1 where there is none or it was dropped."""
-    numbered, points, _ = _number_segments(segments, vectors)
-    clusters = np.append(cluster_vectors(points, n_steps, seed, options), BACKGROUND)  # [-1] is background
-    return [clusters[ids] for ids in numbered]
-
-
-def _number_segments(
-    segments: Sequence[npt.ArrayLike], vectors: Sequence[FloatArray]
-) -> tuple[list[IntArray], FloatArray, int]:
-    """Segments numbered through all videos, those with frames only; their vectors (n, D); how many there are."""
     if len(segments) != len(vectors):
         raise LengthError(f"{len(segments)} videos have segments and {len(vectors)} have vectors")
-    numbered: list[IntArray] = []
+    numbered: list[IntArray] = []  # through all videos, those with frames only
     points: list[FloatArray] = []
     total = 0
     for v, (given, given_vectors) in enumerate(zip(segments, vectors, strict=True)):
@@ -152,28 +131,20 @@ def _number_segments(
     if len(width) > 1:
         raise InputError(f"the videos of a task have vectors of different widths: {sorted(width)}")
     stacked = [part for part in points if len(part)]
-    return numbered, np.concatenate(stacked) if stacked else np.zeros((0, 1)), total
+    joined = np.concatenate(stacked) if stacked else np.zeros((0, 1))
+    clusters = np.append(cluster_vectors(joined, n_steps, seed, options), BACKGROUND)  # [-1] is background
+    return [clusters[ids] for ids in numbered]
 
 
 def score_table1_task(task: TaskInput, options: Table1Options | None = None) -> list[TaskScore]:
     """The scores of one task, one for each seed."""
     options = options or Table1Options()
     if task.vectors is None:
-        return [score_confusion(confusion(task.segments, task.labels))] * len(options.seeds)
-    numbered, points, total = _number_segments(task.segments, task.vectors)
-    table = confusion(numbered, task.labels, max_dense=max(total, MAX_DENSE))
-    # rows of segments without frames do not occur, so the table has exactly `total` rows after background
-    if len(table.clusters) != total:
-        raise InputError("segments and their vectors do not fit together")
-    scores = []
-    for seed in options.seeds:
-        clusters = cluster_vectors(points, task.n_steps, seed, options)
-        counts = np.zeros((max(int(clusters.max(initial=-1)) + 1, 0) + 1, table.counts.shape[1]), np.int64)
-        counts[0] = table.counts[0]
-        np.add.at(counts, clusters + 1, table.counts[1:])
-        merged = Confusion(counts, np.arange(len(counts) - 1), table.steps, table.dense)
-        scores.append(score_confusion(merged))
-    return scores
+        return [score_task(task.segments, task.labels)] * len(options.seeds)
+    return [
+        score_task(cluster_segments(task.segments, task.vectors, task.n_steps, seed, options), task.labels)
+        for seed in options.seeds
+    ]
 
 
 def score_table1(tasks: Mapping[str, TaskInput], options: Table1Options | None = None) -> Table1Result:
