@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from stepformer.base.plugins import Registry
-from stepformer.core.units import unit
+from stepformer.core.devices import has_triton
 from stepformer.errors import UsageError
 
 _RELATIVE_SPAN = 256.0
@@ -109,6 +109,15 @@ def preset(name: str, **changes: Any) -> ModelConfig:
     if name not in PRESETS:
         raise UsageError(f"no model preset {name!r}; there are {', '.join(PRESETS)}")
     return replace(PRESETS[name], **changes)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors (..., D) at length 1, in their own type; zero stays zero. On a GPU one pass there and one back."""
+    if x.is_cuda and x.dtype != torch.float64 and has_triton():
+        from stepformer.core import loss_kernels
+
+        return loss_kernels.unit(x, x.dtype)
+    return F.normalize(x, dim=-1)
 
 
 class Slots(NamedTuple):

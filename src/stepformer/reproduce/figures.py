@@ -36,7 +36,7 @@ _UPDATES = 500  # of a published method: enough for a picture
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One task's videos as methods see them, which of them is drawn, and the words beside it."""
+    """One task's videos as methods see them, one in each batch; which of them is drawn, and the words beside it."""
 
     stage: Stage
     words: Words
@@ -50,16 +50,12 @@ class Scene:
 
     def drawn(self) -> tuple[Slots, Trial]:
         """The slots and the trial of the drawn video alone, without padding."""
-        batch, row = self.stage.trial.find(self.video)
-        number = next(i for i, b in enumerate(self.stage.trial.batches) if b is batch)
-        n = int(batch.video_mask[row].sum())
-        output, texts = self.stage.outputs()[number], self.stage.trial.texts[number]
-        one = batch._replace(**{name: value[row : row + 1] for name, value in batch._asdict().items()})
-        one = one._replace(**{name: getattr(one, name)[:, :n] for name in ("video", "video_mask", "labels")})
-        count = int((one.steps >= 0).sum())
-        own = replace(self.stage.trial, batches=[one], texts=[texts[row : row + 1, :count]])
-        seen = None if output.video is None else output.video[row : row + 1, :n]
-        return Slots(output.slots[row : row + 1], output.frames[row : row + 1, :n], None, seen), own
+        batch, texts = self.stage.trial.batches[self.video], self.stage.trial.texts[self.video]
+        output, n = self.stage.outputs()[self.video], int(batch.video_mask.sum())
+        one = batch._replace(**{name: getattr(batch, name)[:, :n] for name in ("video", "video_mask", "labels")})
+        own = replace(self.stage.trial, batches=[one], texts=[texts[:, : int((one.steps >= 0).sum())]])
+        seen = None if output.video is None else output.video[:, :n]
+        return Slots(output.slots, output.frames[:, :n], None, seen), own
 
 
 def make_scene(source: Source, checkpoint: str, split: str = "test", task: int = 0, device: str = "cpu") -> Scene:
@@ -102,27 +98,17 @@ def draw_figures(scene: Scene, out: Path, fit: Sequence[str] = ("kukleva", "elha
     out.mkdir(parents=True, exist_ok=True)
     where = f"{scene.words.task}, video {scene.video} ({'simulated' if scene.simulated else 'real'} features)"
     slots, own = scene.drawn()
-    drawing.timelines(
-        paths_of(out)[0], timelines(scene, fit), scene.stage.trial.task_labels()[scene.video], scene.words.steps, where
-    )
-    names = list(scene.words.instances)
-    drawn = [paths_of(out)[0]]
+    names, truth = list(scene.words.instances), scene.stage.trial.task_labels()[scene.video]
+    drawn = [out / "timelines.png", out / "alignment.png"]
+    drawing.timelines(drawn[0], timelines(scene, fit), truth, scene.words.steps, where)
+    draw_alignment(drawn[1], slots, own.batches[0], scene.config, title=f"slots and frames: {where}", names=names)
     if scene.stage.has_texts:
-        drawing.attention(paths_of(out)[1], attention(scene), own.labels()[0], names, where)
-        drawn.append(paths_of(out)[1])
-    draw_alignment(
-        paths_of(out)[2], slots, own.batches[0], scene.config, title=f"slots and frames: {where}", names=names
-    )
-    drawn.append(paths_of(out)[2])
+        drawn.append(out / "attention.png")
+        drawing.attention(drawn[-1], attention(scene), own.labels()[0], names, where)
     if scene.words.phrases:
-        drawing.phrases(paths_of(out)[3], *matched_phrases(scene), where)
-        drawn.append(paths_of(out)[3])
+        drawn.append(out / "phrases.png")
+        drawing.phrases(drawn[-1], *matched_phrases(scene), where)
     return drawn
-
-
-def paths_of(out: Path) -> list[Path]:
-    """The files of the four figures."""
-    return [out / f"{name}.png" for name in ("timelines", "attention", "alignment", "phrases")]
 
 
 def timelines(scene: Scene, fit: Sequence[str]) -> dict[str, IntArray]:

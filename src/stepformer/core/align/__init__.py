@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING
 from stepformer.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from stepformer.core.align.alignment import Alignment
     from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch
     from stepformer.core.align.drops import percentile_drop
-    from stepformer.core.align.single import drop_dtw
+    from stepformer.core.align.single import Alignment, drop_dtw
     from stepformer.core.align.soft import soft_drop_dtw
 
 __getattr__, __dir__ = lazy(__name__, {
-    "alignment": "Alignment",
     "batch": "columns_of drop_dtw_batch order_agnostic_batch",
     "drops": "percentile_drop",
-    "single": "drop_dtw",
+    "single": "Alignment drop_dtw",
     "soft": "soft_drop_dtw",
 })  # fmt: skip
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer.core.align import torch_batch
-from stepformer.core.align.alignment import Matching
-from stepformer.core.align.inputs import check_matching, nan_error
+from stepformer.core.align.inputs import Matching, check_matching, nan_error
 from stepformer.errors import MissingError, UsageError
 
 Backend = Literal["auto", "torch", "numba", "triton"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.core.align.alignment import MATCHINGS
 from stepformer.errors import NonFiniteError, UsageError
+
+Matching = Literal["one_to_one", "many_to_one"]
+MATCHINGS = ("one_to_one", "many_to_one")
 
 
 def check_matching(matching: str) -> bool:

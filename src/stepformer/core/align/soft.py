@@ -27,9 +27,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.core.align.alignment import Matching
 from stepformer.core.align.batch import check_nan, drop_costs, element_counts
-from stepformer.core.align.inputs import check_matching
+from stepformer.core.align.inputs import Matching, check_matching
 from stepformer.core.align.torch_batch import sum_dtype
 from stepformer.errors import NonFiniteError, UsageError
 
