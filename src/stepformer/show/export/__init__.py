@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from stepformer.base.files import replacing, write_bytes
+from stepformer.base.files import no_such, replacing, write_bytes
 from stepformer.base.guard import read_bytes, reader
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
@@ -259,6 +259,8 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
         UsageError: an unknown format, or one that cannot be read back.
         InputError: no such file, or not what its suffix says.
     """
+    if not Path(path).exists():
+        raise no_such(path)
     chosen = format_of(path, format)
     if chosen.reader is not None and chosen.kind == "file":
         timeline: Timeline = _reader(chosen)(Path(path))
