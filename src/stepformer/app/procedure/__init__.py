@@ -5,8 +5,8 @@
 >>> [step.name for step in procedure.steps]                         # doctest: +SKIP
 ['crack the eggs', 'whisk the eggs', 'pour into the pan']
 
-`clustering` groups steps across videos, `counting` chooses how many groups, `ordering` and `naming` order and name
-them, `finding` puts it together; :mod:`stepformer.show.flow` draws it.
+`clustering` groups steps across videos and chooses how many groups, `ordering` orders them, `finding` names them and
+puts it together; :mod:`stepformer.show.flow` draws it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, cluster_steps
-from stepformer.app.procedure.counting import choose_count
+from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 from stepformer.base.arrays import unit

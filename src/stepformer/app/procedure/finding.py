@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.app.naming import Name, PhraseBank
-from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, cluster_steps
-from stepformer.app.procedure.counting import choose_count
-from stepformer.app.procedure.naming import Encode, name_steps
+from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.ordering import best_order, consistency, precedence, transitions
 from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
 from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
+from stepformer.evaluation.hungarian import assign
 from stepformer.timeline import Step, Timeline
+
+Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 
 MIN_SHARE = 0.2
 """A step is common when this share of the videos has it, and at least two videos."""
@@ -26,6 +29,7 @@ SAME_TASK, SPREAD = 0.515, 0.28
 """The mean :func:`togetherness` of two videos of one task, and how far below it most such pairs stay: of
 simulated dev videos. ``stepformer bench procedure`` has both error rates."""
 _STRETCHES = 48
+_NUMBER = re.compile(r" \(\d+\)$")
 _IN_COMMON = 0.25  # share of a video's stretches that its like has to be looked for: the rest may well be its own
 
 
@@ -67,7 +71,7 @@ def find_procedure(
 
     count: how many to look for; by default the number that tells the steps of different videos apart best. Steps
     that fewer than ``min_share`` of the videos (or only one) have are not common and left in the timelines as their
-    own. encode, bank: text side and phrases, for names; see :func:`stepformer.app.procedure.naming.name_steps`.
+    own. encode, bank: text side and phrases, for names; see :func:`name_steps`.
 
     Raises:
         InputError: fewer than two videos, or no two of them with steps.
@@ -195,3 +199,74 @@ def _told(timeline: Timeline, path: IntArray, names: Sequence[Name | None]) -> T
             meta["own_label"] = step.label
         steps.append(Step(step.start_s, step.end_s, label, step.score, step.slot, meta))
     return Timeline(timeline.video, timeline.duration_s, tuple(steps), {**timeline.meta, "command": "procedure"})
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+def name_steps(
+    videos: Sequence[VideoSteps],
+    labels: Sequence[IntArray],
+    count: int,
+    encode: Encode | None = None,
+    bank: PhraseBank | None = None,
+) -> list[Name | None]:
+    """One name for each of ``count`` common steps; None where nobody said or guessed one.
+
+    Where at least one occurrence has a name that was said or given, those stand for election: the one whose text is
+    nearest to all of them (``encode``), or without it the most frequent. Other steps take the phrases of the bank
+    that fit the mean of their occurrences best, no phrase twice; without a bank, or where none fits, the most frequent
+    guess in the videos.
+    """
+    said: list[list[str]] = [[] for _ in range(count)]
+    guessed: list[list[str]] = [[] for _ in range(count)]
+    vectors: list[list[FloatArray]] = [[] for _ in range(count)]
+    for video, path in zip(videos, labels, strict=True):
+        named_by = video.vectors if video.named_by is None else video.named_by
+        for step, vector, cluster in zip(video.timeline, named_by, path, strict=True):
+            if cluster < 0:
+                continue
+            vectors[cluster].append(np.asarray(unit(vector)))
+            if step.label:
+                text = _NUMBER.sub("", step.label)  # "stir (2)" only tells neighbours apart
+                by_sight = step.meta.get("guess") and step.meta.get("source") != "spoken"
+                (guessed if by_sight else said)[cluster].append(text)
+    names: list[Name | None] = [_elect(texts, encode) if texts else None for texts in said]
+    open_steps = [i for i, name in enumerate(names) if name is None]
+    if open_steps and bank is not None and bank.pictures is None:  # where pictures are known, no guess is good enough
+        means = np.stack([np.mean(vectors[i], 0) for i in open_steps])
+        similarity = bank.similarity(means)  # (open, P)
+        taken = {name.text for name in names if name is not None}
+        free = np.array([text not in taken for text in bank.texts])
+        rows, columns = assign(np.where(free, similarity, -2.0))
+        for row, column in zip(rows, columns, strict=True):
+            names[open_steps[row]] = Name(bank.texts[column], "seen", False, float(similarity[row, column]))
+    for i in [i for i, name in enumerate(names) if name is None]:
+        if guessed[i]:
+            names[i] = Name(Counter(guessed[i]).most_common(1)[0][0], "seen", False, 0.0)
+    return _once(names)
+
+
+def _elect(texts: list[str], encode: Encode | None) -> Name:
+    """The text nearest to the mean of all; frequent texts pull the mean towards themselves."""
+    distinct = list(dict.fromkeys(texts))
+    if encode is None or len(distinct) == 1:
+        return Name(Counter(texts).most_common(1)[0][0], "spoken", True, 1.0)
+    vectors = dict(zip(distinct, unit(encode(distinct)), strict=True))
+    mean = unit(np.mean([vectors[text] for text in texts], 0))
+    best = max(distinct, key=lambda text: float(vectors[text] @ mean))
+    return Name(best, "spoken", True, float(vectors[best] @ mean))
+
+
+def _once(names: Sequence[Name | None]) -> list[Name | None]:
+    """No name twice: later ones are numbered."""
+    seen: Counter[str] = Counter()
+    out: list[Name | None] = []
+    for name in names:
+        if name is None:
+            out.append(None)
+            continue
+        seen[name.text] += 1
+        text = name.text if seen[name.text] == 1 else f"{name.text} ({seen[name.text]})"
+        out.append(replace(name, text=text))
+    return out
