@@ -13,11 +13,18 @@ from pathlib import Path
 import av
 import numpy as np
 
-from stepformer.cli.demo import SAID
 from stepformer.media import read_audio
 
 RATE_HZ = 48_000  # the only rate that every Opus player takes
 LENGTH_S = 21.0
+# what a narrator might say to the silent clip, and when
+SAID = (
+    (0.8, "First we're going to turn on the tap."),
+    (4.2, "Then go ahead and wet your hands."),
+    (7.6, "Now take some soap."),
+    (10.6, "And rub your hands together really well."),
+    (15.6, "Finally, rinse your hands under the water."),
+)
 
 
 def spoken(text: str) -> np.ndarray:

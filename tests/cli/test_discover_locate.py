@@ -392,8 +392,10 @@ def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
         "phrases",
         lambda self, options=None: [Phrase(c.text, c.start_s, c.end_s, groundability=1.0) for c in self.cues],
     )
-    Path("talk.srt").write_text("1\n00:00:01,000 --> 00:00:03,000\nadd red paint\n")
-    assert main(["demo", "talk.mp4", "--step", "stir", "--out", "shown", "--json"]) == 0
+    monkeypatch.setattr("stepformer.base.weights.pull", lambda name: Path("talk.mp4"))
+    Path("shown").mkdir()
+    Path("shown/washing-hands.srt").write_text("1\n00:00:01,000 --> 00:00:03,000\nadd red paint\n")
+    assert main(["demo", "--out", "shown", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert {step["meta"]["source"] for step in shown["silent"]["steps"]} == {"seen"}
     spoken = [step for step in shown["discovered"]["steps"] if step["label"] == "add red paint"]

@@ -20,25 +20,14 @@ first run downloads the video and the weights (about 400 MB, pinned by hash); la
 EXAMPLES = [
     "stepformer demo",
     "stepformer demo --out my-demo",
-    "stepformer demo mine.mp4 --step 'cut the onion'",
 ]
 
-# what a narrator might say to the silent clip, and when; spoken by a synthesiser into demo_voice.ogg
-# (examples/make_demo_voice.py)
-SAID = (
-    (0.8, "First we're going to turn on the tap."),
-    (4.2, "Then go ahead and wet your hands."),
-    (7.6, "Now take some soap."),
-    (10.6, "And rub your hands together really well."),
-    (15.6, "Finally, rinse your hands under the water."),
-)
 STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands under the tap")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("video", nargs="?", metavar="VIDEO", help="another video instead of the demo's")
-    add(parser, "out", "step", "model", "device", "threads", out="out/demo", step=list(STEPS))
+    add(parser, "out", "device", "threads", out="out/demo")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,14 +42,11 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    if args.video:
-        video = Path(args.video)
-    else:
-        log.info("a real how-to video: washing hands (CC BY 4.0, Carlos Máñez-Carvajal)")
-        video = out / "washing-hands.mp4"  # beside the page, which plays it
-        with resources.as_file(resources.files("stepformer.cli") / "demo_voice.ogg") as voice:
-            add_sound(weights.pull("demo-video"), voice, video)
-    model = sf.load_model(args.model, device=args.device)
+    log.info("a real how-to video: washing hands (CC BY 4.0, Carlos Máñez-Carvajal)")
+    video = out / "washing-hands.mp4"  # beside the page, which plays it
+    with resources.as_file(resources.files("stepformer.cli") / "demo_voice.ogg") as voice:
+        add_sound(weights.pull("demo-video"), voice, video)
+    model = sf.load_model(device=args.device)
     log.info("decoding and encoding the video, one vector per second")
     features = model.read(video)
     silent = model.find(features).timeline
@@ -68,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
     narration = narration_of(video)
     found = model.find(features, narration=narration)
     timeline = found.timeline
-    texts = args.step
-    located = model.place(features, texts).timeline
+    located = model.place(features, STEPS).timeline
 
     files = {}
     outputs: tuple[tuple[str, sf.Timeline, dict[str, Any]], ...] = (
@@ -92,8 +77,7 @@ def run(args: argparse.Namespace) -> int:
     print("\nsteps found in the pictures alone, which name none:\n")
     print(picture.draw(silent))
     if narration.cues:
-        who = "" if args.video else ", a synthetic voice: the clip itself is silent"
-        print(f"\nsteps found with what is said ({narration.where}{who}):\n")
+        print(f"\nsteps found with what is said ({narration.where}, a synthetic voice: the clip itself is silent):\n")
         print(picture.draw(timeline))
     print("\nsteps you typed, located in it:\n")
     print(picture.draw(located))
