@@ -14,6 +14,12 @@ import torch
 OUTPUTS = json.loads((Path(__file__).parent / "published_outputs.json").read_text())
 
 
+def layout(name="s3d_howto100m"):
+    """Key names and shapes of a published checkpoint."""
+    published = json.loads((Path(__file__).parent / f"{name}.json").read_text())
+    return {key: tuple(shape) for key, shape in published.items()}
+
+
 def filled(layout):
     """A state dict for name -> shape; the values of each tensor depend on its name only."""
     return {

@@ -275,7 +275,7 @@ def test_a_tuned_encoder_reads_as_the_one_that_was_trained(tmp_path):
     """What training ends with and what ClipText makes of the file are the same network; the encoder stays as it was."""
     torch.manual_seed(0)
     sizes = BertConfig(vocab_size=5, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
-    save_file(Bert(sizes, pooler=False).state_dict(), tmp_path / "model.safetensors")
+    save_file(Bert(sizes).state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(asdict(sizes)))
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nlift\n")
     encoder = SentenceEncoder(tmp_path)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from published import filled
+from published import filled, layout
 from safetensors.torch import save_file
 
 from stepformer import encoders
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoder, finished
-from stepformer.encoders.checkpoints import read_checkpoint
+from stepformer.encoders.checkpoints import load_published, read_checkpoint
 from stepformer.encoders.milnce import MilNceEncoder
 from stepformer.errors import InputError, MissingError
 
@@ -18,7 +18,7 @@ WORDS = ["the", "egg", "whisk", "pan", "don't", "pour"]
 
 @pytest.fixture(scope="module")
 def state():
-    return filled(s3d.published_layout())
+    return filled(layout())
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_video_vectors_do_not_depend_on_the_batch(encoder, state):
     parts = finished(encoder, [encoder.encode_video(part) for part in [frames[:1], frames[1:]]]).vectors
     np.testing.assert_allclose(whole, parts, rtol=1e-3, atol=1e-3)
     model = s3d.S3D().eval()
-    s3d.load_published(model, state, "x")
+    load_published(model, state, "x")
     with torch.inference_mode():
         direct = model(torch.from_numpy(frames[:1]).permute(0, 4, 1, 2, 3) / 255.0).numpy()
     np.testing.assert_allclose(whole[:1], direct, rtol=1e-3, atol=1e-3)

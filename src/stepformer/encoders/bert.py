@@ -102,26 +102,16 @@ class _Embeddings(nn.Module):
         return normed
 
 
-class _Pooler(nn.Module):
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.dense(x))
-
-
 class Bert(nn.Module):
-    """Token ids to one vector per token. ``pooler`` is kept for checkpoints that have one."""
+    """Token ids to one vector per token."""
 
-    def __init__(self, config: BertConfig, *, pooler: bool = True) -> None:
+    def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
         self.embeddings = _Embeddings(config)
         self.encoder = nn.ModuleDict(
             {"layer": nn.ModuleList([_Layer(config) for _ in range(config.num_hidden_layers)])}
         )
-        self.pooler = _Pooler(config) if pooler else None
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """``ids`` (B, T) int, ``mask`` (B, T) True on real tokens -> last hidden states (B, T, D)."""
@@ -132,36 +122,6 @@ class Bert(nn.Module):
             x = layer(x, keep)
         out: Tensor = x
         return out
-
-    def pooled(self, hidden: Tensor) -> Tensor:
-        """The [CLS] token's hidden state through the pooler: (B, T, D) -> (B, D)."""
-        if self.pooler is None:
-            raise InputError("this BERT was built without a pooler")
-        out: Tensor = self.pooler(hidden[:, 0])
-        return out
-
-    def load_published(self, state: Mapping[str, Tensor], prefix: str = "") -> None:
-        """Loads a published state dict, whose keys may start with ``prefix`` (for instance "bert.").
-
-        Old checkpoints call LayerNorm's parameters gamma and beta; buffers of positions are not weights.
-        """
-        wanted = self.state_dict()
-        found: dict[str, Tensor] = {}
-        for key, value in state.items():
-            if not key.startswith(prefix) or key.endswith("position_ids"):
-                continue
-            name = key.removeprefix(prefix).replace("LayerNorm.gamma", "LayerNorm.weight")
-            name = name.replace("LayerNorm.beta", "LayerNorm.bias")
-            if name in wanted:
-                if value.shape != wanted[name].shape:
-                    raise InputError(
-                        f"the checkpoint's {key} is {tuple(value.shape)}, this BERT needs {tuple(wanted[name].shape)}"
-                    )
-                found[name] = value
-        missing = sorted(set(wanted) - set(found))
-        if missing:
-            raise InputError(f"the checkpoint lacks {len(missing)} BERT tensors, for instance {prefix}{missing[0]}")
-        self.load_state_dict(found)
 
 
 class WordPiece:

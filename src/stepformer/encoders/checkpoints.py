@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stepformer.base.guard import plain_file
 from stepformer.errors import InputError, MissingError
@@ -43,6 +43,32 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path} is not a checkpoint: a dictionary of tensors was expected")
     return {str(key): value.detach().contiguous().clone() for key, value in state.items()}
+
+
+def load_published(model: nn.Module, state: Mapping[str, Tensor], where: str, unused: tuple[str, ...] = ()) -> None:
+    """Loads a checkpoint by its own key names; every key and shape of ``model`` must be there, and no other.
+
+    Old checkpoints call LayerNorm's parameters gamma and beta. Left alone are counters and positions, which are no
+    weights, and keys that begin with ``unused``.
+    """
+    no_weights = ("num_batches_tracked", "position_ids")
+    given: dict[str, Tensor] = {}
+    for key, value in state.items():
+        name = key.removeprefix("module.").replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias")
+        if not name.endswith(no_weights) and not name.startswith(unused):
+            given[name] = value
+    wanted = {key: value for key, value in model.state_dict().items() if not key.endswith(no_weights)}
+    parts = []
+    if missing := sorted(set(wanted) - set(given)):
+        parts.append(f"lacks {len(missing)} tensors, for instance {missing[0]}")
+    if unknown := sorted(set(given) - set(wanted)):
+        parts.append(f"has {len(unknown)} that do not belong, for instance {unknown[0]}")
+    if parts:
+        raise InputError(f"{where} is not the published checkpoint: it {' and '.join(parts)}")
+    for key, value in wanted.items():
+        if given[key].shape != value.shape:
+            raise InputError(f"{where}: {key} has the shape {tuple(given[key].shape)}, not {tuple(value.shape)}")
+    model.load_state_dict(given, strict=False)
 
 
 def fingerprint_of(name: str, version: str, state: Mapping[str, Tensor], *settings: object) -> str:

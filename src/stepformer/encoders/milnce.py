@@ -20,7 +20,7 @@ from stepformer.base.cache import cache_folder
 from stepformer.base.files import no_such
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
-from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
+from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, load_published, read_checkpoint
 from stepformer.errors import InputError, MissingError
 from stepformer.media.picture import FrameSpec
 
@@ -55,7 +55,7 @@ class MilNceEncoder:
         self._ids = {word: index + 1 for index, word in enumerate(words)}  # 0 is padding
         state = read_checkpoint(path)
         self._model = s3d.S3D().eval()
-        s3d.load_published(self._model, state, str(path))
+        load_published(self._model, state, str(path))
         self._model.to(device)
         self._device = device
         self.rate_hz = rate_hz

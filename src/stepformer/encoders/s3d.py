@@ -1,15 +1,12 @@
 """S3D with gating, as trained on HowTo100M by MIL-NCE: the video network under ``milnce`` and ``univl``.
 
 Written in plain torch after the papers (Xie et al. 2018; Miech et al. 2020). Parameter names and sizes follow the
-published ``s3d_howto100m.pth``, so that it loads by its own key names; ``s3d_howto100m.json`` beside this file lists
-them, and a checkpoint that differs is refused.
+published ``s3d_howto100m.pth``, so that it loads by its own key names; a
+checkpoint that differs is refused.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 import torch
@@ -165,42 +162,6 @@ def _pool(x: Tensor, kernel: tuple[int, int, int], stride: tuple[int, int, int])
     extra = [k - s for k, s in zip(kernel, stride, strict=True)]
     padding = [side for e in reversed(extra) for side in (e // 2, e - e // 2)]
     return nn.functional.max_pool3d(nn.functional.pad(x, padding), kernel, stride, ceil_mode=True)
-
-
-def published_layout(name: str = "s3d_howto100m") -> dict[str, tuple[int, ...]]:
-    """Key names and shapes of a published checkpoint that this product reads."""
-    text = resources.files("stepformer.encoders").joinpath(f"{name}.json").read_text("utf-8")
-    return {key: tuple(shape) for key, shape in json.loads(text).items()}
-
-
-def load_published(model: nn.Module, state: Mapping[str, Any], where: str) -> None:
-    """Loads a checkpoint by its own key names; every key and shape must be the published one.
-
-    Counters of batch norm, which only training uses, may be there or not. Keys of the text side are left alone in a
-    model that was built without it.
-    """
-    wanted = {key: value for key, value in model.state_dict().items() if not key.endswith("num_batches_tracked")}
-    given = {key.removeprefix("module."): value for key, value in state.items()}
-    given = {key: value for key, value in given.items() if not key.endswith("num_batches_tracked")}
-    if not hasattr(model, "text_module"):
-        given = {key: value for key, value in given.items() if not key.startswith("text_module.")}
-    check_layout(given, {key: tuple(value.shape) for key, value in wanted.items()}, where)
-    model.load_state_dict(given, strict=False)
-
-
-def check_layout(given: Mapping[str, Any], wanted: Mapping[str, tuple[int, ...]], where: str) -> None:
-    """Raises unless ``given`` has exactly the keys and shapes ``wanted``; the message names the first that differs."""
-    missing, unknown = sorted(set(wanted) - set(given)), sorted(set(given) - set(wanted))
-    if missing or unknown:
-        parts = []
-        if missing:
-            parts.append(f"lacks {len(missing)} tensors, for instance {missing[0]}")
-        if unknown:
-            parts.append(f"has {len(unknown)} that do not belong, for instance {unknown[0]}")
-        raise InputError(f"{where} is not the published checkpoint: it {' and '.join(parts)}")
-    for key, shape in wanted.items():
-        if tuple(given[key].shape) != shape:
-            raise InputError(f"{where}: {key} has the shape {tuple(given[key].shape)}, not {shape}")
 
 
 def to_clips(frames: Any) -> Tensor:

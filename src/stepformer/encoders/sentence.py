@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stepformer.base import weights
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
+from stepformer.encoders.checkpoints import load_published
 
 _MAX_TOKENS = 256
 _BATCH = 64
@@ -41,8 +42,8 @@ class SentenceEncoder:
             self.fingerprint = "bert:" + sha256_of(Path(folder) / "model.safetensors")[:16]
         folder = Path(folder)
         config = BertConfig.from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-        self._bert = Bert(config, pooler=False)
-        self._bert.load_published(load_file(folder / "model.safetensors"))
+        self._bert = Bert(config)
+        load_published(self._bert, load_file(folder / "model.safetensors"), str(folder), ("pooler.",))
         self._bert.eval().to(device)
         self.device = device
         self._tokenize = WordPiece(folder / "vocab.txt")

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
-from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, read_checkpoint
+from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, load_published, read_checkpoint
 from stepformer.encoders.milnce import S3D_FILES, encoder_folder
 from stepformer.encoders.milnce import SOURCE as S3D_SOURCE
 from stepformer.errors import InputError, UsageError
@@ -36,7 +36,8 @@ DIM = 768
 MAX_POSITIONS = 512
 MAX_TOKENS = 48  # of a text, as in training
 VISUAL_LAYERS = 6
-_UNUSED = ("cross.", "decoder.", "cls.", "cls_visual.", "similarity_dense.")  # parts for captions and re-ranking
+# parts for captions and re-ranking
+_UNUSED = ("cross.", "decoder.", "cls.", "cls_visual.", "similarity_dense.", "bert.pooler.", "visual.pooler.")
 _BATCH = 4
 _TEXT_BATCH = 32
 
@@ -61,7 +62,7 @@ class _Visual(nn.Module):
         super().__init__()
         like = Bert(BertConfig(vocab_size=1, num_hidden_layers=layers, max_position_embeddings=1))
         self.embeddings = _Embeddings()
-        self.encoder, self.pooler = like.encoder, like.pooler
+        self.encoder = like.encoder
 
     def forward(self, seconds: Tensor) -> Tensor:  # (B, T, 1024) -> (B, T, 768)
         x: Tensor = self.embeddings(seconds)
@@ -84,17 +85,6 @@ class UniVL(nn.Module):
         self.bert = Bert(BertConfig(num_hidden_layers=text_layers))
         self.visual = _Visual(visual_layers)
         self.normalize_video = _NormalizeVideo()
-
-    def load_published(self, state: Mapping[str, Tensor], where: str) -> None:
-        """Loads ``univl.pretrained.bin`` by its own key names; every tensor of the two towers must be there."""
-        given = {}
-        for key, value in state.items():
-            name = key.removeprefix("module.")
-            name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-            if not name.startswith(_UNUSED) and not name.endswith("position_ids"):
-                given[name] = value
-        s3d.check_layout(given, {key: tuple(value.shape) for key, value in self.state_dict().items()}, where)
-        self.load_state_dict(given)
 
     def encode_seconds(self, seconds: Tensor) -> Tensor:
         """S3D's pooled features of consecutive seconds (B, T, 1024) -> (B, T, 768), T at most 512."""
@@ -133,9 +123,9 @@ class UniVLEncoder:
         s3d_path = find_checkpoint(home, S3D_FILES, self.name, S3D_SOURCE)
         state = read_checkpoint(path)
         self._model = UniVL(_layers(state, "bert"), _layers(state, "visual")).eval()
-        self._model.load_published(state, str(path))
+        load_published(self._model, state, str(path), _UNUSED)
         self._s3d = s3d.S3D(words=False).eval()
-        s3d.load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path))
+        load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path), ("text_module.",))
         self._words = WordPiece(_vocabulary(home))
         self._model.to(device)
         self._s3d.to(device)
