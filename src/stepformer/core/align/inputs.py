@@ -26,7 +26,8 @@ def as_float64(value: Any, name: str) -> NDArray[np.float64]:
     if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous:
         return value
     if hasattr(value, "detach"):  # a tensor, told without importing torch
-        value = value.detach().double().cpu().numpy()
+        value = value.detach().cpu()
+        value = (value if value.dtype.itemsize == 4 else value.double()).numpy()  # NumPy is quicker to widen float32
     try:
         return np.ascontiguousarray(value, dtype=np.float64) if np.ndim(value) else np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
