@@ -38,8 +38,9 @@ CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
 _BATCH = 4  # clips decoded ahead of the encoder
 _ENOUGH_LOOKS = 64  # two per slot of the model
+_INTERVALS = 3  # that share a vector at most; bench looks has what that costs
 _SHORT_S = 48.0  # what is shorter has few looks, and each is worth a vector of its own
-_VERSION = "6"
+_VERSION = "7"
 _CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
 
 
@@ -195,11 +196,11 @@ def encode_file(
 
 def pictures_per_look(duration_s: float, rate_hz: float, encoder_hz: float) -> int:
     """How many neighbouring pictures, ``rate_hz`` per second, may share a vector: none of a short video, else as many
-    as come in one of the encoder's intervals, or in two of a video that has ``_ENOUGH_LOOKS`` pairs of them."""
+    as come in one of the encoder's intervals, or in two or three that leave the video ``_ENOUGH_LOOKS`` vectors."""
     if duration_s < _SHORT_S:
         return 1
-    pair = 2 if duration_s * encoder_hz >= 2 * _ENOUGH_LOOKS else 1
-    return max(1, round(pair * rate_hz / encoder_hz))
+    intervals = max(1, min(_INTERVALS, int(duration_s * encoder_hz / _ENOUGH_LOOKS)))
+    return max(1, round(intervals * rate_hz / encoder_hz))
 
 
 def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
