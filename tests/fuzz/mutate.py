@@ -28,6 +28,8 @@ RUNS = (
     b"\xc2\xa0", b"\xe2\x99\xaa", b"\xe2\x80\x94",
 )  # fmt: skip
 """What a pattern that goes back and forth takes quadratic time for, when there is much of it."""
+_BOXES = rb"moov|trak|edts|mdat|mvhd|tkhd|mdhd|elst|stsd|stts|ctts|stss|stsc|stsz|stco|avc1"
+_WORDS = (0, 1, 2, 7, 1000, 90_000, 0xFFFF, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 _ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "utf-7", "cp037", "utf-8-sig")
 
 
@@ -102,6 +104,8 @@ def structured(data: bytes, chance: random.Random) -> bytes:
             return _npy(data, chance)
         if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < len(data):
             return _safetensors(data, chance)
+        if data[4:8] == b"ftyp":
+            return _boxes(data, chance)
         if data[:1] in b"{[" and len(data) < 1 << 18:
             return _json(data, chance)
         if data[:1] == b"<":
@@ -152,6 +156,25 @@ def _safetensors(data: bytes, chance: random.Random) -> bytes:
     header = _json(data[8 : 8 + length], chance)
     said = len(header) if chance.random() < 0.8 else chance.choice((0, 1, len(header) + 1, 1 << 40, (1 << 64) - 1))
     return said.to_bytes(8, "little") + header + data[8 + length :]
+
+
+def _boxes(data: bytes, chance: random.Random) -> bytes:
+    """Of a box of an mp4: its length, some of its numbers (times, counts, places), twice, or gone."""
+    out = bytearray(data)
+    at = chance.choice([found.start() - 4 for found in re.finditer(_BOXES, data)])
+    size = min(int.from_bytes(data[at : at + 4], "big"), len(data) - at)
+    kind = chance.randrange(6)
+    if kind == 0:
+        out[at : at + 4] = chance.choice(_WORDS).to_bytes(4, "big")
+    elif kind == 1:
+        out[at:at] = out[at : at + size]
+    elif kind == 2:
+        del out[at : at + size]
+    else:
+        for _ in range(chance.choice((1, 2, 6))):
+            place = at + 8 + 4 * chance.randrange(max(1, (size - 8) // 4))
+            out[place : place + 4] = chance.choice(_WORDS).to_bytes(4, "big")
+    return bytes(out)
 
 
 def _npy(data: bytes, chance: random.Random) -> bytes:
