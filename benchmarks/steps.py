@@ -21,14 +21,14 @@ from benchmarks.real_clips import clips
 from benchmarks.real_data import RealVideo, load
 from stepformer.cli.options import add
 from stepformer.core import segments
-from stepformer.core.inference import find_steps, usual_number, variety
+from stepformer.core.inference import find_steps, pieces, usual_number
 from stepformer.evaluation.statistics import interval, mean_draws
 
 HELP = """Mean absolute error of the number of discovered steps on held-out simulated tasks, on real clips and, with
 --data, on GTEA and Action100M, without narration: the automatic choice, its two halves alone (the penalty; the usual
-number for so varied a video), the usual number for a video of this length, a constant and one per n seconds. The last
-three are fitted on timelines: of training videos, and of simulated dev videos. --fit prints the constants of the prior
-instead."""
+number for a video of so many pieces), the usual number for a video of this length, a constant and one per n seconds.
+The last three are fitted on timelines: of training videos, and of simulated dev videos. --fit prints the constants of
+the prior instead."""
 EXAMPLES = [
     "stepformer bench steps --world world.safetensors --data DATASETS",
     "stepformer bench steps --world world.safetensors --fit",
@@ -53,7 +53,7 @@ class Prior:
 
 
 def fit(world_file: Path, seed: int = 5) -> dict[str, Prior]:
-    """The prior by a video's variety, and by its length, on training videos with real timelines; every source of
+    """The prior by a video's pieces, and by its length, on training videos with real timelines; every source of
     timelines weighs the same."""
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
@@ -73,11 +73,11 @@ def fit(world_file: Path, seed: int = 5) -> dict[str, Prior]:
             spread = segments.spread_out(batch.video, batch.video_mask)
             lengths = batch.video_mask.sum(1).double()
             number = (batch.steps >= 0).sum(1).double()
-            columns = variety(spread, batch.video_mask, 1.0).log().double(), lengths.log(), number.log()
+            columns = pieces(spread, batch.video_mask).log().double(), lengths.log(), number.log()
             rows += torch.stack(columns, 1).tolist()
             weights += [1.0 / len(members)] * len(number)
     table, w = np.asarray(rows), np.asarray(weights) / np.sum(weights)
-    return {name: _line(table[:, column], table[:, 2], w) for column, name in enumerate(("variety", "length"))}
+    return {name: _line(table[:, column], table[:, 2], w) for column, name in enumerate(("pieces", "length"))}
 
 
 def _line(x: Floats, y: Floats, w: Floats) -> Prior:
@@ -89,7 +89,7 @@ def _line(x: Floats, y: Floats, w: Floats) -> Prior:
 
 
 def numbers(videos: list[RealVideo], model: Any) -> dict[str, Floats]:
-    """(V,) of each video: how many steps are marked, its length and variety, and how many each way finds."""
+    """(V,) of each video: how many steps are marked, its length and pieces, and how many each way finds."""
     columns: dict[str, list[float]] = {}
     for video in videos:
         seen = _seen(video)
@@ -97,8 +97,8 @@ def numbers(videos: list[RealVideo], model: Any) -> dict[str, Floats]:
         mask = torch.ones(1, len(seen), dtype=torch.bool)
         spread = segments.spread_out(structure, mask)
         row: dict[str, float] = {"marked": len(video.steps), "seconds": seen.duration_s}
-        row["variety"] = float(variety(spread, mask, seen.rate_hz)[0])
-        row["usual for so varied a video"] = round(float(usual_number(torch.tensor(row["variety"]))))
+        row["pieces"] = float(pieces(spread, mask)[0])
+        row["usual for so many pieces"] = round(float(usual_number(torch.tensor(row["pieces"]))))
         configs = {"automatic": {}, "penalty alone": {"number_weight": 0.0}, "--detail 0": {"detail": 0.0},
                    "--detail 1": {"detail": 1.0}}  # fmt: skip
         for name, changes in configs.items():
@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for data, columns in found.items():
         marked = columns["marked"]
-        ways = {name: columns[name] for name in ("automatic", "penalty alone", "usual for so varied a video")}
+        ways = {name: columns[name] for name in ("automatic", "penalty alone", "usual for so many pieces")}
         ways |= {name: number(columns["seconds"]) for name, number in others.items()}
         errors = np.stack([np.abs(number - marked) for number in ways.values()])  # (R, V)
         draws = mean_draws(errors, np.arange(len(marked)), "videos")

@@ -14,6 +14,7 @@ Everything is batched, on any device; only torch and NumPy are needed (numba mak
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Sequence
@@ -47,11 +48,12 @@ _BELOW = 8e-7  # a threshold so far below all frames keeps them all
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
 _OFTENEST = 2
-# the number of steps is log-normal about AT * variety ** POWER: chosen on simulated dev videos and the real dev clips;
-# `stepformer bench steps --fit` prints what the timelines of simulated training videos say, and made the spread
-_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD = 1.3, 0.8, 0.46
+# the number of steps is log-normal about AT * pieces ** POWER, or FEW: chosen on simulated dev videos, the real dev
+# clips and half of GTEA; `stepformer bench steps --fit` prints what the timelines of simulated training videos say
+_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD, _NUMBER_FEW = 0.33, 0.8, 0.25, 4.0
+_LEFT = 0.09
+_SPLIT = 2.0  # frames of noise that a further step must explain, however many are usual
 _NUMBER_RANGE = 3.0
-_LEAST_NOISE = 0.5  # what is usual never counts for less than in so noisy a video
 _MOST_STEPS = 96
 
 
@@ -83,7 +85,7 @@ class InferenceConfig:
     ``time_weight`` times the square of how many equal parts of the video away from its own a frame lies.
 
     **How many steps**: as many as make the sum largest, less ``number_weight`` penalties times half the square of how
-    many standard deviations the logarithm of their number lies from what is usual for so varied a video
+    many standard deviations the logarithm of their number lies from what is usual for a video of so many pieces
     (:func:`usual_number`).
 
     E is the soft maximum of s over the rows at ``evidence_temperature`` (0: the maximum). With temperature 0 and both
@@ -370,20 +372,17 @@ def looks_hz(duration_s: float, rate_hz: float) -> float:
     return rate_hz * min(_OFTENEST, max(1, math.ceil(_ENOUGH / max(duration_s * rate_hz, 1e-3))))
 
 
-def noise_share(structure: Tensor, mask: Tensor, rate_hz: float, cuts: list[int] | None = None) -> Tensor:
+def noise_share(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
     """(B,) share, 0 to about 1, of a video's variance that neighbouring frames do not share: structure (B, N, W) from
     :func:`segments.spread_out`.
 
     Neighbours are as far apart as the product looks at a video of this length, so that features of a higher rate, whose
-    neighbours are nearly the same picture, do not make a video seem smoother than it is. cuts: so many of the largest
-    changes of each video are no noise.
+    neighbours are nearly the same picture, do not make a video seem smoother than it is.
     """
     out = []
-    for i, (x, frames) in enumerate(zip(structure, mask.sum(1).tolist(), strict=True)):
+    for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
         apart = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
         near = (x[apart:frames] - x[: max(frames - apart, 0)]).square().sum(1)
-        if cuts is not None and frames > apart:
-            near = near.sort().values[: max(1, len(near) - apart * cuts[i])]
         out.append(near.mean() / 2 if frames > apart else near.new_ones(()))
     return torch.stack(out) if out else structure.new_ones(0)
 
@@ -397,42 +396,56 @@ def penalty_of(structure: Tensor, mask: Tensor, rate_hz: float, config: Inferenc
     return usual.clamp(min=least) * float(_STEEPNESS ** (0.5 - config.detail))
 
 
-def variety(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
-    """(B,) how many different things a video shows: one more than the directions that it varies in (the exponential of
-    the entropy of their principal variances), of structure (B, N, W) from :func:`segments.spread_out`, as often as the
-    product looks at it.
-
-    A video of k equally long pictures that have nothing in common shows k. What neighbours usually differ by is no
-    variety: it is taken off all directions alike, or a moving camera and repeated movement would show ever new things.
-    """
-    out = []
-    for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
-        window = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
-        whole = max(1, frames // window)
-        looks = x[: whole * window].view(whole, -1, x.shape[1]).mean(1)
-        looks = (looks - looks.mean(0)).double().cpu()  # a GPU is slow at small ones
-        power = torch.linalg.eigvalsh(looks @ looks.mT if whole < x.shape[1] else looks.mT @ looks).clamp(min=0.0)
-        if whole > 2:
-            noise = (looks[1:] - looks[:-1]).square().sum(1).median() / 2 * whole
-            power = (power - noise / min(whole - 1, len(power))).clamp(min=0.0)
-        share = (power / power.sum().clamp(min=1e-12)).to(x)
-        out.append(1 + (-torch.xlogy(share, share).sum()).exp() if whole > 1 else share.new_ones(()))
-    return torch.stack(out) if out else structure.new_ones(0)
+def pieces(spread: Tensor, mask: Tensor) -> Tensor:
+    """(B,) how many pieces a video falls into: so few segments that no more than a share ``_LEFT`` of its variance lies
+    inside them, of structure (B, N, W) from :func:`segments.spread_out`. A few pictures that have nothing in common are
+    as many, however long each is shown."""
+    found = [
+        1.0 + float((_scatter_left(x[:frames]) > _LEFT).sum())
+        for x, frames in zip(spread.double().cpu().numpy(), mask.sum(1).tolist(), strict=True)
+    ]
+    return torch.tensor(found, dtype=spread.dtype, device=spread.device)
 
 
-def usual_number(variety: Tensor) -> Tensor:
-    """(B,) how many steps a video of such :func:`variety` usually has."""
-    return (_NUMBER_AT * variety**_NUMBER_POWER).clamp(min=1.0)
+def _scatter_left(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(N,) the share of the variance of x (N, W) that lies inside 1 to N segments, made by joining, again and again,
+    the two neighbours whose joining adds least: nearly the best, and quick in videos of hours."""
+    total, sums, sizes = np.square(x).sum(), list(x), [1] * len(x)
+    after, before = list(range(1, len(x) + 1)), list(range(-1, len(x) - 1))
+
+    def joining(i: int, j: int) -> tuple[float, int, int, int, int]:
+        apart = sums[i] / sizes[i] - sums[j] / sizes[j]
+        return sizes[i] * sizes[j] / (sizes[i] + sizes[j]) * float(apart @ apart), i, j, sizes[i], sizes[j]
+
+    waiting = [joining(i, i + 1) for i in range(len(x) - 1)]
+    heapq.heapify(waiting)
+    added = [0.0]
+    while waiting:
+        cost, i, j, *size = heapq.heappop(waiting)
+        if size != [sizes[i], sizes[j]]:  # one of the two has been joined to another since
+            continue
+        added.append(cost)
+        sums[i], sizes[i], sizes[j], after[i] = sums[i] + sums[j], sizes[i] + sizes[j], 0, after[j]
+        if after[i] < len(x):
+            before[after[i]] = i
+            heapq.heappush(waiting, joining(i, after[i]))
+        if before[i] >= 0:
+            heapq.heappush(waiting, joining(before[i], i))
+    return np.cumsum(added)[::-1] / max(total, 1e-12)
 
 
-def number_costs(spread: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> list[NDArray[np.float64]]:
+def usual_number(pieces: Tensor) -> Tensor:
+    """(B,) how many steps a video of so many :func:`pieces` usually has: in a video of few each is one."""
+    return torch.minimum(pieces, (_NUMBER_AT * pieces**_NUMBER_POWER).clamp(min=_NUMBER_FEW))
+
+
+def number_costs(spread: Tensor, mask: Tensor, noise: Tensor, config: InferenceConfig) -> list[NDArray[np.float64]]:
     """What 1 to C steps cost beside their penalties, per video; C is beyond what could be best, and at most the frames.
+    noise: (B,) from :func:`noise_share`.
 
     ``detail`` moves what is usual to a third and to three times as many. Where there is much noise what is usual
     counts for more: the cuts are not plain."""
-    things = variety(spread, mask, rate_hz)
-    usual = usual_number(things).log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
-    noise = noise_share(spread, mask, rate_hz, cuts=things.round().int().tolist()).clamp(min=_LEAST_NOISE)
+    usual = usual_number(pieces(spread, mask)).log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
     weight = config.number_weight * config.penalty_share * mask.sum(1).to(noise.dtype) * noise
     out = []
     for centre, w, frames in zip(usual.tolist(), weight.tolist(), mask.sum(1).tolist(), strict=True):
@@ -497,8 +510,11 @@ def find_in_rows(
     elif steps is not None:
         found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B)
     elif config.number_weight and config.threshold == "automatic":
-        number = number_costs(structure_spread, mask, rate_hz, config)
-        found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number)
+        noise = noise_share(structure_spread, mask, rate_hz)
+        number = number_costs(structure_spread, mask, noise, config)
+        # what is usual never splits what is all the same
+        least = _SPLIT * noise * _STEEPNESS ** (0.5 - config.detail)
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
     else:
         found, _ = segments.solve(task, penalty, ordered=config.ordered)
         if config.threshold == "automatic" and not all(found):

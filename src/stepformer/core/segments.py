@@ -127,6 +127,7 @@ def solve(
     skip: Tensor | None = None,
     count: list[int] | None = None,
     number: list[NDArray[np.float64]] | None = None,
+    least: Tensor | None = None,
     backend: str = "auto",
 ) -> tuple[list[list[Segment]], list[float]]:
     """The best steps of each video, in order (what lies between them is background), and the sums they reach.
@@ -135,8 +136,9 @@ def solve(
     rising rows, where passing row r over costs ``skip`` (B, R) (inf: it must have a segment; 0 by default), or, not
     ``ordered``, each with whichever row gains most. ``count``: exactly so many steps (as many as there are frames, if
     those are fewer), wherever their best rows gain most; rows are given to them in order afterwards. ``number``: as
-    many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside. Without rows every
-    segment is a step. backend: "numba" or "torch" instead of what suits the device.
+    many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside; no more than those that
+    each gain ``least`` (B,) before penalties. Without rows every segment is a step. backend: "numba" or "torch" instead
+    of what suits the device.
     """
     B, R = len(task.lengths), task.gains.shape[2]
     idle = R > 0
@@ -164,7 +166,11 @@ def solve(
     for item, most in enumerate(stages):
         stage = most
         if number is not None and most:
-            stage = 1 + int((sums[item][1 : most + 1] - number[item][:most]).argmax())
+            better = sums[item][1 : most + 1] - number[item][:most]
+            if least is not None:
+                poor = np.diff(sums[item][1 : most + 1]) + float(penalty[item]) < float(least[item])
+                better[1:][np.logical_or.accumulate(poor)] = -np.inf
+            stage = 1 + int(better.argmax())
         values.append(float(sums[item][stage]))
         if values[-1] == -np.inf:  # rows that must have a segment, and too few frames for them
             found.append([])

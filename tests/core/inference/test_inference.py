@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stepformer.core.inference import (
     DEFAULT_INFERENCE,
     InferenceConfig,
+    _scatter_left,
     evidence_of,
     find_steps,
     find_texts,
@@ -20,17 +21,17 @@ from stepformer.core.inference import (
     noise_share,
     otsu_threshold,
     penalty_of,
+    pieces,
     pooled_slots,
     random_slots,
     separability,
     slot_similarity,
     slots_of_texts,
     threshold_of,
-    variety,
 )
 from stepformer.core.losses import cosines
 from stepformer.core.model import Slots
-from stepformer.core.segments import spread_out
+from stepformer.core.segments import programme, solve, spread_out
 from stepformer.errors import UsageError
 
 FIXED = InferenceConfig(threshold="fixed", similarity=0.5)
@@ -441,31 +442,42 @@ def test_shares_out_of_range_are_refused(wrong):
         InferenceConfig(**wrong)
 
 
-def test_a_video_of_k_different_pictures_shows_k_things():
-    for k in (2, 3, 7):
+def test_a_video_of_a_few_different_pictures_has_as_many_pieces():
+    for k in (2, 3, 5):
         video = torch.eye(16)[:k].repeat_interleave(10, 0)[None]
-        mask = torch.ones(1, 10 * k, dtype=torch.bool)
-        spread = spread_out(video, mask)
-        assert float(variety(spread, mask, 1.0)) == pytest.approx(k, abs=1e-3)
+        video = torch.cat([video, video.flip(1)], 1)  # and the same pictures again, the last one twice as long
+        mask = torch.ones(1, 20 * k, dtype=torch.bool)
+        assert float(pieces(spread_out(video, mask), mask)) == 2 * k - 1
         # the same at four frames per second
         video, mask = video.repeat_interleave(4, 1), mask.repeat_interleave(4, 1)
-        assert float(variety(spread_out(video, mask), mask, 4.0)) == pytest.approx(k, abs=1e-3)
+        assert float(pieces(spread_out(video, mask), mask)) == 2 * k - 1
 
 
-def test_noise_shows_no_new_things():
-    """A shaking camera or a repeated movement over four pictures is still about four things."""
-    generator = torch.Generator().manual_seed(0)
-    plain = torch.eye(64)[:4].repeat_interleave(30, 0)
-    shaken = plain + 0.05 * torch.randn(120, 64, generator=generator)
-    mask = torch.ones(1, 120, dtype=torch.bool)
-    found = [float(variety(spread_out(video[None], mask), mask, 1.0)) for video in (plain, shaken)]
-    assert found[0] == pytest.approx(4, abs=1e-3)
-    assert 3.5 < found[1] < 6
+def test_joining_leaves_the_scatter_of_the_segments():
+    rng = np.random.default_rng(0)
+    video = torch.from_numpy(rng.standard_normal((1, 9, 3)))
+    mask = torch.ones(1, 9, dtype=torch.bool)
+    x = spread_out(video, mask)
+    left = _scatter_left(x[0].numpy())
+    assert left[0] == pytest.approx(1) and left[-1] == pytest.approx(0) and (np.diff(left) <= 1e-12).all()
+    for k in range(1, 10):  # no better than the best of all cuts
+        best, _ = solve(programme(None, x, mask), torch.zeros(1), count=[k])
+        within = sum(float((x[0, s.first : s.last] - x[0, s.first : s.last].mean(0)).square().sum()) for s in best[0])
+        assert left[k - 1] >= within / 9 - 1e-9
+    assert float(pieces(x, torch.zeros(1, 9, dtype=torch.bool))) == 1
+
+
+def test_plain_pictures_are_steps_whatever_is_usual():
+    for k in (4, 8):
+        video = torch.eye(16)[:k].repeat_interleave(10, 0)[None]
+        mask = torch.ones(1, 10 * k, dtype=torch.bool)
+        found = find_steps(pooled_slots(video, mask), mask, DEFAULT_INFERENCE)
+        assert [s.first for s in found.segments[0]] == list(range(0, 10 * k, 10))
 
 
 def test_detail_moves_the_usual_number():
     generator = torch.Generator().manual_seed(0)
-    video = torch.randn(1, 120, 32, generator=generator)
+    video = torch.randn(1, 120, 32, generator=generator).cumsum(1)
     mask = torch.ones(1, 120, dtype=torch.bool)
     output = pooled_slots(video, mask)
     numbers = []
@@ -473,3 +485,6 @@ def test_detail_moves_the_usual_number():
         config = replace(DEFAULT_INFERENCE, detail=detail)
         numbers.append(len(find_steps(output, mask, config).segments[0]))
     assert numbers[0] < numbers[1] < numbers[2]
+    # noise alone is one thing, which no usual number splits
+    noise = torch.randn(1, 120, 32, generator=generator)
+    assert len(find_steps(pooled_slots(noise, mask), mask, DEFAULT_INFERENCE).segments[0]) == 1
