@@ -410,7 +410,7 @@ def pieces(spread: Tensor, mask: Tensor) -> Tensor:
 def _scatter_left(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """(N,) the share of the variance of x (N, W) that lies inside 1 to N segments, made by joining, again and again,
     the two neighbours whose joining adds least: nearly the best, and quick in videos of hours."""
-    total, sums, sizes = np.square(x).sum(), list(x), [1] * len(x)
+    sums, sizes = list(x), [1] * len(x)
     after, before = list(range(1, len(x) + 1)), list(range(-1, len(x) - 1))
 
     def joining(i: int, j: int) -> tuple[float, int, int, int, int]:
@@ -431,7 +431,8 @@ def _scatter_left(x: NDArray[np.float64]) -> NDArray[np.float64]:
             heapq.heappush(waiting, joining(i, after[i]))
         if before[i] >= 0:
             heapq.heappush(waiting, joining(before[i], i))
-    return np.cumsum(added)[::-1] / max(total, 1e-12)
+    left: NDArray[np.float64] = np.cumsum(added)[::-1] / max(float(np.square(x).sum()), 1e-12)
+    return left
 
 
 def usual_number(pieces: Tensor) -> Tensor:
