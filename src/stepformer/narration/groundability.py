@@ -111,15 +111,7 @@ def groundability(
     return round(score * (0.3 if chatter else 1.0), 3)
 
 
-# talk with most verbs, things with a verb of hand work: "cut off the tips", "turn the page"
-_TWO_FACED = word_set(
-    "page code sign word words email tip tips rest point story kind thumb thumbs lot sort mark like job rest"
-)
-_CHANNEL = word_set("video channel description comments youtube instagram facebook twitter subscribe notification")
 _BUTTONS = word_set("hit smash ring click tap press turn push")
-_TALK_PARTICLES = word_set(
-    "go come look talk figure find end stay hang have be see want need do know like love"
-)  # "find out the price" is talk
 _MAKING = word_set("get make create obtain give keep")  # "get a nice texture" is no act of its own
 _THING = 0.75  # tangible enough to be a thing
 _ON_PRONOUNS = word_set("bring keep hit stop start")
@@ -141,11 +133,11 @@ def is_chatter(
     prepositional phrase; ``where`` is whether there is one; ``tangible`` is the noun's score.
     """
     words = set(around.split())
-    if verb in lexicon.CHATTER_VERBS or not person or words & _CHANNEL:
+    if verb in lexicon.CHATTER_VERBS or not person or words & lexicon.CHANNEL:
         return True
     if verb in _BUTTONS and noun in ("button", "bell", "icon") and ("like" in words or noun == "bell"):
         return True
-    if noun in lexicon.CHATTER_OBJECTS and not (noun in _TWO_FACED and verb in PHYSICAL_VERBS):
+    if noun in lexicon.CHATTER_OBJECTS and not (noun in lexicon.TWO_FACED and verb in PHYSICAL_VERBS):
         return True
     if tangible is None:
         tangible = noun_score(noun)
@@ -153,7 +145,7 @@ def is_chatter(
         return True
     if (verb not in PHYSICAL_VERBS or verb in VAGUE_VERBS) and tangible < _THING and not where and not particle:
         return True  # no hand work that says what is done, on nothing that says to what: "use red", "get all"
-    if verb not in lexicon.STOP_VERBS or (particle and verb not in _TALK_PARTICLES):
+    if verb not in lexicon.STOP_VERBS or (particle and verb not in lexicon.TALK_PARTICLES):
         return False  # "keep down the heat", "bring up the edges"
     if verb in lexicon.STEP_WHEN_CONCRETE:
         return not (noun in CONCRETE_NOUNS or (noun in lexicon.OBJECT_PRONOUNS and verb in _ON_PRONOUNS))

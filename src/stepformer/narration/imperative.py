@@ -13,19 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stepformer.narration.lexicon import (
-    COMPOUNDS,
-    CONTAINERS,
-    FOOD_VERBS,
-    MEASURES,
-    NOT_FOOD,
-    OBJECT_PRONOUNS,
-    PARTICLES,
-    PERSON_NOUNS,
-    PHRASAL,
-    SWITCHED,
-    word_set,
-)
+from stepformer.narration import lexicon
+from stepformer.narration.lexicon import word_set
 from stepformer.narration.phrases import Phrase
 
 MOST_WORDS = 8
@@ -33,32 +22,12 @@ _LEAST_GROUNDED = 0.5  # what a camera would hardly see names no step
 _REACH_S = 25.0  # a reference is sure only to what was spoken of so lately
 _OWNERS = word_set("your my our his her their this that these those")
 _DETERMINERS = _OWNERS | word_set("the a an some any all both")
-_PRAISE = word_set(
-    "nice lovely beautiful good great amazing delicious really very little favorite perfect awesome wonderful gorgeous "
-    "delightful pretty super nicely just actual own whole entire"
-)
 _AMOUNTS = (
     "all of", "some of", "a little bit of", "a little bit more", "a bit of", "a bit more", "just a bit of", "a lot of",
     "lots of", "plenty of", "the rest of", "quite a bit of", "a little", "a bit", "some", "any",
 )  # fmt: skip
 _OWN = word_set("mine yours ours hers")
-# what is added becomes part of something else: "it" is then the whole
-_ADDING = word_set(
-    "add sprinkle pour toss throw drop stir drizzle squeeze season dump crumble salt pepper scatter spoon"
-)
-_NOT_TAKEN_UP = CONTAINERS | word_set(
-    "lid heat cover foil temperature flame fire knife spoon fork whisk spatula brush face skin hand hands eye eyes "
-    "nose finger fingers body arm arms leg legs foot feet head neck"
-)
-# what goes into a dish is not what is cooked, cut or served
-_SEASONINGS = word_set(
-    "salt pepper oil sauce juice wine vinegar sugar spice spices powder seasoning seasonings herb herbs garlic ginger "
-    "butter water bubble bubbles flavor color side sides minute minutes"
-)
-_ON_DISHES = word_set(
-    "cook simmer boil bake fry roast grill steam saute brown cover rest sit cool flip turn cut slice chop serve take "
-    "bring leave set let marinate transfer remove"
-)
+_NOT_TAKEN_UP = lexicon.CONTAINERS | lexicon.NOT_TAKEN_UP
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay")
@@ -71,7 +40,7 @@ _BROKEN = re.compile(
     r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
     r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|anyway|because|which|who)\b"
 )
-_PRONOUNS = OBJECT_PRONOUNS | word_set("everything something anything that this")
+_PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
 def spoken_names(phrases: Sequence[Phrase]) -> list[str | None]:
@@ -127,7 +96,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     if where.split()[-1:] and (where.split()[-1] in _NO_PLACE or (verb in _TAKING and where.split()[0] in _INTO)):
         where = ""  # "take the wine in the pan": two acts run together
     parts_of = thing.split(" of ")
-    if len(parts_of) > 2 and parts_of[1].rstrip("s").split()[-1] not in MEASURES:
+    if len(parts_of) > 2 and parts_of[1].rstrip("s").split()[-1] not in lexicon.MEASURES:
         thing = " of ".join(parts_of[:2])  # "a cup of flour of salt"
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
         # "put salt" adds it; "put the pan" says nothing
@@ -140,8 +109,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         return None
     amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
     particle = "" if amount else phrase.particle  # "add about a teaspoon"
-    behind = thing in _PRONOUNS or verb not in PHRASAL.get(particle, ())
-    if particle in PHRASAL and thing and thing not in _PRONOUNS and behind:
+    behind = thing in _PRONOUNS or verb not in lexicon.PHRASAL.get(particle, ())
+    if particle in lexicon.PHRASAL and thing and thing not in _PRONOUNS and behind:
         if _directly_behind(phrase):
             return None
         particle = "" if particle in _DANGLING else particle
@@ -166,20 +135,20 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
 def _makes_sense(verb: str, thing: str, where: str) -> bool:
     """Whether the verb can be done to the thing there: nobody boils a table or cooks meat in a guy."""
     whose = where.split()
-    if whose and whose[-1] in PERSON_NOUNS:
+    if whose and whose[-1] in lexicon.PERSON_NOUNS:
         return False
     if verb == "use" and whose[:1] and whose[0] in ("into", "onto"):
         return False  # two clauses run together
     words = [word for word in thing.split() if word not in _DETERMINERS]
-    if words and thing.startswith(words[0]) and f"{verb}:{words[0]}" in COMPOUNDS:
+    if words and thing.startswith(words[0]) and f"{verb}:{words[0]}" in lexicon.COMPOUNDS:
         return False
-    if not words or words[-1] not in NOT_FOOD | PERSON_NOUNS:
+    if not words or words[-1] not in lexicon.NOT_FOOD | lexicon.PERSON_NOUNS:
         return True
-    return verb not in FOOD_VERBS
+    return verb not in lexicon.FOOD_VERBS
 
 
 def _switched(thing: str) -> bool:
-    return not thing or thing in _PRONOUNS or thing.rsplit(maxsplit=1)[-1] in SWITCHED
+    return not thing or thing in _PRONOUNS or thing.rsplit(maxsplit=1)[-1] in lexicon.SWITCHED
 
 
 def _directly_behind(phrase: Phrase) -> bool:
@@ -196,13 +165,13 @@ def _sure(phrases: Sequence[Phrase], at: int) -> bool:
     if phrase.said_object is None:
         return True
     noun = phrase.object.split()[-1] if phrase.object else ""
-    if noun in _NOT_TAKEN_UP or (noun in _SEASONINGS and phrase.verb in _ON_DISHES):
+    if noun in _NOT_TAKEN_UP or (noun in lexicon.SEASONINGS and phrase.verb in lexicon.ON_DISHES):
         return False
     for before in reversed(phrases[:at]):
         if phrase.start_s - before.end_s > _REACH_S:
             return False
         if noun and noun in before.object.split():
-            return before.verb not in _ADDING or phrase.particle == "in"
+            return before.verb not in lexicon.ADDING or phrase.particle == "in"
     return True  # named in the same sentence without being acted on
 
 
@@ -242,7 +211,7 @@ def _closed(words: Sequence[str]) -> str | None:
     cut = len(kept) < len(words)
     if len(kept) > 3 and kept[-1] in _BARE_END and kept[-2] not in _DETERMINERS:
         kept = kept[:-1]
-    while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in PARTICLES)):
+    while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in lexicon.PARTICLES)):
         kept, cut = kept[:-1], True
     return None if cut and len(kept) < 2 else " ".join(kept)
 
@@ -262,7 +231,7 @@ def _plain(thing: str) -> str:
     if words and words[0] in _OWNERS and len(words) > 1:
         words = words[1:] if taken else ["the", *words[1:]]
     last = len(words) - 1
-    kept = [w for at, w in enumerate(words) if at == last or not (w in _PRAISE or (at and w in _OWNERS))]
+    kept = [w for at, w in enumerate(words) if at == last or not (w in lexicon.PRAISE or (at and w in _OWNERS))]
     return " ".join(kept)
 
 
@@ -270,7 +239,7 @@ def _where(preposition: str) -> str:
     """A prepositional phrase, its noun made plain."""
     words = preposition.split()
     for at in range(1, len(words)):
-        if words[at] in _DETERMINERS or words[at] in _PRAISE:
+        if words[at] in _DETERMINERS or words[at] in lexicon.PRAISE:
             return " ".join([*words[:at], *_plain(" ".join(words[at:])).split()])
     return preposition
 
