@@ -485,7 +485,7 @@ def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, times: 
         similarity = losses.cosines(slots, phrases)
         drop = percentile_drop(similarity, c.keep, top_per_row=c.best_per_slot, lengths=mask.sum(1))
         matched = drop_dtw_batch(-similarity, drop, 0.0, lengths=mask.sum(1), matching="one_to_one", check=False)
-    total = c.weights["seq"] * losses.seq_loss(slots, phrases, mask, matched, c.gamma, c.seq_average)
+    total = c.weights["seq"] * losses.seq_loss(losses.cosines(slots, phrases), mask, matched, c.gamma, c.seq_average)
     flat = losses.cosines(slots.flatten(0, 1), phrases.flatten(0, 1)) / c.gamma
     flat = flat.masked_fill(~mask.flatten()[None], torch.finfo(flat.dtype).min)
     own = torch.diagonal(flat.view(B, K, B, -1), dim1=0, dim2=2).movedim(-1, 0)
@@ -498,7 +498,7 @@ def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, times: 
     if c.div_on == "attention":
         total = total + c.weights["div"] * losses.attention_div_loss(output.attention)
     else:
-        total = total + c.weights["div"] * losses.div_loss(slots)
+        total = total + c.weights["div"] * losses.div_loss(losses.unit(slots))
     if c.weights.get("moment"):
         given = c.options.get("moment", {})
         moment = losses.moment_loss(frames, phrases, times, video_mask, mask, c.gamma, **given)
@@ -507,7 +507,8 @@ def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, times: 
         return total + c.weights["smooth"] * losses.released_smooth_loss(frames, slots, video_mask)
     index, valid = losses.sample_frames(video_mask, c.smooth_frames)
     window = (video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
-    smooth = losses.smooth_loss(frames, slots, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
+    picked = losses.cosines(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])), slots)
+    smooth = losses.smooth_loss(picked, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
     return total + c.weights["smooth"] * smooth
 
 

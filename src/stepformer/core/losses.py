@@ -126,12 +126,7 @@ def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: in
 
 
 def seq_loss(
-    slots: Tensor,
-    phrases: Tensor,
-    mask: Tensor,
-    matched: Tensor,
-    gamma: float = 0.07,
-    average: Literal["all", "matched"] = "all",
+    similarity: Tensor, mask: Tensor, matched: Tensor, gamma: float, average: Literal["all", "matched"]
 ) -> Tensor:
     r"""Local step contrastive loss, the paper's eq. (1) and (2).
 
@@ -139,15 +134,9 @@ def seq_loss(
         \ell(s_i, p) = -\log \frac{f(s_i, p_{j^*})}{\sum_j f(s_i, p_j)}, \qquad
         L_{seq} = \frac1K \sum_i \ell(s_i, p) + \frac1L \sum_j \ell(p_j, s)
 
-    slots (B, K, D); phrases (B, L, D); mask (B, L); matched (B, K, L) one-to-one correspondence, from :func:`match`.
-    All other phrases (slots) of the same video are negatives. Mean over the batch.
+    similarity (B, K, L) of slots and phrases; mask (B, L); matched (B, K, L) one-to-one correspondence, from
+    :func:`match`. All other phrases (slots) of the same video are negatives. Mean over the batch.
     """
-    return _seq_loss(cosines(slots, phrases), mask, matched, gamma, average)
-
-
-def _seq_loss(
-    similarity: Tensor, mask: Tensor, matched: Tensor, gamma: float, average: Literal["all", "matched"]
-) -> Tensor:
     logits = similarity / gamma  # (B, K, L)
     low = torch.finfo(logits.dtype).min
     visible = logits.masked_fill(~mask[:, None, :], low)
@@ -197,14 +186,7 @@ def nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
     return torch.where(valid.any(), number.to(total.dtype).log() - total, total.new_zeros(()))
 
 
-def glob_loss(
-    slots: Tensor,
-    phrases: Tensor,
-    mask: Tensor,
-    gamma: float = 0.07,
-    form: Form = "log_mean",
-    both_ways: bool = False,
-) -> Tensor:
+def glob_loss(pair: Compared, mask: Tensor, gamma: float, form: Form, both_ways: bool) -> Tensor:
     r"""Global video-step contrastive loss, the paper's eq. (3): MIL-NCE over the batch.
 
     .. math::
@@ -213,12 +195,8 @@ def glob_loss(
 
     M = K B slots of the batch; P_i the phrases of the slot's own video, N_i those of all other videos. A video
     without phrases has no positives and is left out of M. ``both_ways`` adds the same loss with phrases asking
-    for slots (released code).
+    for slots (released code). mask (B, L).
     """
-    return _glob_loss(Compared(slots, phrases), mask, gamma, form, both_ways)
-
-
-def _glob_loss(pair: Compared, mask: Tensor, gamma: float, form: Form, both_ways: bool) -> Tensor:
     B, K, _ = pair.slots.shape
     all_slots, all_phrases = pair.slots.flatten(0, 1), pair.phrases.flatten(0, 1)
     over_phrases, over_slots = log_sums(all_slots, all_phrases, mask.flatten(), gamma, both_ways)
@@ -232,16 +210,13 @@ def _glob_loss(pair: Compared, mask: Tensor, gamma: float, form: Form, both_ways
     return loss
 
 
-def div_loss(slots: Tensor) -> Tensor:
+def div_loss(x: Tensor) -> Tensor:
     r"""Diversity regulariser: mean pairwise cosine of a video's slots.
 
     .. math:: L_{div} = \frac{1}{K (K - 1)} \sum_i \sum_{j \ne i} \cos(s_i, s_j)
+
+    x (B, K, D) at length 1: the sum over pairs is the squared length of their sum, less that of each with itself.
     """
-    return _div_loss(unit(slots))
-
-
-def _div_loss(x: Tensor) -> Tensor:
-    """The sum over pairs of unit vectors is the squared length of their sum, less that of each with itself."""
     B, K, _ = x.shape
     if K < 2:
         return x.sum() * 0.0
@@ -250,7 +225,7 @@ def _div_loss(x: Tensor) -> Tensor:
 
 def attention_div_loss(attention: Tensor) -> Tensor:
     """Diversity as the released code has it: twice the mean cosine of the slots' attention maps (B, K, N) over time."""
-    return 2.0 * div_loss(attention)
+    return 2.0 * div_loss(unit(attention))
 
 
 def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -264,14 +239,7 @@ def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = 
 
 
 def smooth_loss(
-    frames: Tensor,
-    slots: Tensor,
-    index: Tensor,
-    valid: Tensor,
-    window: Tensor | float,
-    gamma: float = 0.03,
-    form: Form = "log_mean",
-    with_self: bool = True,
+    similarity: Tensor, index: Tensor, valid: Tensor, window: Tensor | float, gamma: float, form: Form, with_self: bool
 ) -> Tensor:
     r"""Attention smoothness regulariser (appendix): MIL-NCE on the attention vectors of randomly drawn frames.
 
@@ -280,18 +248,11 @@ def smooth_loss(
         L_{smooth} = -\log \frac1L \sum_{i \in I}
             \frac{\sum_{j \in P_i} f(a_i, a_j)}{\sum_{l \in I} f(a_i, a_l)}
 
-    frames (B, N, D), slots (B, K, D); index (B, I) the drawn frames, valid (B, I) which of them exist; window: the
-    size M of the positive neighbourhood in frames, a number or (B,). P_i holds the drawn frames within M of i. As
-    printed it holds i itself; ``with_self=False`` leaves i out of both sums (a frame without neighbour has no term).
+    similarity (B, I, K) of the drawn frames v with the slots s; index (B, I) which frames, valid (B, I) which of them
+    exist; window: the size M of the positive neighbourhood in frames, a number or (B,). P_i holds the drawn frames
+    within M of i. As printed it holds i itself; ``with_self=False`` leaves i out of both sums (a frame without
+    neighbour has no term).
     """
-    picked = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1]))
-    return _smooth_loss(cosines(picked, slots), index, valid, window, gamma, form, with_self)
-
-
-def _smooth_loss(
-    similarity: Tensor, index: Tensor, valid: Tensor, window: Tensor | float, gamma: float, form: Form, with_self: bool
-) -> Tensor:
-    """similarity (B, I, K) of the drawn frames with the slots."""
     attention = (similarity / gamma).softmax(-1)
     logits = cosines(attention, attention) / gamma  # (B, I, I)
     span = torch.as_tensor(window, device=index.device, dtype=logits.dtype).reshape(-1, 1, 1)
@@ -444,17 +405,17 @@ def _seq(x: LossInput) -> Tensor:
     c = x.config
     matched = match(x.pair.cosines.detach(), x.phrase_mask, c.keep, c.best_per_slot)
     x.log["matched"] = matched.sum((1, 2)).float().mean()
-    return _seq_loss(x.pair.cosines, x.phrase_mask, matched, c.gamma, c.seq_average)
+    return seq_loss(x.pair.cosines, x.phrase_mask, matched, c.gamma, c.seq_average)
 
 
 def _glob(x: LossInput) -> Tensor:
     c = x.config
-    return _glob_loss(x.pair, x.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
+    return glob_loss(x.pair, x.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways)
 
 
 def _div(x: LossInput) -> Tensor:
     if x.config.div_on == "slots":
-        return _div_loss(x.pair.slots)
+        return div_loss(x.pair.slots)
     if x.output.attention is None:
         raise UsageError("diversity on attention needs the decoder's attention; call it with attention=True")
     return attention_div_loss(x.output.attention)
@@ -478,7 +439,7 @@ def _smooth(x: LossInput) -> Tensor:
         return loss_kernels.smooth(
             similarity, index, valid, window, c.smooth_gamma, log_mean, c.smooth_with_self
         ).mean()
-    return _smooth_loss(similarity, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
+    return smooth_loss(similarity, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
 
 
 def _draw(mask: Tensor, c: LossConfig, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,6 +17,7 @@ from stepformer.errors import InputError, StepFormerError
 from stepformer.media.finding import find_videos
 
 _EXACT_S = 0.01
+_TOLERANCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,12 @@ def audit(
     features: Path | str | None = None,
     videos: Path | str | None = None,
     rate_hz: float = 1.0,
-    tolerance_s: float = 2.0,
     needed: Collection[str] | None = None,
 ) -> Audit:
     """Holds annotations, features and video files of a dataset against each other.
 
     ``features`` is a folder of ``.npy`` at ``rate_hz``, ``videos`` a folder of video files, both optional and searched
-    for ``<task>_<video>`` and ``<video>``. Durations that differ by more than ``tolerance_s`` disagree. An annotation
+    for ``<task>_<video>`` and ``<video>``. Durations that differ by more than two seconds disagree. An annotation
     lies past the end if it ends after the video: beyond 0.01 s where the dataset gives the length, beyond one feature
     where only features do. ``needed`` are the keys of the videos whose files must be there (default: all); of the
     others a note says how many have none.
@@ -72,7 +72,7 @@ def audit(
         ]
         for i, (name, value) in enumerate(lengths):
             for other, compared in lengths[i + 1 :]:
-                if abs(value - compared) > tolerance_s:
+                if abs(value - compared) > _TOLERANCE_S:
                     what = f"{name} says {value:.1f} s and {other} {compared:.1f} s"
                     problems.append(Problem("duration", where, what))
         stated = own_length if own_length is not None else from_video

@@ -39,6 +39,6 @@ def smaller(setup: Setup, seeds_given: bool = False) -> Setup:
     )
 
 
-def write_world(path: str | Path, procedures: int = 100) -> None:
+def write_world(path: str | Path) -> None:
     """A world from the package's grammar alone."""
-    build_world(word_vectors, grammar_procedures=procedures, encoder="words").save(path)
+    build_world(word_vectors, grammar_procedures=40, encoder="words").save(path)

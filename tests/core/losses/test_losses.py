@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepformer.core import losses
 from stepformer.core.align import drop_dtw, percentile_drop
 from stepformer.core.losses import (
     LOSSES,
@@ -18,20 +19,33 @@ from stepformer.core.losses import (
     LossConfig,
     attention_div_loss,
     cosines,
-    div_loss,
-    glob_loss,
     loss_preset,
     match,
     moment_loss,
     released_smooth_loss,
     sample_frames,
-    seq_loss,
-    smooth_loss,
 )
 from stepformer.core.model import Slots
 from stepformer.errors import UsageError
 
 seeds = st.integers(0, 10_000)
+
+
+def seq_loss(slots, phrases, mask, matched, gamma=0.07, average="all"):
+    return losses.seq_loss(cosines(slots, phrases), mask, matched, gamma, average)
+
+
+def glob_loss(slots, phrases, mask, gamma=0.07, form="log_mean", both_ways=False):
+    return losses.glob_loss(losses.Compared(slots, phrases), mask, gamma, form, both_ways)
+
+
+def div_loss(slots):
+    return losses.div_loss(losses.unit(slots))
+
+
+def smooth_loss(frames, slots, index, valid, window, gamma=0.03, form="log_mean", with_self=True):
+    picked = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1]))
+    return losses.smooth_loss(cosines(picked, slots), index, valid, window, gamma, form, with_self)
 
 
 def unit_rows(generator, *shape):

@@ -7,9 +7,8 @@ from stepformer.evaluation.baselines.base import (
     Baseline,
     FeatureVideo,
     Fitted,
-    FittedSlots,
     Setting,
     baseline,
 )
 
-__all__ = ["BASELINES", "Baseline", "FeatureVideo", "Fitted", "FittedSlots", "Setting", "baseline"]
+__all__ = ["BASELINES", "Baseline", "FeatureVideo", "Fitted", "Setting", "baseline"]

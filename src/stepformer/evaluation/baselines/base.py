@@ -96,15 +96,6 @@ class Fitted(Protocol):
         ...
 
 
-@runtime_checkable
-class FittedSlots(Protocol):
-    """A baseline that finds, in one video, step vectors in time order."""
-
-    def slots(self, video: FeatureVideo) -> FloatArray:
-        """(K, D) slots, ordered in time."""
-        ...
-
-
 class Baseline(ABC):
     """One published method; its options are the fields of the dataclass that implements it."""
 
@@ -120,8 +111,7 @@ class Baseline(ABC):
         seed: int = 0,
         device: str = "cpu",
     ) -> Any:
-        """Trains on ``videos``; ``n_steps`` is the number of steps of each task. Gives a :class:`Fitted` and, where the
-        method finds slots, a :class:`FittedSlots` (the same object is both where both apply).
+        """Trains on ``videos``; ``n_steps`` is the number of steps of each task. Gives a :class:`Fitted`.
         """
         check_setting(self, setting, videos)
         return self.train(Given(videos, dict(n_steps), setting, seed, device))
