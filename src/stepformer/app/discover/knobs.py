@@ -64,6 +64,9 @@ class Knobs:
             weight = chosen.structure_weight or DEFAULT_INFERENCE.structure_weight
             share = chosen.penalty_share or DEFAULT_INFERENCE.penalty_share
             chosen = replace(chosen, step_weight=0.0, structure_weight=weight, penalty_share=share)
+        elif self.steps is not None:
+            # whoever says how many steps there are expects little else: less evidence decides what is background
+            chosen = replace(chosen, step_weight=chosen.step_weight / 2)
         if self.detail is not None:
             chosen = replace(chosen, detail=self.detail)
         # a threshold that the user gives is one for the best slot's similarity
