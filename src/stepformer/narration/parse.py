@@ -81,8 +81,8 @@ class Parser:
         self._parser = self.nlp.get_pipe("parser")
         self._after = [component for name, component in self.nlp.pipeline[at + 1 :] if name == "tagger"]
         self._doc = Doc
-        self._splits: dict[str, list[str]] = {}
-        self._names: dict[int, str] = {}
+        self._split = functools.lru_cache(maxsize=50_000)(self._tokens)  # within a zone spaCy remembers nothing
+        self._name = functools.cache(lambda key: str(self.nlp.vocab.strings[key]) if key else "")
         self._zone = ExitStack()
         self._zone_words = 0
 
@@ -125,29 +125,15 @@ class Parser:
             self._zone_words = 0
         self._zone_words += max(1, count)
 
-    def _split(self, text: str) -> list[str]:
-        """A word as the parser's tokens ("don't" is two), remembered: within a zone spaCy does not."""
-        parts = self._splits.get(text)
-        if parts is None:
-            if len(self._splits) > 50_000:
-                self._splits.clear()
-            parts = [token.text for token in self.nlp.tokenizer(text)] or [text]
-            if "".join(parts) != text:
-                parts = [text]
-            self._splits[text] = parts
-        return parts
-
-    def _name(self, key: int) -> str:
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = str(self.nlp.vocab.strings[key]) if key else ""
-        return name
+    def _tokens(self, text: str) -> list[str]:
+        """A word as the parser's tokens: "don't" is two."""
+        parts = [token.text for token in self.nlp.tokenizer(text)]
+        return parts if "".join(parts) == text else [text]
 
     def _set_starts(self, doc: Any, owner: Sequence[int], count: int, starts: Starts) -> None:
         tags = [""] * count
-        names = self._names
         for at, key in zip(reversed(owner), reversed(doc.to_array("TAG").tolist()), strict=True):
-            tags[at] = names.get(key) or self._name(key)  # of a word's tokens the first one counts
+            tags[at] = self._name(key)  # of a word's tokens the first one counts
         begins = starts(tags)
         signs = np.zeros((len(owner), 1), dtype=np.int64)  # (T, 1): 1 starts a sentence, -1 does not, 0 is open
         seen = -1
@@ -168,19 +154,14 @@ class Parser:
     ) -> Tree:
         table = doc.to_array(["TAG", "DEP", "HEAD", "SENT_START"])  # (T, 4); heads are relative
         tags, deps, heads, first = (table[:, k].tolist() for k in range(4))
-        text = (
-            [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
-            if shown
-            else tokens
-        )
+        text = [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
         sentence: list[int] = []
         number = -1
         for start in first:
             number += start == 1
             sentence.append(max(0, number))
         half = 1 << 63
-        names = self._names
-        tag = [names.get(key) or self._name(key) for key in tags]
+        tag = [self._name(key) for key in tags]
         for i, at in enumerate(owner):
             if at in shown and heads[i] == 0 and tag[i] == "NN":
                 tag[i] = "VB"  # a verb was shown and heads its sentence, though the tagger took it for a noun
@@ -188,7 +169,7 @@ class Parser:
             text=text,
             low=[token.lower() for token in text],
             tag=tag,
-            dep=[names.get(key) or self._name(key) for key in deps],
+            dep=[self._name(key) for key in deps],
             head=[i + (head if head < half else head - 2 * half) for i, head in enumerate(heads)],
             sentence=sentence,
             start_s=[words[at].start_s for at in owner],

@@ -188,19 +188,14 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / f".{weights.name}.lock"):
                 if not _is_whole(weights):
-                    _remove_left_behind(folder, weights)
+                    for left in folder.glob(f".{weights.name}.*.partial"):  # of pulls that were killed
+                        shutil.rmtree(left, ignore_errors=True)
                     _install_whole(weights, install, quiet)
         except PermissionError as error:
             raise StepFormerError(
                 f"{folder} cannot be written: {error}; set STEPFORMER_CACHE to a folder that can"
             ) from error
     return folder_of(weights) / weights.main
-
-
-def _remove_left_behind(folder: Path, weights: Weights) -> None:
-    """Folders of pulls that were killed; the caller holds the lock, so nobody works in them."""
-    for left in folder.glob(f".{weights.name}.*.partial"):
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def _install_whole(weights: Weights, install: Any, quiet: bool) -> None:
