@@ -163,7 +163,6 @@ def _watch(path: Path) -> object:
         reader = media.VideoReader(path)
         clips = sum(len(batch) for batch in reader.clips(media.FrameSpec((32, 32)), 1.0))
         narration_of(path, Listening(speech=False))
-        media.read_chapters(path)
         sound = 0.0
         with contextlib.suppress(StepFormerError):
             sound = sum(len(block) for block in media.audio_blocks(path)) / media.SAMPLE_RATE_HZ

@@ -39,7 +39,7 @@ def test_round_trip(tmp_path, source, target, options):
     source, target = tmp_path / source, tmp_path / target
     write_clip(source, TIMES, **options)
     info = video.write_chapters(source, target, STEPS)
-    found = video.read_chapters(target)
+    found = video.probe(target).chapters
     assert found == info.chapters
     if target.suffix in (".mp4", ".m4v", ".mov"):
         assert found[0] == video.Chapter(0.0, 0.5, "Intro")
@@ -67,10 +67,10 @@ def test_in_place_and_replacing_old_chapters(tmp_path):
     write_clip(path, TIMES)
     video.write_chapters(path, path, STEPS)
     video.write_chapters(path, path, [video.Chapter(0, 8, "all of it")])
-    assert [c.title for c in video.read_chapters(path)] == ["all of it"]
+    assert [c.title for c in video.probe(path).chapters] == ["all of it"]
     assert len(video.frames_at(path, [1.0, 7.9])) == 2
     video.write_chapters(path, path, [])
-    assert video.read_chapters(path) == ()
+    assert video.probe(path).chapters == ()
     assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
 
 

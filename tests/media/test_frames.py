@@ -202,7 +202,7 @@ def test_pictures_made_much_smaller_are_decoded_roughly(tmp_path, codec):
 def test_clips_for_video_encoders(clip):
     path, times_s = clip("uneven.mp4")
     for wants in (FrameSpec((64, 128), 16, 16.0), FrameSpec((64, 128), 32, 10.0), FrameSpec((64, 128), 5, 7.0, "fit")):
-        batches = list(video.clips(path, wants, rate_hz=1.0, batch=3))
+        batches = list(video.VideoReader(path).clips(wants, rate_hz=1.0, batch=3))
         clips = np.concatenate(batches)
         assert clips.shape[1:] == (wants.frames, 64, 128, 3)
         assert max(len(batch) for batch in batches) == 3
@@ -229,7 +229,7 @@ def test_clips_from_a_later_start_are_the_same_clips(clip, name):
 def test_frames_for_image_encoders_and_odd_rates(clip):
     path, times_s = clip("h264.mp4")
     for rate_hz in (1.0, 2.0, 0.3):
-        frames = np.concatenate(list(video.clips(path, FrameSpec((64, 128)), rate_hz=rate_hz)))
+        frames = np.concatenate(list(video.VideoReader(path).clips(FrameSpec((64, 128)), rate_hz=rate_hz)))
         assert len(frames) == sum((i + 0.5) / rate_hz < 6.0 for i in range(100))
         for index, picture in enumerate(frames):
             assert read_time_s(picture) == pytest.approx(on_screen(times_s, (index + 0.5) / rate_hz), abs=0.0011)
@@ -237,7 +237,7 @@ def test_frames_for_image_encoders_and_odd_rates(clip):
 
 def test_a_very_short_video_has_one_clip(tmp_path):
     write_clip(tmp_path / "short.mp4", [0.0, 0.04])
-    frames = np.concatenate(list(video.clips(tmp_path / "short.mp4", FrameSpec((64, 128), 16, 16.0))))
+    frames = np.concatenate(list(video.VideoReader(tmp_path / "short.mp4").clips(FrameSpec((64, 128), 16, 16.0))))
     assert frames.shape == (1, 16, 64, 128, 3)
     assert read_time_s(frames[0, 0]) == 0.0
     assert read_time_s(frames[0, -1]) == 0.04
@@ -367,7 +367,7 @@ import itertools, resource
 from stepformer import media as video
 from stepformer.media.picture import FrameSpec
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-clips = video.clips({str(path)!r}, FrameSpec((64, 128)), batch=64)
+clips = video.VideoReader({str(path)!r}).clips(FrameSpec((64, 128)), batch=64)
 first = sum(len(b) for b in itertools.islice(clips, 10)); early = peak()
 rest = sum(len(b) for b in clips); late = peak()
 print(first + rest, early, late)
@@ -391,7 +391,7 @@ from stepformer import media as video
 from stepformer.media.picture import FrameSpec
 import itertools
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-clips = video.clips({str(path)!r}, FrameSpec((64, 128), 16, 16.0), batch=8)
+clips = video.VideoReader({str(path)!r}).clips(FrameSpec((64, 128), 16, 16.0), batch=8)
 first = sum(len(b) for b in itertools.islice(clips, 20)); early = peak()
 rest = sum(len(b) for b in clips); late = peak()
 samples = sum(len(b) for b in video.audio_blocks({str(path)!r})); sound = peak()

@@ -13,7 +13,6 @@ from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.media.container import (
     Chapter,
     VideoInfo,
-    chapters_of,
     import_av,
     opened,
     origin_s,
@@ -32,23 +31,6 @@ _COPIED = ("video", "audio", "subtitle")
 _MILLISECOND = Fraction(1, 1000)
 
 
-def read_chapters(path: str | os.PathLike[str]) -> tuple[Chapter, ...]:
-    """The chapter marks of a video."""
-    with opened(path) as container:
-        return chapters_of(container, origin_s(container, video_stream(container, path)))
-
-
-def as_chapters(steps: Timeline | Iterable[Step | Chapter]) -> tuple[Chapter, ...]:
-    """Steps as chapters; a step without a name is called by its number."""
-    made = []
-    for number, step in enumerate(steps, 1):
-        if isinstance(step, Chapter):
-            made.append(step)
-        else:
-            made.append(Chapter(step.start_s, step.end_s, step.label or f"Step {number}"))
-    return tuple(made)
-
-
 def write_chapters(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -56,7 +38,8 @@ def write_chapters(
 ) -> VideoInfo:
     """Copies ``source`` to ``target`` with these chapters in place of its own; streams are copied bit for bit.
 
-    The container is chosen by the suffix of ``target``: mp4, m4v, mov, mkv or webm. ``target`` may be ``source``.
+    A step without a name is called by its number. The container is chosen by the suffix of ``target``: mp4, m4v, mov,
+    mkv or webm. ``target`` may be ``source``.
     mp4, m4v and mov keep only where chapters start and want the first at zero: where the first step starts later, a
     chapter called "Intro" goes before it, and a chapter lasts until the next.
     Data tracks (telemetry, time codes) are left behind, as they are by ffmpeg itself.
@@ -69,7 +52,10 @@ def write_chapters(
         )
     if not hasattr(av.container.OutputContainer, "set_chapters"):
         raise MissingError("writing chapters needs PyAV 15 or newer; install it with: pip install --upgrade av")
-    chapters = as_chapters(steps)
+    chapters = tuple(
+        step if isinstance(step, Chapter) else Chapter(step.start_s, step.end_s, step.label or f"Step {number}")
+        for number, step in enumerate(steps, 1)
+    )
     if suffix in _FROM_ZERO and chapters and chapters[0].start_s > 0:
         chapters = (Chapter(0.0, chapters[0].start_s, OPENING), *chapters)
     with opened(source) as inside:

@@ -171,13 +171,6 @@ def frames_at(
     )
 
 
-def clips(
-    path: str | os.PathLike[str], wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8, **options: Any
-) -> Iterator[npt.NDArray[np.uint8]]:
-    """What an encoder wants of one file, in batches (n, [T,] H, W, 3) of uint8 RGB; see :meth:`VideoReader.clips`."""
-    return VideoReader(path, **options).clips(wants, rate_hz, batch)
-
-
 def _rising(times_s: Iterable[float]) -> Iterator[float]:
     before = -math.inf
     for time_s in times_s:
