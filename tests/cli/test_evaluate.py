@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from stepformer.cli import main
-from stepformer.evaluation.predictions import read_prediction
 
 
 @pytest.fixture
@@ -91,20 +90,17 @@ def test_a_missing_prediction_is_not_passed_over(folder, capsys):
     assert "count as all background" in capsys.readouterr().out
 
 
-def test_bench_measures_growth(capsys, monkeypatch, tmp_path):
+def test_bench_measures_growth(capsys, monkeypatch):
     from stepformer.bench import evaluate
 
     for library in ("OPENBLAS", "MKL", "OMP", "NUMBA"):
         monkeypatch.setenv(f"{library}_NUM_THREADS", "1")  # the command sets them; put them back afterwards
     monkeypatch.setattr(evaluate, "_MADE_UP", {"crosstask": (6, 2, 3, 40.0), "coin": (24, 6, 3, 40.0)})
-    assert main(["bench", "evaluate", "--json", "--seeds", "0", "--restarts", "2", "--dim", "16"]) == 0
+    assert main(["bench", "evaluate", "--json", "--seeds", "0"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["growth"]["videos"] == 4
     assert [row["videos"] for row in report["rows"]] == [6, 24]
     assert all(0 < row["f1"] < 1 for row in report["rows"])
-    assert main(["bench", "evaluate", "--seeds", "0", "--restarts", "1", "--dim", "8", "--out", str(tmp_path)]) == 0
+    assert main(["bench", "evaluate", "--seeds", "0"]) == 0
     assert "growth: videos 4, segments" in capsys.readouterr().out
-    written = sorted((tmp_path / "crosstask").iterdir())
-    assert len(written) == 6
-    assert read_prediction(written[0]).vectors.shape[1] == 8
-    assert main(["bench", "evaluate", "--restarts", "0"]) == 2
+    assert main(["bench", "evaluate", "--seeds", "x"]) == 2
