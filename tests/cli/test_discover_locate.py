@@ -376,6 +376,7 @@ def test_given_steps(video, capsys):
 
 
 def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
+    from stepformer.base import weights
     from stepformer.media import add_sound, frames_at, read_audio
     from stepformer.narration import Narration, Phrase
 
@@ -392,7 +393,10 @@ def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
         "phrases",
         lambda self, options=None: [Phrase(c.text, c.start_s, c.end_s, groundability=1.0) for c in self.cues],
     )
-    monkeypatch.setattr("stepformer.base.weights.pull", lambda name: Path("talk.mp4"))
+    pull = weights.pull
+    monkeypatch.setattr(
+        weights, "pull", lambda name, **k: Path("talk.mp4") if name == "demo-video" else pull(name, **k)
+    )
     Path("shown").mkdir()
     Path("shown/washing-hands.srt").write_text("1\n00:00:01,000 --> 00:00:03,000\nadd red paint\n")
     assert main(["demo", "--out", "shown", "--json"]) == 0

@@ -27,7 +27,7 @@ STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "out", "device", "threads", out="out/demo")
+    add(parser, "out", "model", "device", "threads", out="out/demo")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     video = out / "washing-hands.mp4"  # beside the page, which plays it
     with resources.as_file(resources.files("stepformer.cli") / "demo_voice.ogg") as voice:
         add_sound(weights.pull("demo-video"), voice, video)
-    model = sf.load_model(device=args.device)
+    model = sf.load_model(args.model, device=args.device)
     log.info("decoding and encoding the video, one vector per second")
     features = model.read(video)
     silent = model.find(features).timeline
