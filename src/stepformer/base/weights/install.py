@@ -130,8 +130,11 @@ def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dic
             with reading(containers[container].name, f"archive with a file {name}"):
                 data += archives[container][name]().read()
         target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        except (IsADirectoryError, NotADirectoryError, FileExistsError):
+            raise StepFormerError(f"the container has a folder and a file of the name {path}") from None
         digests[path] = hashlib.sha256(data).hexdigest()
 
     with ExitStack() as stack:

@@ -160,7 +160,7 @@ def _columns(text: str) -> tuple[str, int, int | None, int] | None:
 
 
 _CHUNK = 1 << 20
-_MAX_ENTRY = 64 << 20  # letters of one video
+_MAX_ENTRY = 16 << 20  # letters of one video
 
 
 def parse_howto100m(text: str, name: str, video: str | None = None) -> list[Cue]:
