@@ -197,3 +197,16 @@ def test_a_single_job_apart_tells_how_far_it_is_and_is_given_up_when_it_falls_si
     found = results(outcomes)
     assert found[8, 0.0] == ("done", None) and heard == [*range(8), 0]  # longer than the silence, but not silent
     assert found[1, 60.0] == (None, "it was given up: nothing more was read of it for 0.025 minutes")
+
+
+def test_no_number_of_threads_is_too_large(monkeypatch):
+    import torch
+
+    before = torch.get_num_threads()
+    for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        monkeypatch.setenv(f"{name}_NUM_THREADS", "1")  # given back after the test
+    try:
+        many.limit_threads(1 << 40)
+        assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"]) == 1024
+    finally:
+        torch.set_num_threads(before)

@@ -234,7 +234,8 @@ def cores() -> int:
 
 
 def limit_threads(count: int) -> None:
-    """For libraries that are loaded later, and for torch where it is here already."""
+    """For libraries that are loaded later, and for torch where it is here already; at most 1024."""
+    count = min(count, 1024)  # torch takes any number that fits, and starts so many
     for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
         os.environ[f"{name}_NUM_THREADS"] = str(count)
     if "torch" in sys.modules:
