@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
 from stepformer.app.discover.presence import present_texts
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
+from stepformer.app.naming import Encode, Floats, Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
@@ -213,10 +215,28 @@ class StepFormer:
             threshold = None if knobs.use == "structure" else float(found.threshold[0])
         aligned = time.perf_counter()
         slots = output.slots[0].numpy()
+        whole = unit(seen.vectors).mean(0)
+        encoded: dict[tuple[str, ...], NDArray[Any]] = {}
+
+        def named(pieces: Sequence[Segment]) -> list[Name | None]:
+            vectors = _vectors_of(pieces, slots, seen.vectors)
+            spans = [_span(piece, seen) for piece in pieces]
+            return self._names(spans, *vectors, whole, heard, labels, bank, notes, encoded)
+
+        names = named(pieces)
+        if knobs.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
+            # two things that are plainly spoken of are two steps, also where pictures hardly change between them
+            at = 0
+            while at < len(pieces):
+                halves = _halves(pieces[at], seen, heard[0])
+                more = (*pieces[:at], *halves, *pieces[at + 1 :])
+                more_names = named(more) if halves else names
+                if sum(name is not None for name in more_names) > sum(name is not None for name in names):
+                    pieces, names = more, more_names
+                else:
+                    at += 1
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         spans = [_span(piece, seen) for piece in pieces]
-        whole = unit(seen.vectors).mean(0)
-        names = self._names(spans, step_vectors, segment_vectors, whole, heard, labels, bank, notes)
         if knobs.steps is None:
             pieces, names = _without_splinters(pieces, names, seen)
             step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
@@ -403,21 +423,38 @@ class StepFormer:
             return None
 
     def _spoken(
-        self, spans: list[tuple[float, float]], looks: NDArray[np.float32], phrases: list[Phrase], notes: list[str]
+        self,
+        spans: list[tuple[float, float]],
+        looks: NDArray[np.float32],
+        phrases: list[Phrase],
+        notes: list[str],
+        encoded: dict[tuple[str, ...], NDArray[Any]],
     ) -> list[Name | None]:
         """Names from what is said; none, with a note, without the sentence encoder that judges them."""
         from stepformer.encoders.sentence import default_sentence_encoder
 
         try:
-            encode = default_sentence_encoder().encode_text
+            sentences = default_sentence_encoder().encode_text
         except MissingError as error:
             notes.append(f"what is said names no step: {error}")
             return [None] * len(spans)
+
+        def once(space: str, encode: Encode, texts: Sequence[str]) -> Floats:
+            """The same phrases are asked about for every number of steps that is tried."""
+            key = (space, *texts)
+            if key not in encoded:
+                encoded[key] = encode(texts)
+            return encoded[key]
+
+        encode = functools.partial(once, "meaning", sentences)
         bank = self._bank_here(None, [], "")
         if bank is None or bank.pictures is None:
             return spoken(spans, phrases, encode)
         return spoken(
-            spans, phrases, encode, sight=lambda names: bank.shares_below(self.encoder.encode_text(names), looks)
+            spans,
+            phrases,
+            encode,
+            sight=lambda names: bank.shares_below(once("look", self.encoder.encode_text, names), looks),
         )
 
     def _names(
@@ -430,12 +467,13 @@ class StepFormer:
         labels: Labels,
         bank: Sequence[str] | None,
         notes: list[str],
+        encoded: dict[tuple[str, ...], NDArray[Any]],
     ) -> list[Name | None]:
         if labels == "none" or not spans:
             return [None] * len(spans)
         names: list[Name | None] = [None] * len(spans)
         if heard is not None:
-            names = self._spoken(spans, segment_vectors, heard[0], notes)
+            names = self._spoken(spans, segment_vectors, heard[0], notes, encoded)
         phrase_bank = None
         # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
         if all(name is None for name in names):
@@ -487,6 +525,20 @@ def _all(output: Slots) -> torch.Tensor:
 def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     """(1, N, D) one video's vectors."""
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
+
+
+def _halves(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> tuple[Segment, ...]:
+    """A step in which two actions are spoken of, cut where it changes most; nothing where it cannot be."""
+    middles = [(p.start_s + p.end_s) / 2 * seen.rate_hz for p in phrases if not p.chatter and not p.negated]
+    least, length = math.ceil(_SPLINTER_S * seen.rate_hz), piece.last - piece.first
+    if sum(piece.first <= middle < piece.last for middle in middles) < 2 or length < 2 * least:
+        return ()
+    sums = unit(seen.cutting[piece.first : piece.last]).cumsum(0)
+    at = np.arange(least, length - least + 1)
+    left, right = sums[at - 1], sums[-1] - sums[at - 1]
+    between = np.square(left).sum(1) / at + np.square(right).sum(1) / (length - at)
+    cut = piece.first + int(at[between.argmax()])
+    return replace(piece, last=cut), replace(piece, first=cut)
 
 
 def _without_splinters(
