@@ -88,10 +88,20 @@ class _Once:
 def table(model: Any) -> Iterator[Row]:
     """All ways."""
     network, dev = _Once(model.encoder._network), clips(model)[0]["dev"]
-    for way in WAYS:
-        yield _row(model, dev, network, *way)
+    shown = _shown(dev)
+    for way, seconds, still in WAYS:
+        yield _row(model, dev, shown, network, way, seconds, still)
     with patch("stepformer.media.decode.FrameDecoder._open", _filtered):
-        yield _row(model, dev, network, "product, block edges filtered", 0.0, STILL)
+        shown = _shown(dev)
+    yield _row(model, dev, shown, network, "product, block edges filtered", 0.0, STILL)
+
+
+def _shown(dev: list[Any]) -> tuple[list[NDArray[np.uint8]], float]:
+    """The pictures of each clip, as often as the product looks, and the processor seconds that took."""
+    began = time.process_time()
+    readers = (VideoReader(path) for path, _ in dev)
+    pictures = [np.concatenate(list(r.clips(ClipEncoder.wants, looks_hz(r.info.duration_s, 1.0), 16))) for r in readers]
+    return pictures, time.process_time() - began
 
 
 def _filtered(decoder: Any, stack: Any) -> None:
@@ -100,23 +110,22 @@ def _filtered(decoder: Any, stack: Any) -> None:
     _OPEN(decoder, stack)
 
 
-def _row(model: Any, dev: list[Any], network: _Once, way: str, seconds: float, still: float) -> Row:
+def _row(
+    model: Any, dev: list[Any], shown: tuple[list[NDArray[np.uint8]], float], network: _Once, way: str, seconds: float,
+    still: float,
+) -> Row:  # fmt: skip
     looking = ClipEncoder(still=still, text=model.encoder._text, network=network)
-    videos, vectors, worked, minutes = [], 0, 0.0, 0.0
-    for path, video in dev:
-        reader = VideoReader(path)
-        duration_s = reader.info.duration_s
+    videos, vectors, minutes = [], 0, 0.0
+    for (path, video), pictures in zip(dev, shown[0], strict=True):
+        duration_s = VideoReader(path).info.duration_s
         rate = looks_hz(duration_s, 1.0)
-        began = time.process_time()
-        pictures = np.concatenate(list(reader.clips(looking.wants, rate, 16)))
-        worked += time.process_time() - began
         times = max(1, round(seconds * rate)) if seconds else pictures_per_look(duration_s, rate, 1.0)
         encoded = looking._looked_at(pictures, times, still if times > 1 or rate == 1.0 else 0.0)
         vectors += len(np.unique(encoded.vectors, axis=0))
         minutes += duration_s / 60
         features = Features(encoded.vectors, rate, encoded.structure, duration_s, str(path))
         videos.append((path, replace(video, features=features)))
-    worked += network.seconds()
+    worked = shown[1] + network.seconds()
     mean = measure({"dev": videos}, model)[-1]
     return Row(way, vectors / minutes, worked / minutes, mean.cut_f1, mean.locate_iou, mean.recall_5)
 
