@@ -69,6 +69,7 @@ _QUALITIES = word_set(
     "other full skinles bonele"
 )
 _NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
+_ASKING = word_set("what which who whatever why how")
 _NUMBERS = word_set(
     "one two three four five six seven eight nine ten fifteen twenty thirty forty fifty half quarters thirds couple "
     "few about more"
@@ -481,6 +482,10 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
         return False  # "sesame e seeds"
     if parts[0] not in _verbs():
         return False  # "salad the pasta"
+    if not _ASKING.isdisjoint(parts) or any(
+        p in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, p in enumerate(parts)
+    ):
+        return False  # "use what yarn", "put glue and two minutes on"
     if not all(part in known or part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
     if not phrase.text.startswith("let ") and not all(
