@@ -174,3 +174,10 @@ def test_nobody_waits_for_a_pipe_or_an_empty_file_of_the_system(tmp_path, name):
     path.touch()  # as long as /proc/kmsg says that it is
     with pytest.raises(InputError, match="is empty"):
         read(path)
+
+
+def test_a_store_whose_index_is_a_pipe_is_not_waited_for(tmp_path):
+    from stepformer.data.store import index_lines
+
+    os.mkfifo(tmp_path / "index.jsonl")
+    assert list(index_lines(tmp_path / "index.jsonl")) == []

@@ -391,7 +391,7 @@ def to_half(values: Any, what: str) -> npt.NDArray[np.float16]:
 
 def index_lines(index: Path) -> Iterator[tuple[int, bytes]]:
     """Complete lines with their offsets; a last line that a kill cut short is not a line."""
-    if not index.exists():
+    if not (index.exists() and index.stat().st_size):  # a pipe has no size, and would be waited for
         return
     with index.open("rb") as stream:
         offset = 0
