@@ -188,7 +188,7 @@ def gap_table(found: list[dict[str, Any]]) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """One row per condition and method: IoU / F1 on both datasets with both inferences, mean ± spread over seeds."""
+    """One row per condition and method, from the JSON: IoU / F1 on both datasets with both inferences, over seeds."""
     columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
     heads = [f"{SPLITS[split]}, {name}" for split, name in product(SPLITS, ENGINES)]
     lines = [f"| closeness | narration | row | {' | '.join(heads)} |", "|---" * (3 + len(heads)) + "|"]
@@ -196,10 +196,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         {(r["closeness"], r["clear"], r["row"]) for r in rows},
         key=lambda k: (k[0], k[1], (*CONTROLS, *MODELS).index(k[2])),
     ):
-        same = [
-            {column: scores(units) for column, units in r["units"].items()}
-            for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)
-        ]  # fmt: skip
+        same = [r["scores"] for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)]
         said = "" if what in CONTROLS else "clear" if clear else "usual"
         cells = [" / ".join(_mean([s[c][k] for s in same]) for k in ("iou", "f1")) for c in columns]
         lines.append(f"| {closeness:g} | {said} | {what} | {' | '.join(cells)} |")
@@ -241,13 +238,13 @@ def run(args: argparse.Namespace) -> int:
         for future in as_completed(made):
             what, closeness, clear, seed = made[future]
             rows.append({"row": what, "closeness": closeness, "clear": clear, "seed": seed, "units": future.result()})
+    plain = [
+        {k: v for k, v in row.items() if k != "units"} | {"scores": {c: scores(u) for c, u in row["units"].items()}}
+        for row in rows
+    ]
     if args.json:
         how = {**options, "seconds": round(time.monotonic() - start)}
-        plain = [
-            {k: v for k, v in row.items() if k != "units"} | {"scores": {c: scores(u) for c, u in row["units"].items()}}
-            for row in rows
-        ]
         print(json.dumps({**how, "written": stamp(device), "rows": plain, "gaps": gaps(rows)}))
     else:
-        print(table(rows), gap_table(gaps(rows)), sep="\n\n")
+        print(table(plain), gap_table(gaps(rows)), sep="\n\n")
     return 0

@@ -98,13 +98,12 @@ class VideoReader:
             yield stacked[:, 0] if wants.frames == 1 else stacked
 
     def _clips(self, wants: FrameSpec, rate_hz: float, start: int) -> Iterator[npt.NDArray[np.uint8]]:
-        smaller = self.info.height / wants.size[0], self.info.width / wants.size[1]
         pictures = self._pictures(
             _merged_times(wants, rate_hz, start),
             Painter(wants.size, wants.resize),
             sparse=True,
             gap_s=self.longest_gap_s if start else 0.0,
-            rough=(max if wants.resize == "whole" else min)(smaller) >= 2,
+            rough=self.info.height >= 2 * wants.size[0] and self.info.width >= 2 * wants.size[1],
         )
         window: dict[float, Picture] = {}
         last: Picture | None = None
