@@ -136,3 +136,9 @@ def test_what_could_not_be_written_again_is_not_read(meta, why):
     """Found by fuzzing every export of strangers' timelines."""
     with pytest.raises(InputError, match=why):
         Timeline.from_json(f'{{"video": "a.mp4", "duration_s": 9, "steps": [], "meta": {meta}}}')
+
+
+@pytest.mark.parametrize("number", [10**18 - 1, 1 - 10**18, -(10**17) - 1])
+def test_whole_numbers_of_eighteen_digits_are_kept(number):
+    timeline = Timeline("a.mp4", 1.0, (), {"n": number})
+    assert Timeline.from_json(timeline.to_json()) == timeline

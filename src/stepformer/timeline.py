@@ -56,7 +56,7 @@ def _refuse_constant(name: str) -> float:
 
 def _whole(digits: str) -> int | float:
     # beyond 64 bits it would overflow every array and float later, far from the file it came from
-    return int(digits) if len(digits) < 19 else _finite(digits)
+    return int(digits) if len(digits.lstrip("-")) < 19 else _finite(digits)
 
 
 def _finite(digits: str) -> float:

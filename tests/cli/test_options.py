@@ -195,7 +195,7 @@ def test_a_slip_in_a_flag_gets_a_sentence_and_no_page_of_usage(argv, says):
 @pytest.mark.parametrize("line", [
     "discover tallk.mp4", "discover talk.mp4 --subtitles tallk.vtt", "discover talk.mp4 --config rum.toml",
     "locate talk.mp4 --steps-file stepz.txt", "procedure videoss", "search stor TEXT", "export tallk.json out.vtt",
-    "view tallk.json", "demo tallk.mp4", "phrases tallk.vtt", "phrases talk.vtt --plugin minne.py",
+    "view tallk.json", "phrases tallk.vtt", "phrases talk.vtt --plugin minne.py",
     "prepare phrases videoss out.parquet", "prepare features videoss out", "evaluate dataa --check",
     "evaluate data --predictions foundd --reader plain", "reproduce table1 --world worldd.safetensors --out o",
     "reproduce tabel1 --smoke", "reproduce table1 --dataset dataa --out o", "train --config rum.toml --out o",
