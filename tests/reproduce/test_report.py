@@ -105,7 +105,7 @@ def test_comparisons_have_a_column_group_per_dataset_and_unique_column_names(tab
     ours = rows_of(made)["StepFormer (default)"]
     for dataset in ("CrossTask", "ProceL", "COIN"):
         assert ours[f"{dataset} {metric}"]["value"] == pytest.approx(0.4)
-    shen = next(r for r in made.to_dict()["rows"] if r["method"] == "Shen et al." and r["knows"] == "weak")
+    shen = next(r for r in made.to_dict()["rows"] if r["method"] == "Shen et al. (weak)")
     assert shen[f"COIN {metric}"] == pytest.approx({"value": 0.31, "spread": 0.01})
     column = next(c for c in made.columns if c.startswith("paper: ProceL"))
     assert shen[column] == ("20.3/17.4/26.7/35.4" if name == "table1" else "12.1/16.0/19.0/30.7")
@@ -150,3 +150,18 @@ def test_a_row_that_lacks_a_seed_is_compared_on_the_others_alone(tmp_path):
     assert any("100 to 100 updates per model" in note for note in made.notes)
     report.write_curves(store, [entry], tmp_path)
     assert (tmp_path / "curves.svg").read_text().count("<svg") == 1
+
+
+def test_a_method_in_two_settings_shows_the_results_of_each(tmp_path):
+    rows = [row for row in plan_table("table1", SETUP) if row.label == "Kukleva et al."]
+    store = RunStore(tmp_path / "runs")
+    for row in rows:
+        hits = {"weak": 300, "unsupervised": 200}[row.row.knows]
+        units = {"discover": np.tile(np.array([hits, 1000, 1000, hits, 1000]), (1, 60, 1)), "tasks": TASKS}
+        for run in row.runs.values():
+            for place in Videos.datasets:
+                store.add(run, place, units, {"chosen": {}})
+    made = rows_of(build_table("table1", plan_entry("table1", rows, SETUP.source, "Trained."), store))
+    assert {method: row["CrossTask F1"]["value"] for method, row in made.items()} == {
+        "Kukleva et al. (weak)": pytest.approx(0.3), "Kukleva et al. (unsupervised)": pytest.approx(0.2),
+    }  # fmt: skip

@@ -7,6 +7,7 @@ of 0. The interval that is shown is the one over tasks, where there are at least
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,6 +99,8 @@ def build_table(name: str, entry: Mapping[str, Any], store: RunStore) -> Table:
     """The table of a plan's entry, from the results that are there; rows without any are left out."""
     spec = TABLES[name]
     rows = [Shown(**{**row, "ids": tuple(row["ids"])}) for row in entry["rows"]]
+    often = Counter(row.label for row in rows)  # a method in two settings is two rows, each with its own results
+    rows = [replace(row, label=f"{row.label} ({row.knows})") if often[row.label] > 1 else row for row in rows]
     found = {row.label: [r for i in row.ids if (r := store.read(i)) is not None] for row in rows}
     rows = [row for row in rows if found[row.label]]
     if not rows:
