@@ -23,9 +23,9 @@ STUDIES = {
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
     "speech": "word error and seconds per minute of speech to text, on a synthetic voice",
+    "step": "the parts of a training step beside the least they can take, and step times against each size",
     "steps": "how many steps are found, beside a constant and one per n seconds; makes the prior on their number",
     "threshold": "the automatic drop threshold against the paper's and the released code's",
     "tower": "train the text tower of encoder clip",
-    "train": "a training step beside the plain one and its floor; peak memory",
     "world": "make the simulated world of public datasets and real pictures",
 }

@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench discover": ("stepformer.bench.discover", "time per minute of video, part by part"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
+    "bench train": ("stepformer.bench.train", "a training step beside the plain one and its floor; peak memory"),
     "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
     "reproduce": ("stepformer.cli.reproduce", "the paper's tables and figures, and the evidence behind ours"),
     "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to fix it"),
