@@ -290,7 +290,7 @@ def test_a_page_does_not_call_home_for_a_strangers_timeline():
 
     timeline = Timeline("https://host.example/a.mp4", 3.0, (Step(0, 3, "all"),))
     assert "host.example" not in export.render(timeline, "html").text.split("</video>")[0].split("<video")[1]
-    asked = export.render(timeline, "html", video="https://host.example/a.mp4").text
+    asked = export.render(timeline, "html", export.Options(video="https://host.example/a.mp4")).text
     assert 'src="https://host.example/a.mp4"' in asked
 
 
@@ -414,7 +414,7 @@ def test_a_strangers_timeline_shows_no_private_file(tmp_path, monkeypatch, named
     for text in (
         (tmp_path / "p.html").read_text(),
         page.html.decode(),
-        export.render(timeline, "html", embed=True).text,
+        export.render(timeline, "html", export.Options(embed=True)).text,
     ):
         assert "base64" not in text and "data:" not in text.split("<video")[1].split(">")[0]
 

@@ -432,7 +432,7 @@ def _similarity(path: Path) -> object:
     from stepformer.base.guard import load_array
     from stepformer.show import export
 
-    return export.render(TIMELINE, "html", similarity=load_array(path))
+    return export.render(TIMELINE, "html", export.Options(similarity=load_array(path)))
 
 
 def _world(folder: Path) -> bytes:

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         if out == "-":
-            rendered = export.render(timeline, chosen.name, **options)
+            rendered = export.render(timeline, chosen.name, export.Options(**options))
             if not args.json:
                 sys.stdout.write(rendered.text)
             results.append({"path": "-", "format": chosen.name, "text": rendered.text, "notes": list(rendered.notes)})

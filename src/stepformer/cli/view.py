@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
 
 from stepformer.base.files import no_such
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     timeline, video = open_timeline(args.timeline, args.video, args.model, listening_of(args), args.apart)
     shown = without_guesses(timeline) if args.sure_only else timeline
-    page = with_video(partial(make_page, title=args.title), shown, video, video=video, apart=args.apart)
+    page = with_video(make_page, shown, video, args.title, video=video, apart=args.apart)
     for note in page.notes:
         log.info(f"{args.timeline}: {note}")
     server = serve(page, args.port or 0)

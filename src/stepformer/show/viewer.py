@@ -38,7 +38,7 @@ class Page:
     notes: tuple[str, ...] = ()
 
 
-def make_page(timeline: Timeline, video: str | Path | None = None, **options: Any) -> Page:
+def make_page(timeline: Timeline, video: str | Path | None = None, title: str | None = None) -> Page:
     """The page of a timeline; ``video`` is the file where it is not where the timeline says."""
     from stepformer.show import export
     from stepformer.show.export import Options, media_file
@@ -47,7 +47,7 @@ def make_page(timeline: Timeline, video: str | Path | None = None, **options: An
     found = media_file(timeline, Options(video=named))
     # as if the page lay beside the video: then it names the video by its file name alone
     target = found.resolve().parent / "page.html" if found else None
-    rendered = export.render(timeline, "html", video=named, target=target, **options)
+    rendered = export.render(timeline, "html", Options(video=named, target=target, title=title))
     return Page(rendered.text.encode("utf-8", "backslashreplace"), found, rendered.notes)
 
 

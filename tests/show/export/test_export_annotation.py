@@ -48,7 +48,7 @@ def test_otio(timeline):
     import opentimelineio as otio
 
     rate = 30000 / 1001
-    rendered = export.render(timeline, "otio", fps=rate)
+    rendered = export.render(timeline, "otio", export.Options(fps=rate))
     read = otio.adapters.read_from_string(rendered.text, "otio_json")
     cut, _ = within_video(timeline)
     found = []
@@ -67,7 +67,7 @@ def test_otio(timeline):
 def test_edl(timeline):
     import opentimelineio as otio
 
-    rendered = export.render(timeline, "edl", fps=25)
+    rendered = export.render(timeline, "edl", export.Options(fps=25))
     read = otio.adapters.read_from_string(rendered.text, "cmx_3600", rate=25)
     clips = list(read.find_clips())
     cut, _ = within_video(timeline)
@@ -84,7 +84,7 @@ def test_edl(timeline):
 
 def test_edl_ends_at_24_hours():
     with pytest.raises(StepFormerError, match="24 hours"):
-        export.render(Timeline("v", 1e6, (Step(90000, 90001, "late"),)), "edl", fps=25)
+        export.render(Timeline("v", 1e6, (Step(90000, 90001, "late"),)), "edl", export.Options(fps=25))
 
 
 LABEL_STUDIO = {
@@ -146,7 +146,7 @@ LABEL_STUDIO = {
 @relaxed
 @given(timelines())
 def test_label_studio(timeline):
-    rendered = export.render(timeline, "labelstudio", fps=25)
+    rendered = export.render(timeline, "labelstudio", export.Options(fps=25))
     data = json.loads(rendered.text)
     jsonschema.validate(data, LABEL_STUDIO)
     result = data[0]["predictions"][0]["result"]
@@ -190,7 +190,8 @@ def test_crosstask_rows(timeline):
 
 def test_crosstask_numbers_follow_the_task():
     steps = (Step(0, 1, "Pour  batter"), Step(1, 2, "new thing"), Step(2, 3, "crack eggs"), Step(3, 4, "pour batter"))
-    rendered = export.render(Timeline("v", 9, steps), "crosstask", task_steps=("crack eggs", "whisk", "pour batter"))
+    options = export.Options(task_steps=("crack eggs", "whisk", "pour batter"))
+    rendered = export.render(Timeline("v", 9, steps), "crosstask", options)
     assert [row.split(",")[0] for row in rendered.text.split()] == ["3", "4", "1", "3"]
     assert rendered.notes == ("step 4 is 'new thing'",)
 
@@ -198,7 +199,7 @@ def test_crosstask_numbers_follow_the_task():
 @relaxed
 @given(timelines())
 def test_coin(timeline):
-    data = json.loads(export.render(timeline, "coin", task="MakePancakes").text)
+    data = json.loads(export.render(timeline, "coin", export.Options(task="MakePancakes")).text)
     ((_, entry),) = data["database"].items()
     assert {"duration", "class", "recipe_type", "subset", "start", "end", "video_url", "annotation"} <= set(entry)
     assert entry["class"] == "MakePancakes"
@@ -224,7 +225,7 @@ def test_our_own_reader_reads_crosstask_rows():
     from stepformer.data.records import Task
 
     task = Task("1", "pancakes", ("whisk", "flip the pancake", "crack the eggs", "serve"))
-    text = export.render(pancakes(), "crosstask", task_steps=task.steps).text
+    text = export.render(pancakes(), "crosstask", export.Options(task_steps=task.steps)).text
     problems: list[object] = []
     rows = parse_annotation(text, "x.csv", task, problems.append)
     assert [(r.start_s, r.end_s, r.text) for r in rows] == [
@@ -237,7 +238,7 @@ def test_our_own_reader_reads_crosstask_rows():
 def test_label_studio_accepts_the_prediction():
     reason = "label-studio-sdk is not installed (pip install label-studio-sdk)"
     interface = pytest.importorskip("label_studio_sdk.label_interface", reason=reason)
-    rendered = export.render(nasty(), "labelstudio", fps=25)
+    rendered = export.render(nasty(), "labelstudio", export.Options(fps=25))
     checker = interface.LabelInterface(rendered.notes[-1].partition(": ")[2])
     checker.validate()
     prediction = json.loads(rendered.text)[0]["predictions"][0]

@@ -25,7 +25,7 @@ from stepformer.show.writing import step_names, within_video
 
 
 def page_of(timeline: Timeline, **options):
-    text = export.render(timeline, "html", **options).text
+    text = export.render(timeline, "html", export.Options(**options)).text
     return text, html.fromstring(text)
 
 

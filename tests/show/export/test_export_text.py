@@ -219,7 +219,7 @@ def test_srt(timeline):
 
 
 def test_not_srt():
-    with pytest.raises(InputError, match="SubRip"):
+    with pytest.raises(InputError, match="line 1: expected a cue number"):
         export.parse("hello\n", "srt", "x")
 
 
@@ -359,5 +359,5 @@ def test_not_chapters_xml(name, text):
     "name", [n for n, f in export.FORMATS.items() if f.kind == "text" and n not in ("youtube", "html")]
 )
 def test_nasty_and_empty_in_every_text_format(name):
-    assert export.render(nasty(), name, fps=25).text
-    assert isinstance(export.render(Timeline("v.mp4", 0), name, fps=25).text, str)
+    assert export.render(nasty(), name, export.Options(fps=25)).text
+    assert isinstance(export.render(Timeline("v.mp4", 0), name, export.Options(fps=25)).text, str)

@@ -130,7 +130,7 @@ def parse_timed(text: str, name: str) -> list[Cue]:
         elif not line.strip():
             skipping = skipping and line != ""
             body.append("")
-        elif skipping or (vtt and _BLOCK.match(line) and (not body or body[-1] == "")):
+        elif skipping or (vtt and _BLOCK.match(line) and (body[-1:] == [""] or times is None)):
             skipping = True
         elif not vtt and times is None and not line.strip().isdigit():
             raise InputError(

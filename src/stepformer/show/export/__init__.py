@@ -217,23 +217,8 @@ def write(
     return Written(target, chosen.name, notes)
 
 
-def render(
-    timeline: Timeline,
-    format: str,
-    *,
-    video: str | None = None,
-    fps: float | None = None,
-    title: str | None = None,
-    task: str | None = None,
-    task_steps: Sequence[str] = (),
-    similarity: Any = None,
-    embed: bool = False,
-    sure_only: bool = False,
-    target: Path | None = None,
-) -> Rendered:
-    """The text of a text format and its notes, without writing a file; options as :func:`write` has them.
-
-    target: where the text will go, for paths relative to it.
+def render(timeline: Timeline, format: str, options: Options | None = None) -> Rendered:
+    """The text of a text format and its notes, without writing a file.
 
     >>> from stepformer import Step, Timeline
     >>> print(render(Timeline("eggs.mp4", 60, (Step(5, 20, "crack the eggs"),)), "srt").text)
@@ -245,9 +230,7 @@ def render(
     chosen = format_of("", format)
     if chosen.kind != "text":
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
-    timeline = without_guesses(timeline) if sure_only else timeline
-    options = Options(video, fps, title, task, tuple(task_steps), similarity, embed=embed, target=target)
-    rendered: Rendered = _writer(chosen)(timeline, options)
+    rendered: Rendered = _writer(chosen)(timeline, options or Options())
     return rendered
 
 

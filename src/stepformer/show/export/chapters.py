@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from html import unescape
 from xml.etree import ElementTree
 
 from stepformer.base.progress import clock
 from stepformer.errors import InputError, StepFormerError
+from stepformer.narration.readers.timed import parse_timed
 from stepformer.show.export import Options, Rendered
 from stepformer.show.writing import (
     clock_ms,
@@ -29,10 +31,6 @@ from stepformer.show.writing import (
 from stepformer.timeline import Step, Timeline
 
 _TAG = re.compile(r"<[^<>]*>")
-_ENTITIES = {
-    "&lt;": "<", "&gt;": ">", "&nbsp;": "\N{NO-BREAK SPACE}", "&lrm;": "\u200e", "&rlm;": "\u200f", "&amp;": "&",
-}  # fmt: skip
-_ENTITY = re.compile("|".join(_ENTITIES))
 
 
 def render_vtt(timeline: Timeline, options: Options) -> Rendered:
@@ -50,37 +48,17 @@ def render_vtt(timeline: Timeline, options: Options) -> Rendered:
 
 def parse_vtt(text: str, source: str) -> Timeline:
     """One step per cue; styles, regions and comments are passed over."""
-    blocks = _blocks(text)
-    if not blocks or not re.match(r"WEBVTT(?:[ \t]|$)", blocks[0][0]):
+    if not re.match(r"\ufeff?WEBVTT(?:[ \t\r\n]|$)", text):
         raise InputError(f"{source} is not WebVTT: its first line is not WEBVTT")
-    stamped = None
-    steps = []
-    for block in blocks:
-        if (step := _cue(block, _plain_text)) is not None:
-            steps.append(step)
-        elif block[0].startswith("NOTE "):
-            stamped = stamped or unstamp(block[0][5:])
-    return timeline_of(steps, source, stamped)
+    notes = (unstamp(note) for note in re.findall(r"^NOTE (\{.*)$", text, re.MULTILINE))
+    steps = [replace(step, label=unescape(_TAG.sub("", step.label or "")) or None) for step in _cues(text, source)]
+    return timeline_of(steps, source, next(filter(None, notes), None))
 
 
-def _plain_text(payload: str) -> str:
-    return _ENTITY.sub(lambda entity: _ENTITIES[entity.group()], _TAG.sub("", payload))
-
-
-def _blocks(text: str) -> list[list[str]]:
-    """The lines of a subtitle file between its empty ones."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    return [block.strip("\n").split("\n") for block in re.split(r"\n[ \t]*\n", text) if block.strip()]
-
-
-def _cue(block: Sequence[str], tidy: Callable[[str], str] = str) -> Step | None:
-    """The step of a block with a line of times; None where it has none."""
-    at = next((i for i, line in enumerate(block[:2]) if "-->" in line), None)
-    if at is None:
-        return None
-    start, _, rest = block[at].partition("-->")
-    end = rest.split()[0] if rest.split() else ""  # settings may follow
-    return Step(parse_clock(start), parse_clock(end), tidy(" ".join(block[at + 1 :])) or None)
+def _cues(text: str, source: str) -> list[Step]:
+    """The cues of a subtitle file as steps."""
+    cues = parse_timed(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), source)
+    return [Step(cue.start_s, cue.end_s, cue.text.replace("\n", " ") or None) for cue in cues]
 
 
 def render_srt(timeline: Timeline, options: Options) -> Rendered:
@@ -98,12 +76,7 @@ def render_srt(timeline: Timeline, options: Options) -> Rendered:
 
 def parse_srt(text: str, source: str) -> Timeline:
     """One step per subtitle."""
-    steps = []
-    for block in _blocks(text):
-        if (step := _cue(block)) is None:
-            raise InputError(f"{source} is not SubRip: no times in {block[0][:60]!r}")
-        steps.append(step)
-    return timeline_of(steps, source, None)
+    return timeline_of(_cues(text, source) if text.strip() else [], source, None)
 
 
 MIN_CHAPTERS = 3
