@@ -161,17 +161,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "punctuation": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
     "coreference": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
     "parser": {"metavar": "PATH", "help": "folder or package of a spaCy pipeline (default: the pinned one)"},
-    "drop_negated": {"action": "store_true", "help": 'leave out "do not stir it"'},
-    "need_object": {"action": "store_true", "help": "ask for a direct object, as the paper's pattern does"},
     "whole_clause": {"action": argparse.BooleanOptionalAction, "default": False,
                      "help": "behind the paper's pattern, the other words of the clause"},
     "no_chatter": {"action": "store_true", "help": "leave chatter out instead of marking it"},
     "min_groundability": {"type": share, "default": 0.0, "metavar": "0..1", "help": "leave out phrases below this"},
-    "max_letters": {"type": positive, "metavar": "N",
-                    "help": "leave out longer phrases; the released loader: 100 (default: no limit)"},
-    "max_words": {"type": positive, "metavar": "N",
-                  "help": "leave out longer phrases; the released loader: 15 (default: no limit)"},
-    "drop_repeats": {"action": "store_true", "help": "leave out one that repeats either of the two before it"},
+    "released_filters": {"action": "store_true", "help": "as the released code: a direct object, at most 100 letters, "
+                         "at most 15 words, no repeats"},
     # data
     "world": {"metavar": "FILE", "help": "simulated world, made by stepformer simulate (default: none)"},
     "data": {"metavar": "FOLDER", "help": "folder of public datasets (default: none)"},
@@ -211,8 +206,7 @@ COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug", "plugin")
 VIDEOS = ("model", "encoder", "device", "threads", "jobs")
 LISTENING = ("no_subtitles", "no_speech", "speech_model", "language")
 PHRASES = (
-    "punctuation", "coreference", "parser", "drop_negated", "need_object", "whole_clause", "no_chatter",
-    "min_groundability", "max_letters", "max_words", "drop_repeats",
+    "punctuation", "coreference", "parser", "whole_clause", "no_chatter", "min_groundability", "released_filters",
 )  # fmt: skip
 
 
@@ -261,10 +255,8 @@ def phrase_options(args: argparse.Namespace) -> Any:
     from stepformer.narration.phrases import PhraseOptions
 
     return PhraseOptions(
-        punctuation=args.punctuation, coreference=args.coreference, parser=args.parser,
-        negation="drop" if args.drop_negated else "keep", objects=args.need_object, detail=args.whole_clause,
-        chatter=not args.no_chatter, min_groundability=args.min_groundability, max_letters=args.max_letters,
-        max_words=args.max_words, drop_repeats=args.drop_repeats,
+        punctuation=args.punctuation, coreference=args.coreference, parser=args.parser, detail=args.whole_clause,
+        chatter=not args.no_chatter, min_groundability=args.min_groundability, released=args.released_filters,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ read is listed, and the exit code is then 5; the next run tries it again."""
 EXAMPLES = [
     "stepformer prepare phrases subtitles/ phrases.parquet",
     "stepformer prepare phrases caption.json phrases.parquet --jobs 16 --no-chatter",
-    "stepformer prepare phrases subtitles/ phrases.jsonl --no-whole-clause --need-object --drop-repeats --max-words 15",
+    "stepformer prepare phrases subtitles/ phrases.jsonl --no-whole-clause --released-filters",
 ]
 
 

@@ -51,7 +51,7 @@ class Settings:
     threads: int = 0  # of torch and of the decoder in each process; 0: as they like
     phrases: bool = True
     hardware: str | None = None  # decode on this kind of device, for instance "cuda"
-    phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions.training()
+    phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions(detail=True)
     listening: Listening = DEFAULT_LISTENING  # where narration is looked for; a source's own subtitles come first
 
 
@@ -249,7 +249,7 @@ def _phrases(source: Source, settings: Settings) -> tuple[list[Any], tuple[str, 
     how = settings.listening if source.subtitles is None else replace(settings.listening, subtitles=source.subtitles)
     narration = narration_of(source.video, how)
     try:
-        return narration.phrases(settings.phrase_options or PhraseOptions.training()), narration.notes
+        return narration.phrases(settings.phrase_options or PhraseOptions(detail=True)), narration.notes
     except MissingError as error:
         if source.subtitles is not None:
             raise

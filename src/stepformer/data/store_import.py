@@ -249,7 +249,7 @@ def _array_sample(
     if cues:
         from stepformer.narration import PhraseOptions, extract_phrases
 
-        phrases = list(extract_phrases(cues, phrase_options or PhraseOptions.training()))
+        phrases = list(extract_phrases(cues, phrase_options or PhraseOptions(detail=True)))
         count.read += 1
         count.phrases += len(phrases)
         if (knows := getattr(encoder, "knows", None)) is not None:

@@ -11,11 +11,11 @@ from stepformer.narration.coref import Resolver
 from stepformer.narration.cues import Cue, Word
 from stepformer.narration.listening import Listening, Narration, narration_of
 from stepformer.narration.phrases import Phrase, PhraseOptions
-from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases, iter_phrases
+from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases
 from stepformer.narration.readers import parse_subtitles, read_subtitles
 from stepformer.narration.sentences import Segmenter
 
 __all__ = [
     "RESOLVERS", "SEGMENTERS", "Cue", "Listening", "Narration", "Phrase", "PhraseOptions", "Resolver", "Segmenter",
-    "Word", "extract_phrases", "iter_phrases", "narration_of", "parse_subtitles", "read_subtitles",
+    "Word", "extract_phrases", "narration_of", "parse_subtitles", "read_subtitles",
 ]  # fmt: skip

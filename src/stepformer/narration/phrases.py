@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from stepformer.errors import UsageError
-
-Negation = Literal["keep", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +51,25 @@ class PhraseOptions:
     parser: str | None = None  # folder or package of a spaCy pipeline; None takes an installed one, else the pinned one
     disfluencies: bool = True  # take fillers and stammers out before parsing
     steer: bool = True  # help the parser with imperatives that look like nouns
-    negation: Negation = "keep"  # "don't stir it" -> "do not stir it", or nothing at all
-    objects: bool = False  # ask for a direct object: the paper's pattern to the letter, without "tap on the icon"
     detail: bool = False  # behind the pattern, the other words of its clause: "cut the peas diagonally lengthwise"
     chatter: bool = True  # give chatter too, marked; False leaves it out
     min_groundability: float = 0.0
-    # the released loader's filters
-    max_letters: int | None = None  # released: 100
-    max_words: int | None = None  # released: 15
-    drop_repeats: bool = False  # one that starts with either of the two before it, forwards and then backwards
+    # as the released code: a direct object (no "tap on the icon"), at most 100 letters and 15 words, no repeats
+    released: bool = False
 
     def __post_init__(self) -> None:
-        if self.negation not in ("keep", "drop"):
-            raise UsageError(f"negation is {self.negation!r}; expected 'keep' or 'drop'")
         if not 0.0 <= self.min_groundability <= 1.0:
             raise UsageError(f"min_groundability is {self.min_groundability}; expected 0 to 1")
-        for name in ("max_letters", "max_words"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} is {value}; expected at least 1, or None for no limit")
-
-    @classmethod
-    def training(cls, **changes: Any) -> PhraseOptions:
-        """What training reads by default: with the clause's detail, which matches steps better."""
-        return cls(**{"detail": True, **changes})
-
-    @classmethod
-    def released(cls, **changes: Any) -> PhraseOptions:
-        """The filters of the released code's loader, without chatter marks."""
-        return cls(**{"max_letters": 100, "max_words": 15, "drop_repeats": True, "objects": True, **changes})
 
 
-def keep_lengths(phrases: list[Phrase], options: PhraseOptions) -> list[Phrase]:
+def wanted(phrases: list[Phrase], options: PhraseOptions) -> list[Phrase]:
     """Phrases within the length, groundability and chatter limits."""
     return [
         phrase
         for phrase in phrases
-        if (options.max_letters is None or len(phrase.text) <= options.max_letters)
-        and (options.max_words is None or len(phrase.text.split()) <= options.max_words)
-        and phrase.groundability >= options.min_groundability
+        if phrase.groundability >= options.min_groundability
         and (options.chatter or not phrase.chatter)
-        and (options.negation == "keep" or not phrase.negated)
+        and not (options.released and (len(phrase.text) > 100 or len(phrase.text.split()) > 15))
     ]
 
 

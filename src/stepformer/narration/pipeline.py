@@ -13,7 +13,7 @@ from stepformer.narration.coref import Resolver, RuleResolver
 from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread_words
 from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import load_parser
-from stepformer.narration.phrases import Phrase, PhraseOptions, keep_lengths, without_repeats
+from stepformer.narration.phrases import Phrase, PhraseOptions, wanted, without_repeats
 from stepformer.narration.sentences import RuleSegmenter, Segmenter, ends_with_mark, marked_ends, pauses
 from stepformer.narration.steer import Steering, steer
 from stepformer.narration.syntax import Tree
@@ -26,35 +26,16 @@ Stage = TypeVar("Stage")
 _SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
 
 
-def extract_phrases(
-    cues: Iterable[Cue],
-    options: PhraseOptions | None = None,
-    *,
-    segmenter: Segmenter | None = None,
-    resolver: Resolver | None = None,
-) -> list[Phrase]:
+def extract_phrases(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[Phrase]:
     """Verb phrases of one video's narration, ordered by the time they start.
-
-    ``segmenter`` and ``resolver`` replace the stages that ``options`` names with your own.
 
     Raises:
         MissingError: the parser's pipeline is not here, or a package that a stage needs is not installed.
         UsageError: an option makes no sense.
     """
     options = options or PhraseOptions()
-    phrases = list(iter_phrases(cues, options, segmenter=segmenter, resolver=resolver))
-    return without_repeats(phrases) if options.drop_repeats else phrases
-
-
-def iter_phrases(
-    cues: Iterable[Cue],
-    options: PhraseOptions | None = None,
-    *,
-    segmenter: Segmenter | None = None,
-    resolver: Resolver | None = None,
-) -> Iterator[Phrase]:
-    """As :func:`extract_phrases`, a stretch at a time, for narration of any length; leaves repeats in."""
-    return phrases_of(trees_of(cues, options, segmenter), options, resolver)
+    phrases = list(phrases_of(trees_of(cues, options), options))
+    return without_repeats(phrases) if options.released else phrases
 
 
 def make_segmenter(name: str) -> Segmenter | None:
@@ -117,33 +98,27 @@ def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         yield words[first:]
 
 
-def trees_of(
-    cues: Iterable[Cue], options: PhraseOptions | None = None, segmenter: Segmenter | None = None
-) -> Iterator[Tree]:
+def trees_of(cues: Iterable[Cue], options: PhraseOptions) -> Iterator[Tree]:
     """The parsed stretches of one video's narration."""
-    options = options or PhraseOptions()
     parser = load_parser(options.parser)
-    segmenter = segmenter or make_segmenter(options.punctuation)
+    segmenter = make_segmenter(options.punctuation)
     for words in stretches(_spoken(cues, options)):
         help_ = steer([word.text for word in words]) if options.steer else Steering({}, frozenset())
         starts = None if segmenter is None else functools.partial(_starts, words, segmenter, help_.starts)
         yield parser.tree(words, starts, help_.shown)
 
 
-def phrases_of(
-    trees: Iterable[Tree], options: PhraseOptions | None = None, resolver: Resolver | None = None
-) -> Iterator[Phrase]:
+def phrases_of(trees: Iterable[Tree], options: PhraseOptions) -> Iterator[Phrase]:
     """The phrases of :func:`trees_of`, a stretch at a time."""
-    options = options or PhraseOptions()
     parser = load_parser(options.parser)
-    resolver = resolver or make_resolver(options.coreference)
+    resolver = make_resolver(options.coreference)
     for tree in trees:
         resolved = resolver.resolve(tree) if resolver is not None else {}
         phrases = Extractor(
-            tree, resolved, parser.lemma_of, need_object=options.objects, detail=options.detail,
+            tree, resolved, parser.lemma_of, need_object=options.released, detail=options.detail,
             tangible=parser.tangible,
         ).phrases()  # fmt: skip
-        yield from keep_lengths(sorted(phrases, key=lambda phrase: phrase.start_s), options)
+        yield from wanted(sorted(phrases, key=lambda phrase: phrase.start_s), options)
 
 
 def _starts(
