@@ -6,8 +6,7 @@ import pytest
 
 from stepformer.errors import UsageError
 from stepformer.narration import Cue, Phrase, PhraseOptions, extract_phrases
-from stepformer.narration.phrases import wanted
-from stepformer.narration.phrases import without_repeats
+from stepformer.narration.phrases import wanted, without_repeats
 
 ALL_FOUR = ["peel the potatoes", "peel the carrots", "slice the potatoes", "slice the carrots"]
 
