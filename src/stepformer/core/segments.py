@@ -59,7 +59,8 @@ def spread_out(structure: Tensor, mask: Tensor) -> Tensor:
     weight = mask[..., None].to(sum_dtype(structure.device))
     count = weight.sum(1, keepdim=True).clamp(min=1.0)
     x = torch.where(mask[..., None], structure.to(weight.dtype), 0.0)
-    x = torch.where(mask[..., None], x - x.sum(1, keepdim=True) / count, 0.0)
+    x -= x.sum(1, keepdim=True) / count  # in place: the largest arrays of a long video
+    x.masked_fill_(~mask[..., None], 0.0)
     if x.shape[2] > WIDTH and x.shape[1]:
         x = _narrowed(x, min(WIDTH, x.shape[1]))
     variance = (x * x).sum((1, 2), keepdim=True) / count

@@ -40,6 +40,8 @@ class Encoded:
         """Batches of one video, end to end."""
         if not parts:
             raise InputError("nothing was encoded: the video gave no frames")
+        if len(parts) == 1:
+            return parts[0]
         structures = [part.structure for part in parts if part.structure is not None]
         return cls(
             np.concatenate([part.vectors for part in parts]),

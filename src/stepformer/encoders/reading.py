@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sys
 import time
 import warnings
 from collections import deque
@@ -36,6 +37,9 @@ Report = Callable[[float, float], None]
 
 CACHE_BYTES = 2 << 30
 """The kept features are pruned to this size, the longest unused first."""
+MOST_VECTORS = 3_600
+"""Of a video with more of them (longer than an hour) each is the mean of 2, 4, 8, ... neighbours: memory does not grow
+with length."""
 _BATCH = 4  # clips decoded ahead of the encoder
 _ENOUGH_LOOKS = 64  # two per slot of the model
 _INTERVALS = 3  # that share a vector at most; bench looks has what that costs
@@ -144,8 +148,8 @@ def encode_file(
 ) -> Features:
     """Decodes and encodes a video file: the one loop that does.
 
-    rate_hz: vectors per second (default: the encoder's, more for a short video). batch: clips encoded at once (default:
-    what suits the encoder).
+    rate_hz: vectors per second (default: the encoder's, more for a short video, fewer beyond ``MOST_VECTORS``).
+    batch: clips encoded at once (default: what suits the encoder).
     hardware, threads: as :class:`stepformer.media.VideoReader` takes them.
     """
     from stepformer.media import VideoReader, VideoWarning
@@ -163,25 +167,25 @@ def encode_file(
     if (times > 1 or rate > encoder.rate_hz) and hasattr(encoder, "encode_often"):
         encode, batch = functools.partial(encoder.encode_often, times=times), batch * times
     spent = {"decode": 0.0, "encode": 0.0}
-    parts, reader.longest_gap_s = ([], 0.0) if partial is None else partial.load()
-    done = sum(len(part.vectors) for part in parts)
+    kept = _Kept(sys.maxsize if rate_hz else MOST_VECTORS)
+    if partial is not None:
+        reader.longest_gap_s = partial.load(kept)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
-            batches = _ahead(reader.clips(encoder.wants, rate, batch, start=done), spent)
+            batches = _ahead(reader.clips(encoder.wants, rate, batch, start=kept.seen), spent)
             for part in _encoded(batches, encode, spent, getattr(encoder, "at_once", 1)):
-                parts.append(part)
-                done += len(part.vectors)
+                kept.add(part)
                 if report is not None:
-                    report(min(done / rate, total_s), total_s)
+                    report(min(kept.seen / rate, total_s), total_s)
                 if partial is not None:
-                    partial.add(parts[-1], reader)
+                    partial.add(part, reader)
     except BaseException:  # Ctrl-C, a time limit: what was read so far is there for the next run
         if partial is not None:
             partial.write(reader)
         raise
     began = time.perf_counter()
-    whole = finished(encoder, parts)
+    whole = finished(encoder, kept.parts())
     spent["encode"] += time.perf_counter() - began
     structure = whole.structure
     if structure is not None:
@@ -189,7 +193,7 @@ def encode_file(
         structure = structure.astype(np.float16).astype(np.float32)
     end_s = reader.end_s if reader.end_s is not None else reader.info.duration_s
     return Features(
-        whole.vectors, rate, structure, float(end_s or 0.0), name,
+        whole.vectors, rate / kept.neighbours, structure, float(end_s or 0.0), name,
         tuple(problem.text for problem in reader.problems), spent,
     )  # fmt: skip
 
@@ -260,6 +264,69 @@ def _encoded(
 # -- what is kept -----------------------------------------------------------------------------------------------
 
 
+class _Rows:
+    """Rows that come in blocks (n, D), as at most ``most`` (an even number): of more, each is the mean of 2, 4, 8, ...
+    ``neighbours``. Which rows go into a mean does not depend on the blocks."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._whole: list[Vectors] = []
+        self._rest: list[Vectors] = []  # fewer than make a mean
+        self._count = self._waiting = 0
+        self.neighbours = 1
+
+    def add(self, rows: Vectors) -> None:
+        while len(rows):
+            if self._count == self._most:
+                self._whole = [_means(np.concatenate(self._whole), 2)]
+                self._count, self.neighbours = self._count // 2, 2 * self.neighbours
+            room = (self._most - self._count) * self.neighbours - self._waiting
+            self._rest.append(rows[:room])
+            self._waiting += len(self._rest[-1])
+            rows = rows[room:]
+            if number := self._waiting // self.neighbours:
+                block = np.concatenate(self._rest)
+                at = number * self.neighbours
+                self._whole.append(_means(block[:at], self.neighbours))
+                self._rest, self._waiting = [block[at:]], len(block) - at
+                self._count += number
+
+    def taken(self) -> Vectors | None:
+        """All of them; they are held no longer."""
+        blocks = [*self._whole, *([_means(np.concatenate(self._rest), self._waiting)] if self._waiting else [])]
+        self._whole, self._rest = [], []
+        return np.concatenate(blocks) if blocks else None
+
+
+def _means(rows: Vectors, of: int) -> Vectors:
+    """The means of so many rows each."""
+    return rows if of == 1 else rows.reshape(-1, of, rows.shape[1]).mean(1)
+
+
+class _Kept:
+    """What has been encoded of a video so far; ``seen``: how many vectors went into it."""
+
+    def __init__(self, most: int) -> None:
+        self._vectors, self._structure = _Rows(most), _Rows(most)
+        self.seen = 0
+
+    @property
+    def neighbours(self) -> int:
+        """How many vectors share one that is kept."""
+        return self._vectors.neighbours
+
+    def add(self, part: Encoded) -> None:
+        self.seen += len(part.vectors)
+        self._vectors.add(part.vectors)
+        if part.structure is not None:
+            self._structure.add(part.structure)
+
+    def parts(self) -> list[Encoded]:
+        """All of it, as one part; none where nothing came. It is held no longer."""
+        vectors = self._vectors.taken()
+        return [] if vectors is None else [Encoded(vectors, self._structure.taken())]
+
+
 class _Partial:
     """What has been encoded of a video that is not finished, in chunks, so that a stopped run goes on where it was.
 
@@ -270,22 +337,21 @@ class _Partial:
     def __init__(self, kept: Path) -> None:
         self.folder = kept.with_suffix(".partial")
         self._new: list[Encoded] = []
-        self._done = 0
+        self._done, self._failed = 0, False
         self._written = time.monotonic()
 
-    def load(self) -> tuple[list[Encoded], float]:
-        """The batches there are, and the longest gap between pictures in them (seconds)."""
-        parts: list[Encoded] = []
+    def load(self, kept: _Kept) -> float:
+        """Adds the batches there are; the longest gap between pictures in them (seconds)."""
         gap_s = 0.0
         for path in sorted(self.folder.glob("*.safetensors")):
             found = kept_arrays(path)
             if found is None or int(path.stem) != self._done:
                 break  # a chunk is damaged or missing: on from there
             arrays, info = found
-            parts.append(Encoded(arrays["vectors"], arrays.get("structure")))
+            kept.add(Encoded(arrays["vectors"], arrays.get("structure")))
             self._done += len(arrays["vectors"])
             gap_s = info["longest_gap_s"]
-        return parts, gap_s
+        return gap_s
 
     def add(self, part: Encoded, reader: Any) -> None:
         """One more batch; written with others before it once in a while."""
@@ -296,14 +362,15 @@ class _Partial:
     def write(self, reader: Any) -> None:
         """The batches since the last chunk as a chunk."""
         self._written = time.monotonic()
-        if not self._new or reader.problems:
+        whole, self._new = Encoded.join(self._new) if self._new else None, []
+        if whole is None or reader.problems or self._failed:
             return
-        whole = Encoded.join(self._new)
         arrays = {"vectors": whole.vectors} | ({} if whole.structure is None else {"structure": whole.structure})
         chunk = self.folder / f"{self._done:08d}.safetensors"
         if keep_arrays(chunk, arrays, {"longest_gap_s": reader.longest_gap_s}):
             self._done += len(whole.vectors)
-            self._new = []
+        else:
+            self._failed = True  # what comes after a gap is of no use
 
 
 def _load(kept: Path, name: str) -> Features | None:

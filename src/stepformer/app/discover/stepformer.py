@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Labels = Literal["auto", "none"]
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
-_MOST_FRAMES = 14_400  # four hours at one per second; longer videos are seen at a lower rate
+_MOST_FRAMES = 14_400  # an hour at that rate; more features are averaged down (those of a video while it is read)
 _SPLINTER_S = 1.5  # a step without a name among named ones is at least so long
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
