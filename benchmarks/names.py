@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from benchmarks.clip_data import PARTS, ClipData, Floats, load
 from benchmarks.judged import Judge
-from stepformer.app.discover.presence import PRESENT_SEEN, above_bank, best_fit
+from stepformer.app.discover.presence import PRESENT_SEEN, best_fit
 from stepformer.app.naming import SHOWN, TOPIC_SHARE, PhraseBank
 from stepformer.base.arrays import unit
+from stepformer.base.files import replacing
 from stepformer.cli.options import add
 from stepformer.data.grammar import phrase_bank
 from stepformer.encoders.clip import ClipText
@@ -147,6 +148,14 @@ def ask(data: ClipData, part: int, text: ClipText, foreign: list[str], pictures:
     return Asked(*(np.array(column) for column in columns))
 
 
+def above_bank(
+    texts: NDArray[Any], stretches: NDArray[Any], pictures: PictureStatistics, bank: PhraseBank
+) -> NDArray[np.float64]:
+    """(M,) the share of the bank that fits its best stretch (K, D) worse than each text (M, D) does."""
+    others = np.sort(bank.standard(stretches).max(0))
+    return np.asarray(np.searchsorted(others, best_fit(texts, stretches, pictures)) / len(others))
+
+
 def area(higher: NDArray[Any], lower: NDArray[Any]) -> float:
     """The chance that one of the first exceeds one of the second: the area under the ROC curve."""
     order = np.sort(lower)
@@ -193,6 +202,16 @@ def towers_of(data: ClipData, folder: Path | None, sentences: Any) -> dict[int, 
     return {fold: ClipText(path, sentences=sentences) for fold, path in paths.items()}
 
 
+def save_statistics(statistics: PictureStatistics, path: Path) -> None:
+    """Writes the safetensors file that ships, in 16 bits."""
+    from safetensors.numpy import save_file
+
+    # scaled up, for the smallest of the rest would vanish in 16 bits
+    state = {"mean": statistics.mean, "factors": statistics.factors, "rest": statistics.rest * 1e3}
+    with replacing(path) as temporary:
+        save_file({name: part.astype(np.float16) for name, part in state.items()}, temporary)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "data", "out", data={"required": True})
@@ -207,7 +226,7 @@ def run(args: argparse.Namespace) -> int:
     data = load(Path(args.data))
     if args.out is not None:
         of: Floats = data.captioned.pictures[data.captioned.of(*range(1, PARTS))]
-        PictureStatistics.of(of).save(Path(args.out))
+        save_statistics(PictureStatistics.of(of), Path(args.out))
         print(json.dumps({"out": str(args.out), "pictures": len(of)}))
         return 0
     sentences = _Once(default_sentence_encoder())

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError
-from stepformer.media.container import import_av
 
 COLUMNS, ROWS = 8, 4
 _TIME_BITS, _CHECK_BITS = 26, 6  # 2^26 ms are 18 hours
@@ -80,7 +79,8 @@ def write_clip(
     of key frames. ``tone_s`` adds that much of a 440 Hz tone from ``tone_start_s`` on. ``rotation_deg`` turns the
     picture on disk and asks the player to turn it back. ``constant_rate`` is for containers without time stamps (avi).
     """
-    av = import_av()
+    import av
+
     height, width = size
     with av.open(str(path), "w", format=container_format) as container:
         stream = container.add_stream(codec, rate=rate_hz, options=dict(options or {}))

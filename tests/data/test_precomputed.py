@@ -127,10 +127,6 @@ def test_fingerprints_tell_origins_apart(tmp_path):
     prints = {PrecomputedEncoder(tmp_path / name).fingerprint for name in ("one", "two", "three")}
     assert len(prints) == 3
     assert PrecomputedEncoder(tmp_path / "one", rate_hz=2).fingerprint not in prints
-    first, second, _ = sorted(prints)
-    with pytest.raises(UsageError, match="cannot go together"):
-        encoders.same_encoder(first, second, "here")
-    encoders.same_encoder(first, first, "here")
 
 
 def test_a_feature_store_is_read_with_its_own_rate_and_fingerprint(tmp_path):

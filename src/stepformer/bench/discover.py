@@ -15,7 +15,7 @@ from typing import Any
 
 from stepformer.cli.measured import report
 from stepformer.cli.options import add
-from stepformer.media.container import import_av, opened, probe, video_stream
+from stepformer.media.container import opened, probe, video_stream
 
 HELP = """Times discovery, part by part, for a minute of video: decode, encode, model (slots), align (cutting into
 steps), label (naming). A video shorter than --seconds is shown again and again until then, because short videos are
@@ -59,7 +59,8 @@ def measure(model: Any, video: Path, repeats: int) -> dict[str, float]:
 
 def long_enough(video: Path, seconds: float, folder: Path) -> Path:
     """The video, or a file in ``folder`` in which its pictures are shown again and again for ``seconds``."""
-    av = import_av()
+    import av
+
     duration_s = probe(video).duration_s
     if duration_s >= seconds:
         return video

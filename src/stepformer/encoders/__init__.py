@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from stepformer.base.plugins import Registry
-from stepformer.encoders.base import Encoded, Encoder, TextEncoder, same_encoder
+from stepformer.encoders.base import Encoded, Encoder
 from stepformer.errors import UsageError
 from stepformer.media.picture import FrameSpec
 
@@ -32,7 +32,7 @@ ENCODERS: Registry[Callable[..., Any]] = Registry("encoder", "encoders", {
 
 DEFAULT = "clip"
 
-__all__ = ["DEFAULT", "ENCODERS", "Encoded", "Encoder", "FrameSpec", "TextEncoder", "load", "names", "same_encoder"]
+__all__ = ["DEFAULT", "ENCODERS", "Encoded", "Encoder", "FrameSpec", "load", "names"]
 
 
 def names() -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError
 from stepformer.media.picture import FrameSpec
 
 Frames = NDArray[np.uint8]
@@ -50,21 +50,7 @@ class Encoded:
 
 
 @runtime_checkable
-class TextEncoder(Protocol):
-    """Texts into the shared space."""
-
-    name: str
-    license: str
-    dim: int
-    fingerprint: str  # changes whenever the vectors would: goes into every feature file
-
-    def encode_text(self, texts: Sequence[str]) -> Vectors:
-        """Texts to float32 (L, D) unit vectors."""
-        ...
-
-
-@runtime_checkable
-class Encoder(TextEncoder, Protocol):
+class Encoder(Protocol):
     """Video and texts into one space.
 
     ``encode_video`` takes uint8 clips (N, T, H, W, 3), or frames (N, H, W, 3) when ``wants.frames`` is 1, as
@@ -75,22 +61,21 @@ class Encoder(TextEncoder, Protocol):
     what they mean, for comparing texts with texts.
     """
 
+    name: str
+    license: str
+    dim: int
+    fingerprint: str  # changes whenever the vectors would: goes into every feature file
     rate_hz: float  # vectors per second of video
     wants: FrameSpec
     structure_dim: int  # 0: no structure vectors
 
+    def encode_text(self, texts: Sequence[str]) -> Vectors:
+        """Texts to float32 (L, D) unit vectors."""
+        ...
+
     def encode_video(self, frames: Frames) -> Encoded:
         """Clips or frames to vectors (N, D), and structure (N, S) where the encoder has it."""
         ...
-
-
-def same_encoder(first: str, second: str, where: str) -> None:
-    """Raises unless two fingerprints are equal: features of two encoders are never mixed."""
-    if first != second:
-        raise UsageError(
-            f"{where}: features of encoder {first} cannot go together with encoder {second}; make them again with "
-            "one encoder (stepformer prepare features --encoder NAME)"
-        )
 
 
 def check_frames(frames: Any, wants: FrameSpec, name: str) -> Frames:

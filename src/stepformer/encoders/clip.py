@@ -3,9 +3,8 @@
 Only the image tower can be had from a package registry. The text side is the sentence encoder with a change of low rank
 in each layer, and a small network on its vector: a linear map and a two-layer perceptron into CLIP's space. Changes and
 network ship with this package, learned from pictures with captions and from texts whose true CLIP vectors are published
-(``docs/sight.md`` has the sources, the licences and the command). ``clip:openai`` takes both towers as OpenAI published
-them, through open_clip, from the model hub. Either way pictures go through the same code and land in the same space, so
-that one StepFormer serves both.
+(``docs/sight.md`` has the sources, the licences and the command). ``clip:openai`` takes the text tower that OpenAI
+published, through open_clip, from the model hub. Pictures are the same either way, so that one StepFormer serves both.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from stepformer.base import weights
 from stepformer.base.files import sha256_of
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
-from stepformer.encoders.clip_vit import ClipViT, from_open_clip
+from stepformer.encoders.clip_vit import ClipViT
 from stepformer.encoders.pictures import PictureStatistics, clip_pictures
 from stepformer.encoders.sentence import default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
@@ -34,7 +33,7 @@ _BATCH, _SMALL = 4, 16  # pictures at once, whole and at half size: more gains n
 _BATCH_GPU = 256
 STILL = 0.015
 """Pictures whose structure differs by less (1 - cosine) share a vector."""
-_OPENAI = "ViT-B-16-quickgelu/openai"  # open_clip's name for the published towers
+_OPENAI = "ViT-B-16-quickgelu/openai"  # open_clip's name for the published tower
 
 
 class TextTower(nn.Module):
@@ -106,9 +105,10 @@ class ClipText:
 class ClipEncoder:
     """Pictures to (N, 512) unit vectors and (N, 768) structure vectors, ``rate_hz`` per second; texts to (L, 512).
 
-    ``towers`` is "" (ours) or "openai". A picture is looked at whole, scaled into 224 by 224 with its aspect kept. One
-    whose structure is nearer than ``still`` (1 - cosine) to that of the last picture that went through the network
-    gets that picture's vector and saves nine tenths of the time. ``text`` and ``network`` are towers to use instead.
+    ``towers`` is "" (texts by our tower) or "openai" (by theirs). A picture is looked at whole, scaled into 224 by 224
+    with its aspect kept. One whose structure is nearer than ``still`` (1 - cosine) to that of the last picture that
+    went through the network gets that picture's vector and saves nine tenths of the time. ``text`` and ``network`` are
+    towers to use instead.
     """
 
     license = "MIT (CLIP); the text tower: CC BY-NC-SA 4.0, after its sources"
@@ -117,8 +117,8 @@ class ClipEncoder:
     wants = FrameSpec((224, 224), resize="whole")
 
     def __init__(
-        self, towers: str = "", *, rate_hz: float = 1.0, still: float = STILL, device: str = "cpu", quiet: bool = False,
-        text: Any = None, network: Any = None,
+        self, towers: str = "", *, rate_hz: float = 1.0, still: float = STILL, device: str = "cpu", text: Any = None,
+        network: Any = None,
     ) -> None:  # fmt: skip
         if towers not in ("", "openai"):
             raise UsageError(f"encoder clip has towers of its own, or clip:openai; got clip:{towers}")
@@ -130,10 +130,9 @@ class ClipEncoder:
             from stepformer.encoders.openclip import OpenClipEncoder
 
             text = text or OpenClipEncoder(_OPENAI, device=device)
-            network = network or ClipViT(from_open_clip(text.state()), device=device, integers=False)
         self._text = text or ClipText()
         self._given, self._device = network, device
-        self._file = None if network else weights.pull("clip-vit-b16-image", quiet=quiet)
+        self._file = None if network else weights.pull("clip-vit-b16-image")
         # pictures of either are in one space; texts differ by more than rounding, so features are kept apart by them
         self.fingerprint = f"clip-vit-b16-{_VERSION}:{still:g}:{self._text.fingerprint}"
 

@@ -186,37 +186,3 @@ class ClipViT:
         x = x[:, :only] + out(mixed.transpose(1, 2).flatten(2))
         wide = widen(norm_2(x))
         return x + narrow(wide.mul_(torch.sigmoid(1.702 * wide)))
-
-
-def from_open_clip(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The image tower of an open_clip model under the names that the hub uses."""
-    names = {
-        "class_embedding": "embeddings.class_embedding", "positional_embedding": "embeddings.position_embedding.weight",
-        "conv1": "embeddings.patch_embedding", "ln_pre": "pre_layrnorm", "ln_post": "post_layernorm",
-    }  # fmt: skip
-    inside = {
-        "ln_1": "layer_norm1", "attn.out_proj": "self_attn.out_proj", "ln_2": "layer_norm2",
-        "mlp.c_fc": "mlp.fc1", "mlp.c_proj": "mlp.fc2",
-    }  # fmt: skip
-    out: dict[str, Tensor] = {}
-    for key, value in state.items():
-        if not key.startswith("visual."):
-            continue
-        name = key.removeprefix("visual.")
-        if name == "proj":
-            out["visual_projection.weight"] = value.T
-        elif name.startswith("transformer.resblocks."):
-            index, rest = name.removeprefix("transformer.resblocks.").split(".", 1)
-            layer = f"vision_model.encoder.layers.{index}."
-            if rest.startswith("attn.in_proj_"):
-                for part, third in zip("qkv", value.chunk(3), strict=True):
-                    out[f"{layer}self_attn.{part}_proj.{rest.removeprefix('attn.in_proj_')}"] = third
-            else:
-                module, leaf = rest.rsplit(".", 1)
-                out[f"{layer}{inside[module]}.{leaf}"] = value
-        elif name in names:
-            out[f"vision_model.{names[name]}"] = value
-        else:
-            module, leaf = name.rsplit(".", 1)
-            out[f"vision_model.{names[module]}.{leaf}"] = value
-    return out

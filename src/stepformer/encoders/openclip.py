@@ -88,10 +88,6 @@ class OpenClipEncoder:
         self.fingerprint = f"openclip:{model}:{pictures_a_second}:{_weights_digest(self._network)}"
         self.dim = self.encode_text(["a"]).shape[1]
 
-    def state(self) -> dict[str, torch.Tensor]:
-        """The network's weights by open_clip's names."""
-        return dict(self._network.state_dict())
-
     @torch.inference_mode()
     def encode_video(self, frames: Frames) -> Encoded:
         """Pictures (N, T, H, W, 3) to (N, D): each picture's unit vector, averaged over its second, of unit length."""

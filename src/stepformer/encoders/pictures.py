@@ -48,17 +48,6 @@ class PictureStatistics:
         (P, D) is what :meth:`scaled` made of the texts."""
         return np.asarray((unit(vectors) - self.mean).astype(np.float32) @ scaled.T)
 
-    def save(self, path: Path) -> None:
-        """Writes a safetensors file in 16 bits."""
-        from safetensors.numpy import save_file
-
-        from stepformer.base.files import replacing
-
-        # scaled up, for the smallest of the rest would vanish in 16 bits
-        state = {"mean": self.mean, "factors": self.factors, "rest": self.rest * 1e3}
-        with replacing(path) as temporary:
-            save_file({name: part.astype(np.float16) for name, part in state.items()}, temporary)
-
 
 @lru_cache(maxsize=1)
 def clip_pictures() -> PictureStatistics:

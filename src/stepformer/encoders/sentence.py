@@ -30,11 +30,11 @@ class SentenceEncoder:
     name = "minilm"
     license = "Apache-2.0"
 
-    def __init__(self, folder: str | Path | None = None, *, device: str = "cpu", quiet: bool = False) -> None:
+    def __init__(self, folder: str | Path | None = None, *, device: str = "cpu") -> None:
         from safetensors.torch import load_file
 
         if folder is None:
-            folder = weights.pull("minilm", quiet=quiet)
+            folder = weights.pull("minilm")
             self.fingerprint = "minilm:" + weights.entry("minilm").fingerprint
         else:
             from stepformer.base.files import sha256_of
@@ -60,11 +60,11 @@ class SentenceEncoder:
         return other
 
     @torch.inference_mode()
-    def encode_text(self, texts: Sequence[str], batch: int = _BATCH) -> NDArray[np.float32]:
+    def encode_text(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Texts to (L, 384) unit vectors, in the order given; texts beyond 256 tokens are cut."""
         out = np.empty((len(texts), self.dim), np.float32)
         tokens = self._tokenize(texts, _MAX_TOKENS) if len(texts) else []
-        for rows, ids, mask in length_batches(tokens, self._tokenize.pad_id, batch):
+        for rows, ids, mask in length_batches(tokens, self._tokenize.pad_id, _BATCH):
             hidden = self._bert(ids.to(self.device), mask.to(self.device))  # (B, T, D)
             weight = mask.to(self.device).unsqueeze(-1).to(hidden.dtype)
             mean = (hidden * weight).sum(1) / weight.sum(1)

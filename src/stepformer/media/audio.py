@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import Clock, Problems, bearable_s, import_av, opened, packets_of
+from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_of
 
 SAMPLE_RATE_HZ = 16_000
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
@@ -53,9 +53,10 @@ def read_audio(path: str | os.PathLike[str], sample_rate_hz: int = SAMPLE_RATE_H
 
 def add_sound(video: str | os.PathLike[str], sound: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Writes the pictures of one file with the sound of another, both as they are, not encoded anew."""
+    import av
+
     from stepformer.base.files import replacing
 
-    av = import_av()
     with opened(video) as pictures, opened(sound) as voice, replacing(target) as temporary:
         sources = (pictures.streams.video[0], voice.streams.audio[0])
         with av.open(str(temporary), "w", format=Path(target).suffix[1:]) as file:
@@ -68,7 +69,8 @@ def add_sound(video: str | os.PathLike[str], sound: str | os.PathLike[str], targ
 
 
 def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
-    av = import_av()
+    import av
+
     with opened(path) as container:
         if not container.streams.audio:
             raise InputError(f"{path} has no sound track")
@@ -105,7 +107,8 @@ def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
 def _frames(
     container: Any, stream: Any, problems: Problems, origin: float, path: str | os.PathLike[str]
 ) -> Iterator[Any]:
-    av = import_av()
+    import av
+
     failures, at_s = 0, 0.0
     while failures < 64:
         try:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base import files
-from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.errors import InputError, UsageError
 from stepformer.media.container import (
     Chapter,
     VideoInfo,
-    import_av,
     opened,
     origin_s,
     packets_of,
@@ -44,14 +43,13 @@ def write_chapters(
     chapter called "Intro" goes before it, and a chapter lasts until the next.
     Data tracks (telemetry, time codes) are left behind, as they are by ffmpeg itself.
     """
-    av = import_av()
+    import av
+
     suffix = Path(target).suffix.lower()
     if suffix not in CHAPTER_SUFFIXES:
         raise UsageError(
             f"chapters can be written into {', '.join(CHAPTER_SUFFIXES)}, not into {suffix or 'no suffix'}"
         )
-    if not hasattr(av.container.OutputContainer, "set_chapters"):
-        raise MissingError("writing chapters needs PyAV 15 or newer; install it with: pip install --upgrade av")
     chapters = tuple(
         step if isinstance(step, Chapter) else Chapter(step.start_s, step.end_s, step.label or f"Step {number}")
         for number, step in enumerate(steps, 1)

@@ -166,19 +166,11 @@ class Problems:
         return tuple(self._found)
 
 
-def import_av() -> Any:
-    """PyAV, or an error that says how to get it."""
-    try:
-        import av
-    except ImportError:
-        raise MissingError("reading video needs PyAV; install it with: pip install av") from None
-    return av
-
-
 @contextmanager
 def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterator[Any]:
     """The opened container (a PyAV ``InputContainer``); every way this can fail is an :class:`InputError`."""
-    av = import_av()
+    import av
+
     file = Path(path)
     if not file.exists():
         raise no_such(file)
@@ -326,7 +318,8 @@ def _header_duration(container: Any, stream: Any, origin: float) -> float | None
 
 def _scanned_duration(container: Any, stream: Any, origin: float, path: str | os.PathLike[str]) -> float:
     """The end of the last picture, from packets; where they carry no time at all, their number by the frame rate."""
-    av = import_av()
+    import av
+
     clock = Clock(bearable_s(path), float(stream.average_rate or stream.guessed_rate or 25))
     end = 0.0
     try:
@@ -359,7 +352,8 @@ def packets_of(container: Any, streams: Any, path: str | os.PathLike[str]) -> It
 
 def _first_frame(container: Any, stream: Any, path: str | os.PathLike[str]) -> Any:
     """The first frame that decodes, over damaged ones; None if none does."""
-    av = import_av()
+    import av
+
     for _ in range(_TRIES):
         try:
             for packet in packets_of(container, stream, path):

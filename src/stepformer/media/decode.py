@@ -31,7 +31,6 @@ from stepformer.media.container import (
     Problems,
     VideoInfo,
     bearable_s,
-    import_av,
     opened,
     packets_of,
     pixel_aspect,
@@ -113,7 +112,9 @@ class FrameDecoder:
         longest_gap_s: float = 0.0,
         rough: bool = False,
     ) -> None:
-        self._av = import_av()
+        import av
+
+        self._av = av
         self._path, self._problems = path, problems
         self._origin, self._duration_s = info.start_s, info.duration_s if info.duration_known else None
         self._rate_hz = info.rate_hz

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.errors import InputError
-from stepformer.media.container import import_av, opened, origin_s, packets_of
+from stepformer.media.container import opened, origin_s, packets_of
 
 SUBTITLE_SUFFIXES = (".vtt", ".srt", ".json3", ".ttml", ".dfxp", ".srv3", ".srv2", ".srv1", ".sbv")
 """Endings by which subtitles are found beside a video, the most trusted first; a file given by name may have any."""
@@ -116,7 +116,8 @@ def read_subtitle_stream(video: str | os.PathLike[str], index: int) -> list[tupl
     Raises:
         InputError: the file cannot be read, or the stream holds no text.
     """
-    av = import_av()
+    import av
+
     lines: list[tuple[float, float, str]] = []
     with opened(video) as container:
         stream = next((one for one in container.streams.subtitles if one.index == index), None)

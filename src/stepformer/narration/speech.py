@@ -61,7 +61,7 @@ def transcribe(
     Raises:
         InputError: the video cannot be read or has no sound.
         OtherLanguageError: another language than English is spoken, and ``language`` does not name it.
-        MissingError: faster-whisper or the weights are not here.
+        MissingError: the weights are not here.
     """
     kept = _kept_file(Path(video), str(model), language)
     if cache and (found := _read_kept(kept)) is not None:
@@ -112,7 +112,8 @@ def speech_spans(sound: Samples) -> Spans:
     """(start_s, end_s) of the stretches of ``sound`` (S,), 16 kHz, in which somebody speaks."""
     if _loudest(sound) < _SILENT:
         return []
-    vad = _import("faster_whisper.vad")
+    from faster_whisper import vad
+
     found = vad.get_speech_timestamps(np.ascontiguousarray(sound, np.float32), vad.VadOptions())
     return [(one["start"] / SAMPLE_RATE_HZ, one["end"] / SAMPLE_RATE_HZ) for one in found]
 
@@ -171,23 +172,15 @@ def _length_s(video: str | os.PathLike[str]) -> float:
 # -- words --------------------------------------------------------------------------------------------------------
 
 
-def _import(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingError("speech to text needs faster-whisper: pip install faster-whisper") from error
-
-
 @functools.lru_cache(maxsize=1)
 def _load(model: str) -> Any:
-    whisper = _import("faster_whisper")  # before the weights, so that what is missing is said first
-    ctranslate2 = _import("ctranslate2")
+    import ctranslate2
+    import faster_whisper
+
     on_gpu = ctranslate2.get_cuda_device_count() > 0
     try:
         # on a CPU 8 bits are twice as fast as 32 and no worse: see stepformer bench speech
-        return whisper.WhisperModel(
+        return faster_whisper.WhisperModel(
             _folder(model), device="cuda" if on_gpu else "cpu", compute_type="default" if on_gpu else "int8"
         )
     except StepFormerError:

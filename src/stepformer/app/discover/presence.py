@@ -48,11 +48,3 @@ def present_texts(
 def best_fit(texts: NDArray[Any], vectors: NDArray[Any], pictures: PictureStatistics) -> NDArray[np.float32]:
     """(M,) how well each text (M, D) fits the picture (N, D) that it fits best, in standard deviations."""
     return np.asarray(pictures.standard(vectors, pictures.scaled(texts)).max(0))
-
-
-def above_bank(
-    texts: NDArray[Any], stretches: NDArray[Any], pictures: PictureStatistics, bank: PhraseBank
-) -> NDArray[np.float64]:
-    """(M,) the share of the bank that fits its best stretch (K, D) worse than each text (M, D) does."""
-    others = np.sort(bank.standard(stretches).max(0))
-    return np.asarray(np.searchsorted(others, best_fit(texts, stretches, pictures)) / len(others))
