@@ -83,7 +83,7 @@ def write_clip(
 
     height, width = size
     with av.open(str(path), "w", format=container_format) as container:
-        stream = container.add_stream(codec, rate=rate_hz, options=dict(options or {}))
+        stream: Any = container.add_stream(codec, rate=rate_hz, options=dict(options or {}))
         turned = rotation_deg % 180 != 0
         stream.width, stream.height = (height, width) if turned else (width, height)
         stream.pix_fmt = pixel_format
