@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from dataclasses import replace
 
@@ -127,8 +128,7 @@ def jobs(tmp_path, monkeypatch):
     import multiprocessing
 
     fork = multiprocessing.get_context("fork")
-    fork.set_forkserver_preload = lambda names: None
-    monkeypatch.setattr(module.multiprocessing, "get_context", lambda name: fork)
+    monkeypatch.setattr("stepformer.base.many._context", lambda preload: fork)
     run = Run(Method("uniform"), 0, "f")
     return [Job(name, SourceSpec(), ((run, ()),), tmp_path, tmp_path / "work") for name in "abc"]
 
@@ -163,5 +163,21 @@ def test_the_time_limit_stops_jobs_politely_and_the_next_call_goes_on(jobs, monk
 
 def test_a_work_folder_that_cannot_be_written_to_is_one_sentence(jobs, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="--out"):
-        execute([replace(jobs[0], work=tmp_path / "file")], 1, None, lambda text: None)
+    ended = execute([replace(jobs[0], work=tmp_path / "file")], 1, None, lambda text: None)
+    assert "give another --out" in ended.failed["a"]
+
+
+def test_an_error_that_nobody_foresaw_leaves_its_traceback(jobs, monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "work", lambda job: 1 / 0)
+    assert execute(jobs[:1], 1, None, lambda text: None).failed == {"a": "ZeroDivisionError: division by zero"}
+    (log,) = (tmp_path / "work").glob("*.log")
+    assert "1 / 0" in log.read_text()
+
+
+def test_ctrl_c_keeps_what_is_done_and_asks_the_workers_once(jobs, monkeypatch, tmp_path):
+    """As in a terminal, where Ctrl-C reaches the whole group of processes."""
+    monkeypatch.setattr(module, "work", slow)
+    threading.Timer(1.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        execute([jobs[1], jobs[0]], 1, None, lambda text: None)
+    assert (tmp_path / "b").exists() and (tmp_path / "asked to stop").exists()

@@ -89,6 +89,8 @@ def run_many(
     silence_s: float | None = None,
     memory_bytes: int | None = None,
     preload: tuple[str, ...] = (),
+    until: float = math.inf,
+    polite_s: float = _POLITE_S,
 ) -> Iterator[Outcome[Item, Value]]:
     """Outcomes in the order in which they finish. ``jobs=1`` without a limit works in this process, unless ``apart``.
 
@@ -96,7 +98,8 @@ def run_many(
     or sends no :func:`note` of it for ``silence_s``, fails that input alone; another takes its place. One that has
     started may use ``memory_bytes`` more (:func:`most_memory` where none is given). ``noted`` is called with an input
     and what its process notes of it. ``preload``: modules that all processes need, imported once. An error of the
-    ``initializer`` is raised here.
+    ``initializer`` is raised here. At the time ``until`` (of ``time.monotonic``) what is not done is left: processes
+    are stopped as by Ctrl-C, and have ``polite_s`` seconds for it.
     """
     if jobs <= 1 and time_limit_s is None and not apart:
         if initializer is not None:
@@ -126,9 +129,11 @@ def run_many(
             if not hands:
                 return
             now = time.monotonic()
-            left_s = [hand.given_up_at(time_limit_s, silence_s)[0] - now for hand in hands if hand.busy]
-            left_s = [left for left in left_s if left < math.inf]
-            ready = wait([hand.pipe for hand in hands], max(0.0, min(left_s)) if left_s else None)
+            if now > until:
+                return
+            left_s = min((hand.given_up_at(time_limit_s, silence_s)[0] for hand in hands if hand.busy), default=until)
+            left_s = min(left_s, until) - now
+            ready = wait([hand.pipe for hand in hands], max(0.0, left_s) if left_s < math.inf else None)
             for hand in list(hands):
                 if hand.pipe in ready:
                     try:
@@ -163,7 +168,7 @@ def run_many(
                     yield failure(hand.item, late[1])
     finally:
         for hand in hands:
-            hand.end()
+            hand.end(polite_s)
 
 
 def _context(preload: tuple[str, ...]) -> Any:
@@ -214,13 +219,13 @@ class _Hand:
             late.append((self.heard + silence_s, StepFormerError(silent)))
         return min(late, key=lambda one: one[0], default=(math.inf, StepFormerError("")))
 
-    def end(self) -> None:
+    def end(self, polite_s: float = _POLITE_S) -> None:
         """Stops the process: idle at once, at work as by Ctrl-C, and by force if it does not listen."""
         self.pipe.close()
         if self.busy and self._process.pid is not None and self._process.is_alive():
             with suppress(OSError):
                 os.kill(self._process.pid, signal.SIGINT)
-        self._process.join(_POLITE_S)
+        self._process.join(polite_s)
         self._process.kill()
         self._process.join()
 

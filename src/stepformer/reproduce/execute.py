@@ -8,13 +8,12 @@ where it was, and with the splits that it has not scored. A job that fails stops
 
 from __future__ import annotations
 
-import multiprocessing
+import math
 import os
 import platform
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ import torch
 from stepformer.app.training import make_trainer
 from stepformer.base.files import replacing, write_json
 from stepformer.base.guard import load_arrays, read_json
-from stepformer.base.plugins import VARIABLE
+from stepformer.base.many import run_many
 from stepformer.base.progress import clock
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
@@ -48,6 +46,7 @@ from stepformer.version import __version__
 Log = Callable[[str], None]
 Arrays = dict[str, npt.NDArray[Any]]
 _GRACE_S = 30.0  # for a stopped training to save its state
+_MEMORY_BYTES = 1 << 60  # as much as there is: nothing here comes from strangers
 
 
 # -- results ----------------------------------------------------------------------------------------------------
@@ -145,7 +144,6 @@ class Job:
     runs: tuple[tuple[Run, tuple[str, ...]], ...]  # with the places that each is to be scored on
     results: Path
     work: Path
-    threads: int = 1
 
     @property
     def id(self) -> str:
@@ -174,7 +172,6 @@ def make_jobs(runs: Mapping[str, tuple[Run, Sequence[str]]], labels: Mapping[str
 
 def work(job: Job) -> None:
     """Trains what has to be trained, chooses options, scores what is missing."""
-    torch.set_num_threads(job.threads)
     store = RunStore(job.results)
     runs = {run.id: run for run, _ in job.runs}
     todo = {run.id: missing for run, places in job.runs if (missing := store.missing(run.id, places))}
@@ -276,80 +273,47 @@ class Ended:
 
 def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log: Log) -> Ended:
     """Works through jobs in processes; Ctrl-C, SIGTERM and the time limit stop them, and they save what they have."""
-    context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-    if sys.platform != "win32":
-        # torch (what its optimisers import too), and the kernels, are loaded once for all jobs
-        needed = ["torch._dynamo", "stepformer.core.align.cpu", "stepformer.core.segments_cpu"]
-        context.set_forkserver_preload(["stepformer.reproduce.execute", *needed])
-    plugins = os.environ.get(VARIABLE, "")
-    threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or (os.cpu_count() or 1) // parallel))
-    queue = [replace(job, threads=threads) for job in jobs]
     started, done, failed = time.monotonic(), 0, {}
-    working: dict[Any, tuple[Job, float]] = {}
-    with _interrupted_by_sigterm(), _ending(working):
-        while queue or working:
-            left_s = None if time_limit_s is None else started + time_limit_s - time.monotonic()
-            if left_s is not None and left_s <= 0:
-                log(f"the time limit of {time_limit_s:g} s is reached; the same command goes on from here")
-                break
-            while queue and len(working) < parallel:
-                job = queue.pop(0)
-                process = context.Process(target=_process, args=(job, _log_file(job), plugins), name=job.label)
-                process.start()
-                working[process] = (job, time.monotonic())
-            wait([process.sentinel for process in working], timeout=left_s)
-            for process in [p for p in working if p.exitcode is not None]:
-                job, began = working.pop(process)
-                if process.exitcode == 0:
-                    done += 1
-                    log(f"{done}/{len(jobs)} {job.label} ({clock(time.monotonic() - began)})")
-                else:
-                    failed[job.label] = _last_words(_log_file(job))
-    return Ended(done, failed, len(jobs) - done - len(failed))
+    until = started + (time_limit_s or math.inf)
+    # torch (what its optimisers import too), and the kernels, are loaded once for all jobs
+    needed = ("torch._dynamo", "stepformer.core.align.cpu", "stepformer.core.segments_cpu", __name__)
+    with _interrupted_by_sigterm():
+        for outcome in run_many(
+            _timed, jobs, parallel, _leave_the_terminal, apart=True, memory_bytes=_MEMORY_BYTES, preload=needed,
+            until=until, polite_s=_GRACE_S,
+        ):  # fmt: skip
+            if outcome.value is None:
+                failed[outcome.item.label] = str(outcome.error)
+            else:
+                done += 1
+                log(f"{done}/{len(jobs)} {outcome.item.label} ({clock(outcome.value)})")
+    left = len(jobs) - done - len(failed)
+    if left:
+        log(f"the time limit of {time_limit_s:g} s is reached; the same command goes on from here")
+    return Ended(done, failed, left)
 
 
-def _log_file(job: Job) -> Path:
-    path = job.work / f"{job.id}.log"
+def _leave_the_terminal() -> None:
+    """Ctrl-C reaches the parent alone, which asks its workers to stop: who is asked twice saves nothing."""
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
+
+
+def _timed(job: Job) -> float:
+    """The seconds that a job takes. An error nobody foresaw leaves its traceback in the work folder."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        job.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write to the work folder {job.work}: {error}; give another --out") from None
-    return path
-
-
-def _process(job: Job, log: Path, plugins: str) -> None:
-    """The body of a worker process: its words go to the log, its exit code says how it went."""
-    os.environ[VARIABLE] = plugins  # the fork server has the environment of the moment it was started
-    # Ctrl-C reaches the parent, which stops its workers in order
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with log.open("a", buffering=1, encoding="utf-8") as stream:
-        for number in (1, 2):
-            os.dup2(stream.fileno(), number)
-        sys.stdout = sys.stderr = stream
-        try:
-            work(job)
-            log.unlink(missing_ok=True)
-            code = 0
-        except KeyboardInterrupt:
-            code = 130
-        except StepFormerError as error:
-            stream.write(f"{error}\n")
-            code = error.exit_code
-        except BaseException:
-            traceback.print_exc(file=stream)
-            code = 1
-    os._exit(code)
-
-
-def _last_words(log: Path) -> str:
-    """The last line that a failed job wrote."""
-    with suppress(OSError):
-        lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-        if lines:
-            return lines[-1].strip()
-    return f"it died without a word; its log is {log}"
+    started = time.monotonic()
+    try:
+        work(job)
+    except StepFormerError:
+        raise
+    except Exception:
+        (job.work / f"{job.id}.log").write_text(traceback.format_exc(), "utf-8")
+        raise
+    return time.monotonic() - started
 
 
 @contextmanager
@@ -363,19 +327,3 @@ def _interrupted_by_sigterm() -> Iterator[None]:
     finally:
         if previous is not None:
             signal.signal(signal.SIGTERM, previous)
-
-
-@contextmanager
-def _ending(working: Mapping[Any, Any]) -> Iterator[None]:
-    """Whatever happens, no worker outlives its parent: asked to stop, waited for, then killed."""
-    try:
-        yield
-    finally:
-        for process in working:
-            process.terminate()
-        deadline = time.monotonic() + _GRACE_S
-        for process in working:
-            process.join(max(0.1, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
