@@ -197,7 +197,7 @@ def test_coin_layouts_give_the_same_records(tmp_path):
     (tmp_path / "flat.json.gz").write_bytes(gzip.compress(json.dumps(coin_flat()).encode()))
     official = read_coin(tmp_path)
     assert official == read_coin(tmp_path / "flat.json.gz")
-    assert official.tasks["MakeTea"] == Task("MakeTea", "MakeTea", ("boil", "steep"), ("9", "12"))  # 9 before 12
+    assert official.tasks["MakeTea"] == Task("MakeTea", "MakeTea", ("boil", "steep"))  # 9 before 12
     assert official.videos[0].annotations == (Annotation(1, 3, 6, "steep"), Annotation(0, 1, 3, "boil"))
     assert official.videos[0].subset == "testing"
     assert official.problems == ()
@@ -285,7 +285,7 @@ def test_procel_tasks_are_folders(tmp_path):
         )  # fmt: skip
     data = read_procel(tmp_path)
     assert list(data.tasks) == ["change_tire", "tie_tie"]
-    first, second = data.by_task()["tie_tie"]
+    first, second = (record for record in data.videos if record.task == "tie_tie")
     assert first.video == "tie_tie_0"
     assert first.duration_s == 12.0
     assert [(a.step, a.start_s) for a in first.labels] == [(1, 1.0), (1, 4.0), (0, 7.0)]

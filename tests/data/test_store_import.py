@@ -68,7 +68,7 @@ def test_released_tars(tmp_path, capsys):
     ]
     assert any("print" in entry["error"] for entry in report["failed"])
     store = FeatureStore(tmp_path / "store")
-    assert (store.info.encoder, store.info.fingerprint, store.dim) == ("univl", "univl-released", 768)
+    assert (store.info.encoder, store.info.fingerprint, store.info.dim) == ("univl", "univl-released", 768)
     for name in ("a", "b", "c"):
         given = sample(name, phrases=0 if name == "c" else 3)
         np.testing.assert_allclose(store[name].features, given["video_features"], atol=2e-3, rtol=1e-3)

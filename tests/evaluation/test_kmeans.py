@@ -69,7 +69,7 @@ def test_fewer_points_than_clusters_and_points_that_coincide():
 def test_an_empty_cluster_takes_the_farthest_point():
     points = np.array([[0.0], [0.1], [10.0]])
     labels, distances = np.array([[0, 0, 0]]), np.array([[0.0, 0.01, 100.0]])
-    centers, _ = kmeans_module._means(points, labels, distances, 2)
+    centers = kmeans_module._means(points, labels, distances, 2)
     assert centers[0, 1, 0] == 10.0
 
 

@@ -256,12 +256,14 @@ def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
 
 def _figures(args: argparse.Namespace, out: Path) -> int:
     from stepformer.errors import UsageError
-    from stepformer.reproduce.figures import draw_figures, figure_notes, make_scene
+    from stepformer.reproduce.figures import draw_figures, make_scene
 
     if not args.checkpoint:
         raise UsageError("figures need weights: --checkpoint FILE or the folder of a training")
     spec = _source(args, out)
     scene = make_scene(spec.open(), args.checkpoint, args.split, args.draw_task, spec.device)
     paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
-    print(json.dumps(figure_notes(scene, paths)) if args.json else "\n".join(map(str, paths)))
+    shown = {"task": scene.words.task, "video": scene.video, "simulated": scene.simulated}
+    shown["files"] = [str(path) for path in paths]
+    print(json.dumps(shown) if args.json else "\n".join(map(str, paths)))
     return 0

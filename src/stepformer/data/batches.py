@@ -63,7 +63,7 @@ class StoreBatches:
     ) -> None:
         self.max_frames, self.seed, self.origin = max_frames, seed, [str(store) for store in stores]
         opened = open_stores(stores)
-        self.dim, self.encoder = opened[0].dim, opened[0].info.encoder
+        self.dim, self.encoder = opened[0].info.dim, opened[0].info.encoder
         items = [(store, video) for store in opened for video in store.ids if store.entry(video).said]
         self.without_phrases = sum(len(store.ids) for store in opened) - len(items)
         self.items: list[tuple[FeatureStore, str]] = []

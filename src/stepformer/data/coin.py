@@ -122,14 +122,15 @@ def read_coin(source: Path | str) -> Dataset:
         kept.append((str(video), task, duration, None if subset is None else str(subset), rows))
 
     tasks: dict[str, Task] = {}
+    index: dict[str, dict[str, int]] = {}  # class -> step id -> place
     for task in sorted(texts):
-        ids = tuple(sorted(texts[task], key=_id_order))
-        tasks[task] = Task(task, task, tuple(texts[task][i] for i in ids), step_ids=ids)
+        ids = sorted(texts[task], key=_id_order)
+        tasks[task] = Task(task, task, tuple(texts[task][i] for i in ids))
+        index[task] = {step_id: i for i, step_id in enumerate(ids)}
         if len(types[task]) > 1:
             what = f"one class under several recipe types: {', '.join(sorted(types[task]))}"
             problems.append(Problem("inconsistent", f"class {task}", what))
 
-    index = {task.id: {step_id: i for i, step_id in enumerate(task.step_ids)} for task in tasks.values()}
     videos = []
     for video, task, duration, subset, rows in kept:
         labels = tuple(Annotation(index[task][i], s, e, texts[task][i]) for i, s, e in rows)

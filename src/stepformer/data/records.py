@@ -45,21 +45,17 @@ class Problem:
 class Task:
     """One procedure: its ordered steps as texts.
 
-    ``step_ids`` are the dataset's own names for the steps (COIN numbers its 778 steps), empty where it has none.
     ``group`` is a division of the tasks that the dataset makes ("primary" and "related" in CrossTask).
     """
 
     id: str
     title: str
     steps: tuple[str, ...]
-    step_ids: tuple[str, ...] = ()
     group: str | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
             raise InputError("Task.id must not be empty")
-        if self.step_ids and len(self.step_ids) != len(self.steps):
-            raise InputError(f"task {self.id}: {len(self.step_ids)} step ids for {len(self.steps)} steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +147,6 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.videos)
 
-    def by_task(self) -> dict[str, tuple[VideoRecord, ...]]:
-        """The videos of each task that has any, tasks in their own order."""
-        groups: dict[str, list[VideoRecord]] = {task: [] for task in self.tasks}
-        for record in self.videos:
-            groups[record.task].append(record)
-        return {task: tuple(records) for task, records in groups.items() if records}
-
     @property
     def test_subset(self) -> str | None:
         """The subset that is scored where none is named: the one the paper tests on; None: there is none here."""
@@ -197,11 +186,11 @@ def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> I
 
 
 def annotation_rows(
-    text: str, where: str, report: Callable[[Problem], None]
+    text: str, where: str, report: Callable[[Problem], None], header: str = "step"
 ) -> Iterator[tuple[str, float, float, str]]:
     """Rows ``step,start,end`` of CSV text and where each stands; those that make no sense are reported, not given.
 
-    The first line may be a header that begins with "step".
+    The first line may be a header that begins with ``header``.
     """
     for number, cells in numbered_rows(text, where, report):
         if not any(cell.strip() for cell in cells):
@@ -210,7 +199,7 @@ def annotation_rows(
         try:
             step, start_s, end_s = cells[0].strip(), float(cells[1]), float(cells[2])
         except (ValueError, IndexError):
-            if number > 1 or not cells[0].strip().lower().startswith("step"):
+            if number > 1 or not cells[0].strip().lower().startswith(header):
                 report(Problem("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}"))
             continue
         if step and 0 <= start_s <= end_s < math.inf:

@@ -29,6 +29,8 @@ from stepformer.core.config import SimConfig
 from stepformer.data.world import OWNERS, PARAPHRASES, Videos, World
 from stepformer.errors import UsageError
 
+_MOST_FRAMES = 4096  # of a video that is validated on
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -127,8 +129,6 @@ class Simulator:
         self.centre = self.pictures[world.owned_pictures("train", background=False).to(self.device)].mean(0)
         self.text_centre = self.vectors[self.text_owner == OWNERS.index("train")].mean(0)
         self.encoder, self.origin = world.encoder, world.meta.get("licences")
-        axes = torch.randn((self.dim, self.dim), generator=torch.Generator().manual_seed(0))
-        self._axes = torch.linalg.qr(axes).Q.to(self.device)
         self._recorded: dict[int, _Recorded] = {}  # by size of batch
 
     def held_out_batches(self, size: int) -> tuple[Batch, ...]:
@@ -289,32 +289,10 @@ class Simulator:
         made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter, padded)
         # what a picture shows is not to be learned by heart: there are a few thousand of them
         noise = torch.randn(made.video.shape, device=self.device, generator=g) * self.config.noise / self.dim**0.5
-        made = made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
-        return self._turned(made, g) if self.config.turned else made
-
-    def _turned(self, made: Batch, g: torch.Generator) -> Batch:
-        """The batch with a random share of axes exchanged and mirrored, about the mean picture and the mean text.
-
-        The axes are random directions, none of which means anything. How vectors lie to each other stays, and so does
-        the gap between pictures and texts. With all axes, what a picture shows can only be told from the rest of its
-        video, as with pictures never seen before.
-        """
-        order = torch.rand(self.dim, device=self.device, generator=g).argsort()[: round(self.config.turned * self.dim)]
-        place, sign = torch.arange(self.dim, device=self.device), torch.ones(self.dim, device=self.device)
-        place[order] = order.roll(1)
-        sign[order] = torch.randint(0, 2, order.shape, device=self.device, generator=g) * 2.0 - 1.0
-        basis = (self._axes[:, place] * sign) @ self._axes.T  # no decomposition: that would wait for the device
-
-        def turn(x: Tensor, mean: Tensor, mask: Tensor) -> Tensor:
-            return F.normalize((x - mean) @ basis + mean, dim=-1).masked_fill(~mask[..., None], 0)
-
-        return made._replace(
-            video=turn(made.video, self.centre, made.video_mask),
-            phrases=turn(made.phrases, self.text_centre, made.phrase_mask),
-        )
+        return made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
 
     def render_all(
-        self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int | None = None, max_frames: int = 4096
+        self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int | None = None
     ) -> list[Batch]:
         """Every video of a split, in order, in batches, at one frame per second: for validation and tests.
 
@@ -325,7 +303,7 @@ class Simulator:
         for first in range(0, len(videos), size):
             part = videos.pick(torch.arange(first, min(first + size, len(videos)))).to(self.device)
             g = torch.Generator(self.device).manual_seed(_seed(seed, first, salt=77))
-            out.append(self.render(self._with_times(part, g), sight or Sight(), max_frames, g))
+            out.append(self.render(self._with_times(part, g), sight or Sight(), _MOST_FRAMES, g))
         return out
 
     def render(
@@ -392,9 +370,8 @@ class Simulator:
         # a video has few pictures of a step: repeats of the step share them, because they share the text
         text = ids.gather(1, shown.clamp(min=0))
         mine = torch.randint(1 << 30, (B, 1), device=self.device, generator=g)
-        pick = (text * 7919 + mine + 5 * torch.randint(2, (B, Q), device=self.device, generator=g)) % self.shows.shape[
-            1
-        ]
+        again = torch.randint(2, (B, Q), device=self.device, generator=g)
+        pick = (text * 7919 + mine + 5 * again) % self.shows.shape[1]
         seen = self.shows[text].gather(2, pick[..., None]).squeeze(2)  # (B, Q) pictures
         looks = self.backgrounds.draw(owner, (3,), g)  # a video comes back to a few backgrounds
         behind = looks.gather(1, torch.randint(3, (B, Q), device=self.device, generator=g))

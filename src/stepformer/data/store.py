@@ -215,16 +215,6 @@ class FeatureStore(Sequence[StoredVideo]):
         """Names of the videos, in the order in which they were stored."""
         return self._ids
 
-    @property
-    def rate_hz(self) -> float:
-        """Feature rows per second."""
-        return self.info.rate_hz
-
-    @property
-    def dim(self) -> int:
-        """D, the width of features and phrase vectors."""
-        return self.info.dim
-
     def __len__(self) -> int:
         return len(self._ids)
 

@@ -32,10 +32,10 @@ from stepformer.evaluation.table1 import (
     score_table1,
     score_table1_task,
 )
-from stepformer.evaluation.table2 import Table2Result, score_table2
+from stepformer.evaluation.table2 import score_table2
 
 __all__ = [
-    "Confusion", "LengthError", "Table1Options", "Table1Result", "Table2Result", "TaskInput", "TaskScore", "VideoScore",
+    "Confusion", "LengthError", "Table1Options", "Table1Result", "TaskInput", "TaskScore", "VideoScore",
     "assign", "cluster_segments", "confusion", "frame_count", "moments", "own_labels", "rasterise", "resample",
     "score_crosstask_recall", "score_macro", "score_macro_task", "score_per_video", "score_segmental", "score_table1",
     "score_table1_task", "score_table2", "score_task", "score_video", "task_labels",

@@ -1,6 +1,6 @@
 """Optimal one-to-one assignment in NumPy: the Hungarian method by shortest augmenting paths.
 
-Given weights (R, C), finds min(R, C) pairs, no row or column twice, of greatest (or least) total. Rows are added one
+Given weights (R, C), finds min(R, C) pairs, no row or column twice, of greatest total. Rows are added one
 by one; each finds the cheapest chain of re-assignments to a free column with Dijkstra's algorithm on reduced costs,
 where one step is one vector operation. O(n³) at worst, with whole numbers exact up to 2⁵³.
 
@@ -18,7 +18,7 @@ from stepformer.errors import InputError
 IntArray = npt.NDArray[np.int64]
 
 
-def assign(weights: npt.ArrayLike, maximise: bool = True) -> tuple[IntArray, IntArray]:
+def assign(weights: npt.ArrayLike) -> tuple[IntArray, IntArray]:
     """The best pairs as (rows, columns), rows ascending; both have min(R, C) entries.
 
     Raises:
@@ -29,7 +29,7 @@ def assign(weights: npt.ArrayLike, maximise: bool = True) -> tuple[IntArray, Int
         raise InputError(f"an assignment needs a matrix of weights, got shape {matrix.shape}")
     if not np.isfinite(matrix).all():
         raise InputError("an assignment needs finite weights; there is a NaN or an infinity among them")
-    cost = -matrix if maximise else matrix
+    cost = -matrix
     if 0 in cost.shape:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     flipped = cost.shape[0] > cost.shape[1]

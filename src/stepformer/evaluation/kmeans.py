@@ -27,7 +27,6 @@ class Clustering:
     labels: npt.NDArray[np.int64]
     centers: FloatArray
     inertia: float
-    iterations: int
 
 
 def kmeans(
@@ -56,7 +55,7 @@ def kmeans(
         raise NonFiniteError("K-means was given points with NaN or infinity")
     n, width = x.shape
     if n <= k:
-        return Clustering(np.arange(n), x.copy(), 0.0, 0)
+        return Clustering(np.arange(n), x.copy(), 0.0)
 
     mean = x.mean(axis=0)
     x = x - mean  # distances as |x|² - 2xc + |c|² lose less when the data is centred
@@ -66,20 +65,20 @@ def kmeans(
 
     labels = np.full((restarts, n), -1, np.int64)
     active = np.arange(restarts)
-    iterations = 0
-    while active.size and iterations < max_iterations:
-        iterations += 1
+    for _ in range(max_iterations):
         new_labels, distances = _nearest(x, centers[active])  # (A, n) both
-        moved_to, _ = _means(x, new_labels, distances, k)
+        moved_to = _means(x, new_labels, distances, k)
         shift = ((moved_to - centers[active]) ** 2).sum(axis=(1, 2))
         settled = (new_labels == labels[active]).all(axis=1) | (shift <= threshold)
         labels[active], centers[active] = new_labels, moved_to
         active = active[~settled]
+        if not active.size:
+            break
 
     labels, distances = _nearest(x, centers)
     inertia = distances.sum(axis=1, dtype=np.float64)
     best = int(np.argmin(inertia))
-    return Clustering(labels[best], centers[best] + mean, float(inertia[best]), iterations)
+    return Clustering(labels[best], centers[best] + mean, float(inertia[best]))
 
 
 def keep_nearest(
@@ -148,10 +147,8 @@ def _nearest(x: FloatArray, centers: FloatArray) -> tuple[npt.NDArray[np.int64],
     return labels, distances
 
 
-def _means(
-    x: FloatArray, labels: npt.NDArray[np.int64], distances: FloatArray, k: int
-) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-    """The mean of each cluster (R, k, d) and its size (R, k); an empty one takes the point farthest from its centre."""
+def _means(x: FloatArray, labels: npt.NDArray[np.int64], distances: FloatArray, k: int) -> FloatArray:
+    """The mean of each cluster (R, k, d); an empty one takes the point farthest from its centre."""
     restarts, n = labels.shape
     sums = np.zeros((restarts * k, x.shape[1]), x.dtype)
     offsets = np.arange(restarts)[:, None] * k
@@ -165,4 +162,4 @@ def _means(
         empty = np.flatnonzero(sizes[r] == 0)
         far = np.argsort(-distances[r], kind="stable")[: len(empty)]
         centers[r, empty] = x[far]
-    return centers, sizes
+    return centers

@@ -32,8 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import csv_rows, load_array, load_arrays, read_text, reader
-from stepformer.data.records import Task
+from stepformer.base.guard import load_array, load_arrays, read_text, reader
+from stepformer.data.records import Problem, Task, annotation_rows
 from stepformer.errors import InputError
 from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
 from stepformer.evaluation.raster import rasterise, resample
@@ -119,17 +119,11 @@ def _load(path: Path) -> Any:
 def _from_csv(path: Path) -> Prediction:
     segments: list[tuple[int, float, float]] = []
     names: dict[str, int] = {}
-    for number, cells in enumerate(csv_rows(read_text(path), path), 1):
-        if not cells:
-            continue
-        try:
-            step, start_s, end_s = cells[0].strip(), float(cells[1]), float(cells[2])
-        except (ValueError, IndexError):
-            if number == 1:
-                continue  # a header
-            raise InputError(f"{path}:{number}: expected step,start,end, got {','.join(cells)!r}") from None
-        if not (step and 0 <= start_s <= end_s < float("inf")):
-            raise InputError(f"{path}:{number}: {','.join(cells)!r} is not a step and a stretch of a video")
+
+    def refuse(problem: Problem) -> None:
+        raise InputError(f"{problem.where}: {problem.what}")
+
+    for step, start_s, end_s, _ in annotation_rows(read_text(path), str(path), refuse, header=""):
         segments.append((names.setdefault(step, len(names)), start_s, end_s))
     if names and all(name.isdigit() for name in names):
         if "0" in names:

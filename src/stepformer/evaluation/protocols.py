@@ -270,7 +270,7 @@ def _table2(prepared: Prepared, options: table1.Table1Options) -> Result:
     how = {"positions": "positions as given", "steps": "steps counted into positions"}.get(
         prepared.kind, "matched by an oracle: an upper bound"
     )
-    return Result("table2", table2.score_table2(predictions, labels).mean, {}, how)
+    return Result("table2", table2.score_table2(predictions, labels), {}, how)
 
 
 def _mapped(kind: str) -> str:
@@ -326,11 +326,11 @@ def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for data in prepared.tasks.values():
         for i, positions in enumerate(position_ids(data, prepared.kind)):
-            located = table2.score_table2([positions], [data.own[i]]).mean
+            located = table2.score_table2([positions], [data.own[i]])
             matched = neighbours.score_per_video([data.ids[i]], [data.labels[i]])
             record = data.records[i]
             row = {"task": record.task, "video": record.video, "seconds": len(data.labels[i]) / prepared.rate_hz}
-            rows.append({**row, "table2": dict(located), "per-video": dict(matched)})
+            rows.append({**row, "table2": located, "per-video": matched})
     return rows
 
 

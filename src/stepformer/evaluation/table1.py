@@ -36,7 +36,6 @@ from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, Tas
 
 METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
 DISTANCES = ("euclidean", "cosine")
-DEFAULT_SEEDS = (0, 1, 2, 3, 4)
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -49,7 +48,7 @@ class Table1Options:
     distance: str = "euclidean"  # for "nearest to the centre"
     unit_norm: bool = False  # scale the vectors to length 1 before clustering
     restarts: int = 10
-    seeds: tuple[int, ...] = DEFAULT_SEEDS
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
@@ -81,15 +80,10 @@ class Table1Result:
     mean: Mapping[str, float]
     spread: Mapping[str, float]
     per_task: Mapping[str, Mapping[str, float]]
-    seeds: tuple[int, ...]
 
 
-def cluster_vectors(vectors: npt.ArrayLike, k: int, seed: int = 0, options: Table1Options | None = None) -> IntArray:
+def _clusters(points: FloatArray, k: int, seed: int, options: Table1Options) -> IntArray:
     """Cluster of each vector (n, D): K-means into k, then the farthest of each cluster become -1."""
-    options = options or Table1Options()
-    points = np.asarray(vectors)
-    if points.ndim != 2:
-        raise InputError(f"segments need one vector each, (n, D), got {points.shape}")
     if len(points) == 0 or k < 1:
         return np.full(len(points), BACKGROUND, np.int64)
     if options.unit_norm:
@@ -132,7 +126,7 @@ def cluster_segments(
         raise InputError(f"the videos of a task have vectors of different widths: {sorted(width)}")
     stacked = [part for part in points if len(part)]
     joined = np.concatenate(stacked) if stacked else np.zeros((0, 1))
-    clusters = np.append(cluster_vectors(joined, n_steps, seed, options), BACKGROUND)  # [-1] is background
+    clusters = np.append(_clusters(joined, n_steps, seed, options or Table1Options()), BACKGROUND)  # [-1] is background
     return [clusters[ids] for ids in numbered]
 
 
@@ -163,23 +157,10 @@ def score_table1(tasks: Mapping[str, TaskInput], options: Table1Options | None =
         except InputError as error:
             raise type(error)(f"task {name}: {error}") from None
         values[t] = [[getattr(score, metric) for metric in METRICS] for score in scores]
-    return summarise(list(tasks), values, options.seeds)
-
-
-def summarise(names: Sequence[str], values: npt.NDArray[np.float64], seeds: tuple[int, ...]) -> Table1Result:
-    """Mean and spread of values (tasks, seeds, metrics): average over tasks first, then over seeds."""
     by_seed = values.mean(axis=0)  # (seeds, metrics)
-    spread = by_seed.std(axis=0, ddof=1) if len(seeds) > 1 else np.zeros(len(METRICS))
+    spread = by_seed.std(axis=0, ddof=1) if len(by_seed) > 1 else np.zeros(len(METRICS))
     return Table1Result(
         dict(zip(METRICS, by_seed.mean(axis=0).tolist(), strict=True)),
         dict(zip(METRICS, spread.tolist(), strict=True)),
-        {name: dict(zip(METRICS, values[t].mean(axis=0).tolist(), strict=True)) for t, name in enumerate(names)},
-        seeds,
+        {name: dict(zip(METRICS, values[t].mean(axis=0).tolist(), strict=True)) for t, name in enumerate(tasks)},
     )
-
-
-__all__ = [
-    "DEFAULT_SEEDS", "METRICS", "Table1Options", "Table1Result", "TaskInput",
-    "cluster_segments", "cluster_vectors", "score_table1", "score_table1_task",
-    "summarise",
-]  # fmt: skip

@@ -14,35 +14,25 @@ without annotations is not scored and is not in the average; the caller says how
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.metrics import IntArray, VideoScore, paired, renumber, score_video, some_videos
+from stepformer.evaluation.metrics import IntArray, paired, renumber, score_video, some_videos
 
 METRICS = ("iou", "precision", "recall", "mof")
 
 
-@dataclass(frozen=True, slots=True)
-class Table2Result:
-    """The average over videos by metric, and every video's own score in the order given."""
-
-    mean: Mapping[str, float]
-    videos: tuple[VideoScore, ...]
-
-
-def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Table2Result:
-    """The Table 2 scores of videos: positions in each video's own step list, -1 background, (N_v,) each.
+def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> dict[str, float]:
+    """The Table 2 scores, averaged over videos: positions in each video's own step list, -1 background, (N_v,) each.
 
     Raises:
         LengthError: unequal numbers of videos, or of frames in a video (the message says which).
     """
     scores = [score_video(prediction, truth) for prediction, truth in some_videos(predictions, labels)]
-    table = np.array([[getattr(score, metric) for metric in METRICS] for score in scores])
-    return Table2Result(dict(zip(METRICS, table.mean(axis=0).tolist(), strict=True)), tuple(scores))
+    return {metric: float(np.mean([getattr(score, metric) for score in scores])) for metric in METRICS}
 
 
 def matched_to_own_steps(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> IntArray:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import replacing
-from stepformer.show.export.pictures import UNMATCHED, bar, color
+from stepformer.show.export.pictures import UNMATCHED, bar, color, text_of
 
 IntArray = npt.NDArray[np.int64]
 
@@ -88,50 +88,29 @@ def _smooth(values: npt.NDArray[np.float32], window: int = 5) -> npt.NDArray[np.
 
 
 def phrases(path: Path, texts: Sequence[str], slots: IntArray, steps: IntArray, where: str) -> None:
-    """Phrases in order; those a slot is matched with underlined; a dot before those that name a step."""
+    """Phrases in order; bold where a slot is matched, its number behind; a dot before those that name a step."""
     columns = 2 if len(texts) > 14 else 1
     rows = max(1, -(-len(texts) // columns))
-    height_in = 0.26 * rows + 1.1
-    figure = _figure(height_in)
+    figure = _figure(0.26 * rows + 1.1)
     axis = figure.subplots()
-    axis.set_xlim(0, 1)
-    axis.set_ylim(rows + 0.2, -0.4)
+    axis.set(xlim=(0, 1), ylim=(rows + 0.2, -0.4))
     axis.axis("off")
-    texts_drawn = []
-    for i, (text, slot, step) in enumerate(zip(texts, slots, steps, strict=True)):
+    for i, (text, slot, step) in enumerate(zip(texts, slots.tolist(), steps.tolist(), strict=True)):
         x, y = (i // rows) / columns, i % rows + 0.5
         if step >= 0:
-            axis.plot(x + 0.006, y, "o", color=color(int(step)), markersize=6)
-        matched = slot >= 0
-        short = text if len(text) <= 62 else text[:61] + "…"
-        drawn = axis.text(
-            x + 0.018, y, short.replace("$", r"\$"), va="center", fontsize=9, color="#1b1e24" if matched else "#8a919c"
-        )
-        texts_drawn.append((drawn, matched, int(slot)))
+            axis.plot(x + 0.006, y, "o", color=color(step), markersize=6)
+        shown, style = text_of(text), {"color": "#8a919c"}
+        if slot >= 0:
+            shown, style = f"{shown}  ({slot + 1})", {"color": "#1b1e24", "weight": "bold"}
+        axis.text(x + 0.018, y, shown, va="center", fontsize=9, **style)
     figure.suptitle(f"Narration: {where}", fontsize=10)
     right = int(((slots >= 0) & (steps >= 0)).sum())
     note = (
-        f"Underlined: matched with a slot (number behind). Dot: really names a step. {int((slots >= 0).sum())} of "
+        f"Bold: matched with a slot (its number behind). Dot: really names a step. {int((slots >= 0).sum())} of "
         f"{len(texts)} phrases are matched, {right} of the {int((steps >= 0).sum())} that name a step."
     )
     axis.text(0, rows + 0.1, note, fontsize=8, va="top")
-    _underline(figure, axis, texts_drawn)
     _save(figure, path)
-
-
-def _underline(figure: Any, axis: Any, drawn: Sequence[tuple[Any, bool, int]]) -> None:
-    """Lines below matched texts: their extent is known once the figure is laid out."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
-    back = axis.transData.inverted()
-    for text, matched, slot in drawn:
-        if matched:
-            box = text.get_window_extent(canvas.get_renderer())
-            (x0, y0), (x1, _) = back.transform((box.x0, box.y0)), back.transform((box.x1, box.y1))
-            axis.plot([x0, x1], [y0, y0], color="#1b1e24", linewidth=1.1)
-            axis.text(x1 + 0.006, text.get_position()[1], str(slot + 1), fontsize=7, va="center", color="#5b626d")
 
 
 def learning_curves(path: Path, curves: Mapping[str, Sequence[Sequence[tuple[int, float]]]]) -> None:

@@ -6,7 +6,7 @@ IoU under the model (of median F1 where there are no step texts), unless another
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from stepformer.core.inference import InferenceConfig, find_texts, no_slots
 from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots
 from stepformer.errors import UsageError
-from stepformer.evaluation.hungarian import assign
+from stepformer.evaluation.metrics import rename_ids, score_task
 from stepformer.evaluation.table1 import cluster_segments
 from stepformer.evaluation.validation import FULL, Trial, locate_units, task_steps
 from stepformer.reproduce import drawing
@@ -138,17 +138,8 @@ def timelines(scene: Scene, fit: Sequence[str]) -> dict[str, IntArray]:
 
 def named(clusters: Sequence[IntArray], labels: Sequence[IntArray]) -> list[IntArray]:
     """Clusters renamed to the steps they are matched with over all videos; -2 where a cluster has none."""
-    p, y = np.concatenate(list(clusters)), np.concatenate(list(labels))
-    overlap = np.zeros((int(p.max(initial=-1)) + 1, int(y.max(initial=-1)) + 1))
-    both = (p >= 0) & (y >= 0)
-    np.add.at(overlap, (p[both], y[both]), 1)
-    names = np.full(len(overlap) + 1, -2)
-    names[-1] = -1
-    if overlap.size:
-        rows, columns = assign(overlap)
-        matched = overlap[rows, columns] > 0
-        names[rows[matched]] = columns[matched]
-    return [names[c] for c in clusters]
+    matches = dict(score_task(clusters, labels).matches)
+    return [rename_ids(ids, lambda i: matches.get(i, -2)) for ids in clusters]
 
 
 def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray]]:
@@ -175,11 +166,3 @@ def matched_phrases(scene: Scene, keep: float = 0.5) -> tuple[tuple[str, ...], I
     taken = match(cosines(slots.slots, batch.phrases[:, :count]), batch.phrase_mask[:, :count], keep, 12)[0]  # (K, L)
     slot = torch.where(taken.any(0), taken.to(torch.uint8).argmax(0), -1).cpu().numpy()
     return scene.words.phrases, slot, batch.phrase_steps[0, :count].cpu().numpy()
-
-
-def figure_notes(scene: Scene, paths: Sequence[Path]) -> Mapping[str, object]:
-    """What the figures show, for the command's JSON."""
-    return {
-        "task": scene.words.task, "video": scene.video, "files": [str(path) for path in paths],
-        "simulated": scene.simulated,
-    }  # fmt: skip

@@ -106,11 +106,6 @@ class TimeEmbedding(nn.Module):
         embedded: Tensor = self.second(torch.sigmoid(self.first(x)))
         return embedded
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, D) -> relative time (B,)."""
-        time: Tensor = self.last(torch.sigmoid(self.embed(x)))
-        return time.squeeze(-1)
-
 
 def prepare(video: FeatureVideo, standardize: bool) -> FloatArray:
     """(N, D) features, each dimension at mean 0 and deviation 1 within the video; all-zero frames stay zero.
