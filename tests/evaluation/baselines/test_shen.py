@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from stepformer.errors import InputError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
 from stepformer.evaluation.baselines.shen import (
+    Points,
+    TwoLayers,
     dwsa_loss,
     ordered_prototypes,
     phrase_relative_times,
@@ -51,19 +53,69 @@ def test_a_small_gamma_gives_the_cheapest_alignment_and_unspoken_steps_cost_the_
     assert soft_alignment_cost(with_empty_slots(costs, 1.0), 1e-3).item() == pytest.approx(0.0 + 1.0 + 0.1, abs=0.01)
 
 
+def prototypes(points, k, softness):
+    """Of one model: points (n, D + 1) -> (k, D + 1)."""
+    draws = torch.rand(1, k, generator=torch.Generator().manual_seed(0))
+    seen = torch.ones(1, len(points), dtype=torch.bool)
+    found, count = ordered_prototypes(points[None], seen, torch.tensor([k]), 5, softness, draws)
+    assert count.tolist() == [k]
+    return found[0]
+
+
+def test_models_side_by_side_learn_what_they_learn_alone():
+    """Groups of several sizes, numbers of steps and of phrases, padded, against each of them by itself."""
+    rng = np.random.default_rng(0)
+    generator = torch.Generator().manual_seed(0)
+    sizes, said, steps = [40, 25, 9], [9, 3, 20], [3, 5, 2]
+    model = TwoLayers(6, 3)
+    for weight in model.parameters():
+        weight.data += 0.2 * torch.randn(weight.shape, generator=generator)
+
+    def points(counts):
+        vectors = [torch.from_numpy(rng.normal(size=(n, 6))).float() for n in counts]
+        times = [torch.linspace(0, 1, n) for n in counts]
+        pad = torch.nn.utils.rnn.pad_sequence
+        seen = torch.arange(max(counts)) < torch.tensor(counts)[:, None]
+        return Points(pad(vectors, batch_first=True), pad(times, batch_first=True), seen)
+
+    def loss(model, frames, phrases, k, draws):
+        sides = []
+        for part, modality, wanted, drawn in zip((frames, phrases), ("visual", "text"), (k, k + 1), draws, strict=True):
+            timed = torch.cat([model.embed(part.vectors, modality), part.times[..., None]], 2)
+            sides.append(ordered_prototypes(timed, part.seen, wanted, 5, 0.1, drawn))
+        (a, rows), (b, columns) = sides
+        return dwsa_loss(a[..., :-1].double(), b[..., :-1].double(), 0.1, 1.0, rows, columns)
+
+    frames, phrases, k = points(sizes), points(said), torch.tensor(steps)
+    draws = [torch.rand(3, 5, generator=generator), torch.rand(3, 6, generator=generator)]
+    together = loss(model, frames, phrases, k, draws)
+    together.sum().backward()
+    for i in range(3):
+        own = model.one(i)
+        alone = [Points(*(x[i : i + 1, :n] for x in part)) for part, n in ((frames, sizes[i]), (phrases, said[i]))]
+        few = [
+            d[i : i + 1, : min(k[i] + j, n)] for j, (d, n) in enumerate(zip(draws, (sizes[i], said[i]), strict=True))
+        ]
+        single = loss(own, *alone, k[i : i + 1], few)
+        single.sum().backward()
+        assert torch.allclose(single, together[i], atol=1e-5)
+        for name, weight in own.named_parameters():
+            assert torch.allclose(weight.grad[0], getattr(model, name).grad[i], atol=1e-4), name
+
+
 def test_prototypes_are_in_order_of_time_and_at_the_planted_looks():
     rng = np.random.default_rng(0)
     looks = np.eye(5)[[3, 0, 4, 1]]
     labels = np.repeat(np.arange(4), 25)
     points = np.concatenate([looks[labels] + 0.02 * rng.normal(size=(100, 5)), np.arange(100)[:, None] / 100], axis=1)
-    found = ordered_prototypes(torch.from_numpy(points), 4, 5, 1e-3, seed=0)
+    found = prototypes(torch.from_numpy(points), 4, 1e-3)
     assert (found[:, -1].diff() > 0).all()
     assert np.allclose(found[:, :-1].numpy(), looks, atol=0.05)
 
 
 def test_gradients_flow_through_the_prototypes():
     points = torch.rand(30, 4, dtype=torch.float64, requires_grad=True)
-    ordered_prototypes(points, 3, 5, 0.1, seed=0).square().sum().backward()
+    prototypes(points, 3, 0.1).square().sum().backward()
     assert points.grad is not None and points.grad.abs().sum() > 0
 
 

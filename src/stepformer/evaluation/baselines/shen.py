@@ -23,9 +23,9 @@ the learned layers too: :meth:`FittedShen.texts`, :meth:`FittedShen.frames`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -49,6 +49,9 @@ from stepformer.evaluation.baselines.base import (
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
+_NEVER = 1e6  # the cost of a column that there is not; all costs together are less than the number of rows
+_POINTS = 1 << 18  # frames, of models that learn side by side
+
 
 @dataclass(frozen=True, slots=True)
 class Shen(Baseline):
@@ -71,82 +74,130 @@ class Shen(Baseline):
 
     def train(self, given: Given) -> FittedShen:
         """Learns the two linear layers: a pair per task, or one pair for all."""
-        models, curves = {}, []
-        for group, members in training_groups(given.videos, given.setting):
+        groups = []
+        for name, members in training_groups(given.videos, given.setting):
             narrated = [v for v in members if v.phrase_vectors is not None and len(v.phrase_vectors)]
             if not narrated:
-                whose = "the videos" if group is None else f"the videos of task {group!r}"
+                whose = "the videos" if name is None else f"the videos of task {name!r}"
                 raise InputError(f"shen learns from narration, and none of {whose} has phrases")
             tasks = {v.task for v in members}
             k = max(2, round(float(np.mean([steps_of(task, given.n_steps) for task in sorted(tasks)]))))
-            models[group], curve = train_layers(narrated, k, self, given.seed, given.device)
-            curves.append(curve.points)
+            groups.append(Group(name, narrated, k))
+        models, curves = train_layers(groups, self, given.seed, given.device)
         return FittedShen(self, models, given.n_steps, given.seed, given.device, curves)
 
 
-class TwoLayers(nn.Module):
-    """A linear layer for frames and one for phrases, both the identity at the start."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one pair of layers is learned on: videos with narration, and the number of prototypes of their frames."""
 
-    def __init__(self, width: int) -> None:
+    name: str | None
+    videos: Sequence[FeatureVideo]
+    k: int
+
+
+class TwoLayers(nn.Module):
+    """A linear layer for frames and one for phrases, both the identity at the start; ``models`` such pairs."""
+
+    def __init__(self, width: int, models: int = 1) -> None:
         super().__init__()
-        self.visual = nn.Linear(width, width)
-        self.text = nn.Linear(width, width)
-        for layer in (self.visual, self.text):
-            nn.init.eye_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        self.visual, self.text = (nn.Parameter(torch.eye(width).repeat(models, 1, 1)) for _ in range(2))
+        self.visual_bias, self.text_bias = (nn.Parameter(torch.zeros(models, 1, width)) for _ in range(2))
 
     def embed(self, vectors: Tensor, modality: str) -> Tensor:
-        """(n, D) -> (n, D) unit vectors of "visual" or "text"."""
-        layer = self.visual if modality == "visual" else self.text
-        return nn.functional.normalize(layer(vectors), dim=-1)
+        """(models, n, D) -> (models, n, D) unit vectors of "visual" or "text"; (n, D) of a single pair."""
+        weight, bias = getattr(self, modality), getattr(self, f"{modality}_bias")
+        given = vectors.reshape(len(weight), -1, vectors.shape[-1])
+        return nn.functional.normalize(torch.baddbmm(bias, given, weight.mT), dim=-1).view(vectors.shape)
+
+    def one(self, model: int) -> TwoLayers:
+        """A copy of one pair."""
+        out = TwoLayers(self.visual.shape[-1]).to(self.visual.device)
+        out.load_state_dict({name: value[model : model + 1] for name, value in self.state_dict().items()})
+        return out.eval()
 
 
-def ordered_prototypes(points: Tensor, k: int, rounds: int, softness: float, seed: int) -> Tensor:
-    """Soft K-means of points (n, D + 1), the last coordinate being time: (min(k, n), D + 1) centres in order of time.
+class Points(NamedTuple):
+    """Points of several models: ``vectors`` (T, n, D), their scaled ``times`` (T, n), and which of them there are."""
 
-    Starts from k-means++ centres (no gradient flows through the start). Each round gives every point a softmax over
-    minus squared distances / softness, and every centre the weighted mean; all of it is differentiable in the points.
+    vectors: Tensor
+    times: Tensor
+    seen: Tensor  # (T, n)
+
+
+def ordered_prototypes(
+    points: Tensor, seen: Tensor, k: Tensor, rounds: int, softness: float, draws: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Soft K-means of points (T, n, D + 1), the last coordinate being time: (T, K, D + 1) centres in order of time.
+
+    seen (T, n): which points there are, the first at least; k (T,) centres of each, at most as many as points; draws
+    (T, K) uniform in [0, 1) for the k-means++ start, through which no gradient flows. The second result (T,) is how
+    many of the K centres count. Each round gives every point a softmax over minus squared distances / softness, and
+    every centre the weighted mean; all of it is differentiable in the points.
     """
-    start = kmeans(points.detach().cpu().numpy(), k, seed=seed, restarts=1, max_iterations=1).centers
-    centers = torch.as_tensor(start, dtype=points.dtype, device=points.device)
+    count = torch.minimum(k, seen.sum(1))
+    counted = torch.arange(draws.shape[1], device=points.device) < count[:, None]  # (T, K)
+    centers = _starts(points.detach(), seen, draws)
     for _ in range(rounds):
         # |x|² is the same for all centres of a point, so that softmax does not need it
-        distances = centers.square().sum(1) - 2 * points @ centers.T  # (n, k)
-        weights = (-distances / softness).softmax(1)
-        centers = (weights.T @ points) / (weights.sum(0)[:, None] + 1e-10)
-    return centers[centers[:, -1].detach().argsort()]
+        distances = centers.square().sum(2)[:, None] - 2 * (points @ centers.mT)  # (T, n, K)
+        weights = (-distances / softness).masked_fill(~counted[:, None], -torch.inf).softmax(2) * seen[..., None]
+        centers = (weights.mT @ points) / (weights.sum(1)[..., None] + 1e-10)
+    order = centers[..., -1].detach().masked_fill(~counted, torch.inf).argsort(1)
+    return centers.gather(1, order[..., None].expand_as(centers)), count
+
+
+def _starts(points: Tensor, seen: Tensor, draws: Tensor) -> Tensor:
+    """k-means++: each next centre is drawn with probability ~ squared distance to the nearest; (T, K, D + 1)."""
+    squares = points.square().sum(2)
+    near = seen.double()
+    every = torch.arange(len(points), device=points.device)
+    centers = []
+    for j in range(draws.shape[1]):
+        upto = near.cumsum(1)
+        chosen = torch.searchsorted(upto, draws[:, j : j + 1].double() * upto[:, -1:], right=True)[:, 0]
+        # where all points coincide with a centre, any will do
+        chosen = chosen.where(upto[:, -1] > 0, 0).clamp(max=points.shape[1] - 1)
+        centers.append(points[every, chosen])
+        away = squares - 2 * (points @ centers[-1][..., None])[..., 0] + squares[every, chosen][:, None]  # (T, n)
+        away = away.double().clamp(min=0).masked_fill(~seen, 0)
+        near = (torch.minimum(near, away) if j else away).scatter(1, chosen[:, None], 0)  # exactly, against rounding
+    return torch.stack(centers, 1)
 
 
 def with_empty_slots(costs: Tensor, empty_cost: float) -> Tensor:
-    """costs (M, N) -> (M, 2N + 1) with a column of ``empty_cost`` before, between and after the given ones."""
-    m, n = costs.shape
-    out = costs.new_full((m, 2 * n + 1), empty_cost)
+    """costs (..., M, N) -> (..., M, 2N + 1): a column of ``empty_cost`` before, between and after the given ones."""
+    n = costs.shape[-1]
+    out = costs.new_full((*costs.shape[:-1], 2 * n + 1), empty_cost)
     columns = torch.arange(n, device=costs.device) * 2 + 1
-    return out.index_copy(1, columns, costs)
+    return out.index_copy(-1, columns, costs)
 
 
-def soft_alignment_cost(expanded: Tensor, gamma: float) -> Tensor:
-    """Soft minimum of the total cost over all weak alignments: expanded (M, 2N + 1) costs -> a number.
+def soft_alignment_cost(expanded: Tensor, gamma: float, rows: Tensor | None = None) -> Tensor:
+    """Soft minimum of the total cost over all weak alignments: expanded (..., M, 2N + 1) costs -> (...).
 
-    Even columns are empty slots, odd ones narration. Row by row
+    Even columns are empty slots, odd ones narration; the first ``rows`` (...) count, all without. Row by row
 
         D[1, c] = C[1, c]        D[i, c] = C[i, c] + softmin over allowed c' of D[i - 1, c']
 
     where the soft minimum over all columns up to c is a running logsumexp, so that there is no loop over cells.
     """
-    columns = expanded.shape[1]
+    columns = expanded.shape[-1]
     narration = torch.arange(columns, device=expanded.device) % 2 == 1
-    nothing = expanded.new_full((1,), -torch.inf)
-    scores = -expanded[0] / gamma  # minus the totals so far, over γ
-    for row in expanded[1:]:
-        upto = torch.logcumsumexp(scores, 0)  # over columns <= c
-        before = torch.cat([nothing, upto[:-1]])  # over columns < c
-        scores = torch.where(narration, before, upto) - row / gamma
-    return -gamma * torch.logsumexp(scores, 0)
+    scores = -expanded[..., 0, :] / gamma  # minus the totals so far, over γ
+    for i in range(1, expanded.shape[-2]):
+        upto = scores.logcumsumexp(-1)  # over columns <= c
+        before = nn.functional.pad(upto[..., :-1], (1, 0), value=-torch.inf)  # over columns < c
+        longer = torch.where(narration, before, upto) - expanded[..., i, :] / gamma
+        scores = longer if rows is None else torch.where((i < rows)[..., None], longer, scores)
+    return -gamma * scores.logsumexp(-1)
 
 
-def dwsa_loss(visual: Tensor, narration: Tensor, gamma: float = 1e-3, empty_cost: float = 1.0) -> Tensor:
-    """Differentiable weak sequence alignment of prototypes in time order, (M, D) and (N, D), by cosine distance.
+def dwsa_loss(
+    visual: Tensor, narration: Tensor, gamma: float = 1e-3, empty_cost: float = 1.0, rows: Tensor | None = None,
+    columns: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Differentiable weak sequence alignment of prototypes in time order, (..., M, D) and (..., N, D): cosine distance.
 
     Every visual prototype is given either a narration prototype or one of the N + 1 *empty slots* that stand before,
     between and after them, because not every step is spoken; narration that nothing was given to costs nothing, because
@@ -154,11 +205,17 @@ def dwsa_loss(visual: Tensor, narration: Tensor, gamma: float = 1e-3, empty_cost
     it is empty, a later one where it is narration, since a narration prototype is taken at most once. The loss is the
     soft minimum, -γ log Σ exp(-cost / γ), of the total cost over all such alignments. Costs of each visual prototype
     pass through a softmax over its columns first, as in the paper, so that each competes for its narration.
+
+    The first ``rows`` (...) visual and ``columns`` (...) narration prototypes count, all without.
     """
-    visual = torch.nn.functional.normalize(visual, dim=-1)
-    narration = torch.nn.functional.normalize(narration, dim=-1)
-    costs = with_empty_slots(1 - visual @ narration.T, empty_cost)
-    return soft_alignment_cost(costs.softmax(-1), gamma)
+    visual = nn.functional.normalize(visual, dim=-1)
+    narration = nn.functional.normalize(narration, dim=-1)
+    costs = with_empty_slots(1 - visual @ narration.mT, empty_cost)
+    if columns is None:
+        return soft_alignment_cost(costs.softmax(-1), gamma, rows)
+    beyond = (torch.arange(costs.shape[-1], device=costs.device) > 2 * columns[..., None])[..., None, :]
+    costs = costs.masked_fill(beyond, -torch.inf).softmax(-1).masked_fill(beyond, _NEVER)
+    return soft_alignment_cost(costs, gamma, rows)
 
 
 def phrase_relative_times(video: FeatureVideo) -> FloatArray:
@@ -173,53 +230,111 @@ def phrase_relative_times(video: FeatureVideo) -> FloatArray:
 
 
 def train_layers(
-    videos: Sequence[FeatureVideo], k: int, options: Shen, seed: int, device: str
-) -> tuple[TwoLayers, Curve]:
-    """The layers after passes over the videos in random batches, and how the loss fell."""
-    model = TwoLayers(videos[0].features.shape[1]).to(device)
+    groups: Sequence[Group], options: Shen, seed: int, device: str
+) -> tuple[dict[str | None, TwoLayers], list[list[tuple[int, float]]]]:
+    """The layers of each group after passes over its videos in random batches, and how their losses fell.
+
+    On a GPU, which waits for the many small products of an update, groups of like size learn side by side.
+    """
+    models: dict[str | None, TwoLayers] = {}
+    curves: dict[str | None, list[tuple[int, float]]] = {}
+    by_size = sorted(groups, key=lambda g: _size(g, options))
+    while by_size:
+        most = max(1, _POINTS // _size(by_size[-1], options)) if device.startswith("cuda") else 1
+        by_size, together = by_size[:-most], by_size[-most:]
+        learned = _train_together(together, options, seed, device)
+        for group, (model, curve) in zip(together, learned, strict=True):
+            models[group.name], curves[group.name] = model, curve.points
+    return models, [curves[group.name] for group in groups]
+
+
+def _size(group: Group, options: Shen) -> int:
+    """Frames in the largest batch."""
+    return sum(sorted((len(v.features) for v in group.videos), reverse=True)[: options.batch])
+
+
+def _train_together(groups: Sequence[Group], options: Shen, seed: int, device: str) -> list[tuple[TwoLayers, Curve]]:
+    model = TwoLayers(groups[0].videos[0].features.shape[1], len(groups)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
     rng = np.random.default_rng(seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    k = torch.tensor([g.k for g in groups], device=device)
+    least = [options.epochs * -(-len(g.videos) // options.batch) for g in groups]  # updates
+    batches = _batches(groups, options, rng, device)
+    curves, done = [Curve() for _ in groups], {}
+    losses: list[Tensor] = []  # read once per window, so that nobody waits for the device
+    update = 0
+    while True:
+        if losses and (update % curves[0].window == 0 or update in least):
+            for row in torch.stack(losses).tolist():
+                for curve, loss in zip(curves, row, strict=True):
+                    curve.add(loss)
+            losses = []
+        for i, curve in enumerate(curves):
+            if i not in done and update >= least[i] and (update >= options.max_updates or curve.flat):
+                done[i] = (model.one(i), replace(curve, points=list(curve.points)))
+        if len(done) == len(groups):
+            return [done[i] for i in range(len(groups))]
+        update += 1
+        loss = batch_loss(model, *next(batches), k, int(max(g.k for g in groups)), options, generator)
+        optimizer.zero_grad(set_to_none=True)
+        loss.sum().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.detach())
+
+
+def _batches(
+    groups: Sequence[Group], options: Shen, rng: np.random.Generator, device: str
+) -> Iterator[tuple[Points, Points]]:
+    """Frames and phrases of the next batch of every group, each going through its own videos in random order."""
     scale = float(np.sqrt(options.time_weight))
-    frames = [torch.from_numpy(v.features).to(device) for v in videos]
-    phrases = [torch.as_tensor(v.phrase_vectors).to(device) for v in videos]
-    frame_times = [torch.from_numpy(v.relative_time * scale).to(device) for v in videos]
-    phrase_times = [torch.from_numpy(phrase_relative_times(v) * scale).to(device) for v in videos]
-    curve, epoch = Curve(), 0
-    while epoch < options.epochs or (curve.updates < options.max_updates and not curve.flat):
-        epoch += 1
-        for batch in np.array_split(rng.permutation(len(videos)), -(-len(videos) // options.batch)):
-            loss = batch_loss(
-                model,
-                torch.cat([frames[i] for i in batch]),
-                torch.cat([frame_times[i] for i in batch]),
-                torch.cat([phrases[i] for i in batch]),
-                torch.cat([phrase_times[i] for i in batch]),
-                k, options, int(rng.integers(2**31)),
-            )  # fmt: skip
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            curve.add(float(loss.detach()))
-    return model.eval(), curve
+
+    def tensors(videos: Sequence[FeatureVideo], of: Callable[[FeatureVideo], Any]) -> list[Tensor]:
+        return [torch.as_tensor(of(v)).to(device) for v in videos]
+
+    sides = [
+        [(tensors(g.videos, vectors), tensors(g.videos, times)) for g in groups]
+        for vectors, times in (
+            (lambda v: v.features, lambda v: v.relative_time * scale),
+            (lambda v: v.phrase_vectors, lambda v: phrase_relative_times(v) * scale),
+        )
+    ]
+
+    def orders(count: int) -> Iterator[IntArray]:
+        while True:
+            yield from np.array_split(rng.permutation(count), -(-count // options.batch))
+
+    def padded(parts: Sequence[Sequence[Tensor]]) -> Tensor:
+        return nn.utils.rnn.pad_sequence([torch.cat(list(part)) for part in parts], batch_first=True)
+
+    drawn = [orders(len(g.videos)) for g in groups]
+    while True:
+        chosen = [next(order) for order in drawn]
+        made = []
+        for side in sides:
+            vectors = padded([[v[i] for i in at] for (v, _), at in zip(side, chosen, strict=True)])
+            times = [[t[i] for i in at] for (_, t), at in zip(side, chosen, strict=True)]
+            lengths = torch.tensor([sum(len(t) for t in part) for part in times])
+            seen = (torch.arange(vectors.shape[1]) < lengths[:, None]).to(device)
+            made.append(Points(vectors, padded(times), seen))
+        yield made[0], made[1]
+        while all(len(g.videos) <= options.batch for g in groups):  # always the same videos
+            yield made[0], made[1]
 
 
 def batch_loss(
-    model: TwoLayers,
-    frames: Tensor,
-    frame_times: Tensor,
-    phrases: Tensor,
-    phrase_times: Tensor,
-    k: int,
-    options: Shen,
-    seed: int,
+    model: TwoLayers, frames: Points, phrases: Points, k: Tensor, most: int, options: Shen, generator: torch.Generator
 ) -> Tensor:
-    """DWSA between the prototypes of frames (n, D) and of phrases (l, D), with their scaled times (n,) and (l,)."""
-    visual = torch.cat([model.embed(frames, "visual"), frame_times[:, None]], 1)
-    spoken = torch.cat([model.embed(phrases, "text"), phrase_times[:, None]], 1)
-    a = ordered_prototypes(visual, k, options.rounds, options.softness, seed)
-    b = ordered_prototypes(spoken, k + options.extra_narration, options.rounds, options.softness, seed)
+    """(T,) DWSA between the prototypes of each model's frames, k (T,), at most ``most``, and those of its phrases."""
+    sides = []
+    for points, modality, extra in ((frames, "visual", 0), (phrases, "text", options.extra_narration)):
+        timed = torch.cat([model.embed(points.vectors, modality), points.times[..., None]], 2)
+        draws = torch.rand(len(timed), min(most + extra, timed.shape[1]), generator=generator, device=timed.device)
+        sides.append(ordered_prototypes(timed, points.seen, k + extra, options.rounds, options.softness, draws))
+    (a, rows), (b, columns) = sides
     # costs are divided by γ = 0.001 and added up: there float32 would be too coarse
-    return dwsa_loss(a[:, :-1].double(), b[:, :-1].double(), options.softness, options.empty_cost)
+    a, b = a[..., :-1].double(), b[..., :-1].double()
+    return dwsa_loss(a, b, options.softness, options.empty_cost, rows, columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,9 +381,13 @@ class FittedShen:
     @torch.no_grad()
     def slots(self, video: FeatureVideo) -> FloatArray:
         """(K, D) the ordered prototypes of this video alone; fewer than ``slots`` where it has fewer frames."""
-        points = torch.from_numpy(self._timed(video))
-        k = min(self.options.slots, len(points))
+        points = torch.from_numpy(self._timed(video))[None]
+        k = min(self.options.slots, points.shape[1])
+        draws = torch.rand(1, k, generator=torch.Generator().manual_seed(self.seed))
+        seen = torch.ones(points.shape[:2], dtype=torch.bool)
         with one_thread():
-            centers = ordered_prototypes(points, k, self.options.rounds, self.options.softness, self.seed)
-        out: FloatArray = centers[:, :-1].numpy()
+            centers, _ = ordered_prototypes(
+                points, seen, torch.tensor([k]), self.options.rounds, self.options.softness, draws
+            )
+        out: FloatArray = centers[0, :, :-1].numpy()
         return out
