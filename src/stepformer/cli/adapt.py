@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from stepformer.cli.log import log, of
+from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import add, positive, set_fields
 from stepformer.cli.prepare_features import encode_all
 
@@ -52,12 +51,10 @@ def run(args: argparse.Namespace) -> int:
         config, args.out, encoder, args.encoder, world=world, store=store, video_steps=args.video_steps,
         resume=args.resume, device=args.device, draw=draw_alignment, quiet=args.json, say=log.info,
     )  # fmt: skip
-    if args.json:
-        print(json.dumps(report))
-    else:
-        print(f"{report['model']}: for {report['encoder']}, {report['dim']} wide")
-        for name, scores in report["scores"].items():
-            print(f"  {name}: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()))
+    lines = [f"{report['model']}: for {report['encoder']}, {report['dim']} wide"]
+    for name, scores in report["scores"].items():
+        lines.append(f"  {name}: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()))
+    answer(args, report, "\n".join(lines))
     return 0
 
 

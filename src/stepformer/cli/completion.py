@@ -7,10 +7,10 @@ is built from the same table, and shtab writes it out as a script that needs no 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from stepformer.cli.log import answer
 
 HELP = """Prints a completion script with every command, sub-command and option. It is static: nothing of stepformer
 runs while you type. Print it again after an update."""
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the script."""
     text = script(args.shell)
-    sys.stdout.write(json.dumps({"shell": args.shell, "script": text}) + "\n" if args.json else text)
+    answer(args, {"shell": args.shell, "script": text}, text)
     return 0
 
 
@@ -43,7 +43,7 @@ def script(shell: str) -> str:
     """The completion script for one shell."""
     import shtab
 
-    return str(shtab.complete(_whole_parser(), shell)).rstrip("\n") + "\n"
+    return str(shtab.complete(_whole_parser(), shell)).rstrip("\n")
 
 
 def _whole_parser() -> argparse.ArgumentParser:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import add, share
 from stepformer.errors import UsageError, near
 
@@ -86,24 +85,17 @@ def _check(args: argparse.Namespace, dataset: Dataset) -> int:
     scored, _ = _chosen(args, dataset)
     needed = None if args.subset == "all" else {record.key for record in scored.videos}
     found = audit(dataset, args.features, args.videos, args.rate, needed=needed)
-    if args.json:
-        problems = [{"kind": p.kind, "where": p.where, "what": p.what} for p in found.problems]
-        out = {"dataset": found.dataset, "counts": dict(found.counts), "problems": problems, "notes": list(found.notes)}
-        print(json.dumps(out, indent=2, ensure_ascii=False))
-    else:
-        print(f"{found.dataset}: " + ", ".join(f"{count} {name}" for name, count in found.counts.items()))
-        for note in found.notes:
-            print(f"note: {note}")
-        if not found.problems:
-            print("no problems")
-        else:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in found.by_kind().items())
-            print(f"{len(found.problems)} problems: {kinds}")
-            for problem in found.problems[:_SHOWN]:
-                print(f"  {problem}")
-            if len(found.problems) > _SHOWN:
-                print(f"  and {len(found.problems) - _SHOWN} more; --json lists all of them")
-    return 5 if found.problems else 0
+    problems = [{"kind": p.kind, "where": p.where, "what": p.what} for p in found.problems]
+    out = {"dataset": found.dataset, "counts": dict(found.counts), "problems": problems, "notes": list(found.notes)}
+    lines = [f"{found.dataset}: " + ", ".join(f"{count} {name}" for name, count in found.counts.items())]
+    lines += [f"note: {note}" for note in found.notes]
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.by_kind().items())
+    lines.append(f"{len(problems)} problems: {kinds}" if problems else "no problems")
+    lines += [f"  {problem}" for problem in found.problems[:_SHOWN]]
+    if len(problems) > _SHOWN:
+        lines.append(f"  and {len(problems) - _SHOWN} more; --json lists all of them")
+    answer(args, out, "\n".join(lines))
+    return 5 if problems else 0
 
 
 def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
@@ -111,20 +103,15 @@ def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
     return dataset.select(None if subset == "all" else subset, annotated=True), subset
 
 
-def _options(args: argparse.Namespace) -> Table1Options:
-    from stepformer.evaluation.table1 import Table1Options
-
-    return Table1Options(keep=args.keep, distance=args.distance, seeds=tuple(args.seeds))
-
-
 def _score(args: argparse.Namespace, dataset: Dataset) -> int:
     from stepformer.base.progress import Progress
     from stepformer.data.records import with_features
     from stepformer.evaluation.predictions import find_predictions
     from stepformer.evaluation.protocols import prepare, score, score_all, video_scores
+    from stepformer.evaluation.table1 import Table1Options
     from stepformer.evaluation.tables import protocols_table
 
-    options = _options(args)
+    options = Table1Options(keep=args.keep, distance=args.distance, seeds=tuple(args.seeds))
     dataset, subset = _chosen(args, dataset)
     if args.features:
         dataset = with_features(dataset, args.features, args.rate)
@@ -142,29 +129,24 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
     where = f"{dataset.name}, {subset}: {prepared.videos} videos of {len(prepared.tasks)} tasks"
     table = protocols_table(f"{Path(args.predictions).name} on {where}", results, prepared.notes)
     tables = [table, *([_task_table(prepared, options)] if args.per_task else [])]
-    if args.json:
-        out: dict[str, Any] = {
-            "dataset": dataset.name,
-            "subset": subset,
-            "videos": prepared.videos,
-            "tasks": len(prepared.tasks),
-            "ids": prepared.kind,
-            "label_rate_hz": prepared.rate_hz,
-            "kmeans_seeds": list(options.seeds),
-            "notes": list(prepared.notes),
-            "results": {
-                r.protocol: {"values": _finite(r.values), "spread": _finite(r.spread), "how": r.how} for r in results
-            },
-            "per_video": [
-                {key: _finite(value) if isinstance(value, dict) else value for key, value in row.items()}
-                for row in video_scores(prepared)
-            ],
-        }
-        if args.per_task:
-            out["per_task"] = tables[1].to_dict()["rows"]
-        print(json.dumps(out, indent=2, ensure_ascii=False))
-    else:
-        print("\n\n".join(getattr(table, WRITERS[name])() for name in args.format for table in tables))
+    out: dict[str, Any] = {
+        "dataset": dataset.name,
+        "subset": subset,
+        "videos": prepared.videos,
+        "tasks": len(prepared.tasks),
+        "ids": prepared.kind,
+        "label_rate_hz": prepared.rate_hz,
+        "kmeans_seeds": list(options.seeds),
+        "notes": list(prepared.notes),
+        "results": {
+            r.protocol: {"values": _finite(r.values), "spread": _finite(r.spread), "how": r.how} for r in results
+        },
+        "per_video": [
+            {key: _finite(value) if isinstance(value, dict) else value for key, value in row.items()}
+            for row in (video_scores(prepared) if args.json else ())
+        ],
+    } | ({"per_task": tables[1].to_dict()["rows"]} if args.per_task else {})
+    answer(args, out, "\n\n".join(getattr(table, WRITERS[name])() for name in args.format for table in tables))
     return 0
 
 

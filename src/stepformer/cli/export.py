@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stepformer.cli.inputs import lines_of, video_of, with_video
-from stepformer.cli.log import log, printable
+from stepformer.cli.log import answer, log, printable
 from stepformer.cli.options import above_zero, add
 from stepformer.cli.outputs import may_write
 from stepformer.errors import UsageError
 from stepformer.show import export
 from stepformer.show.writing import without_guesses
-from stepformer.timeline import Timeline
 
 HELP = """Writes a timeline (what discover and locate give) in other formats. The format is that of the suffix of each
 file, or --format. Without a file the timeline is drawn on the terminal; - writes text to stdout."""
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes every OUT; notes go to stderr."""
     if args.formats:
-        _list_formats(args.json)
+        _list_formats(args)
         return 0
     if args.timeline is None:
         raise UsageError("name a timeline file to export (stepformer export --help has examples)")
@@ -62,91 +61,65 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("every OUT is written once: name one --format, or give the files their suffixes")
     name = args.format[0] if args.format else None
     formats = [_format_of(out, name) for out in args.out]  # a wrong name fails before anything is written
-    timeline = _read(args.timeline, args.from_)
+    if args.timeline == "-":
+        timeline = export.parse(sys.stdin.read(), args.from_ or "json", "stdin")
+    else:
+        timeline = export.read(args.timeline, args.from_)
     timeline = without_guesses(timeline) if args.sure_only else timeline
     if not args.out:
         if name is not None:
             raise UsageError("--format needs a file to write, or - for stdout")
-        _draw(timeline, args.json)
+        from stepformer.show.terminal import draw
+
+        print(timeline.to_json() + "\n" if args.json else draw(timeline), end="")
         return 0
-    options = _options(args)
-    timeline, options["video"] = video_of(timeline, args.timeline, options["video"])
+    timeline, video = video_of(timeline, args.timeline, args.video)
+    steps = lines_of(args.task_steps, "file of steps") if args.task_steps else ()
+    options: dict[str, Any] = {
+        "video": video, "title": args.title, "fps": args.fps, "embed": args.embed, "task": args.task,
+        "task_steps": tuple(steps),
+    }  # fmt: skip
     if not args.skip_existing and not args.dry_run:
         may_write(args.out, args.overwrite)
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
+        result: dict[str, Any] = {"path": out, "format": chosen.name, "notes": []}
         if out == "-":
             rendered = export.render(timeline, chosen.name, export.Options(**options))
             if not args.json:
                 sys.stdout.write(rendered.text)
-            results.append({"path": "-", "format": chosen.name, "text": rendered.text, "notes": list(rendered.notes)})
+            result |= {"text": rendered.text, "notes": list(rendered.notes)}
         elif args.skip_existing and Path(out).exists():
-            results.append({"path": out, "format": chosen.name, "skipped": True, "notes": []})
+            result["skipped"] = True
         elif args.dry_run:
-            results.append({"path": out, "format": chosen.name, "dry_run": True, "notes": []})
+            result["dry_run"] = True
         else:
-            written = with_video(_write, timeline, out, chosen.name, options, video=options["video"], apart=args.apart)
-            results.append({"path": out, "format": chosen.name, "notes": list(written.notes)})
-    if args.json:
-        print(json.dumps(results, ensure_ascii=False, indent=2))
-    else:
-        _print(results)
-    return 0
-
-
-def _write(timeline: Timeline, out: str, format: str, options: dict[str, Any]) -> export.Written:
-    return export.write(timeline, out, format=format, **options)
-
-
-def _format_of(out: str, name: str | None) -> export.Format:
-    if out != "-":
-        return export.format_of(out, name)
-    if name is None:
-        raise UsageError("stdout has no suffix; name its format with --format (--formats lists them)")
-    return export.format_of("", name)
-
-
-def _read(name: str, from_format: str | None) -> Timeline:
-    if name == "-":
-        return export.parse(sys.stdin.read(), from_format or "json", "stdin")
-    return export.read(name, from_format)
-
-
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "video": args.video, "title": args.title, "fps": args.fps, "embed": args.embed,
-        "task": args.task,
-    }  # fmt: skip
-    if args.task_steps:
-        options["task_steps"] = tuple(lines_of(args.task_steps, "file of steps"))
-    return options
-
-
-def _draw(timeline: Timeline, as_json: bool) -> None:
-    from stepformer.show.terminal import draw
-
-    print(timeline.to_json() if as_json else draw(timeline), end="\n" if as_json else "")
-
-
-def _list_formats(as_json: bool) -> None:
-    rows = [
-        {"format": f.name, "suffixes": list(f.suffixes), "title": f.title, "reads": f.reader is not None,
-         "needs_video": f.needs_video}
-        for f in export.FORMATS.usable()
-    ]  # fmt: skip
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    for f in export.FORMATS.usable():
-        marks = [mark for mark, on in (("read back", f.reader), ("needs the video", f.needs_video)) if on]
-        more = f" ({', '.join(marks)})" if marks else ""
-        print(f"{f.name:<12} {' '.join(f.suffixes) or 'OUT/':<30} {f.title}{more}")
-
-
-def _print(results: list[dict[str, Any]]) -> None:
+            write = partial(export.write, timeline, out, chosen.name, **options)
+            result["notes"] = list(with_video(write, video=video, apart=args.apart).notes)
+        results.append(result)
     for result in results:
         state = " (there already, left)" if result.get("skipped") else " (dry run)" if result.get("dry_run") else ""
-        if result["path"] != "-":
+        if result["path"] != "-" and not args.json:
             print(printable(f"{result['path']}  {result['format']}{state}"))
         for note in result["notes"]:
             log.info(f"{result['path']}: {note}")
+    if args.json:
+        answer(args, results, "")
+    return 0
+
+
+def _format_of(out: str, name: str | None) -> export.Format:
+    if out == "-" and name is None:
+        raise UsageError("stdout has no suffix; name its format with --format (--formats lists them)")
+    return export.format_of(out, name)
+
+
+def _list_formats(args: argparse.Namespace) -> None:
+    rows, lines = [], []
+    for f in export.FORMATS.usable():
+        reads = f.reader is not None
+        rows.append({"format": f.name, "suffixes": list(f.suffixes), "title": f.title, "reads": reads,
+                     "needs_video": f.needs_video})  # fmt: skip
+        marks = ", ".join(mark for mark, on in (("read back", reads), ("needs the video", f.needs_video)) if on)
+        lines.append(f"{f.name:<12} {' '.join(f.suffixes) or 'OUT/':<30} {f.title}{marks and f' ({marks})'}")
+    answer(args, rows, "\n".join(lines))

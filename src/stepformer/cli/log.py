@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import logging
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from stepformer.base.progress import Progress
 from stepformer.errors import UsageError
@@ -21,6 +24,11 @@ log = logging.getLogger("stepformer")
 def printable(text: str) -> str:
     """``text`` with control characters spelled out: a file name must not steer the terminal it is printed on."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def answer(args: argparse.Namespace, result: Any, text: str) -> None:
+    """Prints the result of a command on stdout: the text, or with ``--json`` the result itself."""
+    print(json.dumps(result, ensure_ascii=False, indent=2) if args.json else text, flush=True)
 
 
 class _Plain(logging.Formatter):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from stepformer.app.discover import loading
 from stepformer.base import weights
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import no_such
+from stepformer.cli.log import answer
 from stepformer.cli.options import Command, add
 from stepformer.cli.outputs import may_write
 from stepformer.errors import InputError, UsageError, near
@@ -26,13 +26,13 @@ def _print_list(args: argparse.Namespace) -> int:
         found = weights.find(e.name)
         rows.append({"name": e.name, "about": e.about, "license": e.license, "size": e.size,
                      "path": str(found) if found else None})  # fmt: skip
-    if args.json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
-        return 0
-    for row in rows:
-        here = "here" if row["path"] else "-"
-        print(f"{row['name']:<20} {row['size'] / 1e6:>6.0f} MB  {here:<5} {row['license']:<36} {row['about']}")
-    print(f"\nkept in {cache_folder('weights')}; get one with: stepformer models pull NAME")
+    lines = [
+        f"{row['name']:<20} {row['size'] / 1e6:>6.0f} MB  {'here' if row['path'] else '-':<5} {row['license']:<36} "
+        f"{row['about']}"
+        for row in rows
+    ]
+    lines += ["", f"kept in {cache_folder('weights')}; get one with: stepformer models pull NAME"]
+    answer(args, rows, "\n".join(lines))
     return 0
 
 
@@ -48,7 +48,7 @@ def _pull(args: argparse.Namespace) -> int:
     for name in names:
         weights.entry(name)  # a misspelt name fails before anything is fetched
     paths = {name: str(weights.pull(name, quiet=args.json)) for name in names}
-    print(json.dumps(paths, indent=2) if args.json else "\n".join(f"{name}  {path}" for name, path in paths.items()))
+    answer(args, paths, "\n".join(f"{name}  {path}" for name, path in paths.items()))
     return 0
 
 
@@ -59,15 +59,12 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 def _verify(args: argparse.Namespace) -> int:
     names = args.names or [name for name in weights.names() if weights.find(name) is not None]
     problems = {name: weights.verify(name) for name in names}
-    if args.json:
-        print(json.dumps(problems, indent=2))
-    elif not names:
-        print("nothing is here yet; stepformer models list shows what there is")
-    else:
-        for name, found in problems.items():
-            print(f"{name:<20} {'; '.join(found) or 'ok'}")
-            if found:
-                print(f"{'':<20} remove {weights.folder_of(name)} and run: stepformer models pull {name}")
+    lines = []
+    for name, found in problems.items():
+        lines.append(f"{name:<20} {'; '.join(found) or 'ok'}")
+        if found:
+            lines.append(f"{'':<20} remove {weights.folder_of(name)} and run: stepformer models pull {name}")
+    answer(args, problems, "\n".join(lines) or "nothing is here yet; stepformer models list shows what there is")
     return 1 if any(problems.values()) else 0
 
 
@@ -81,19 +78,15 @@ def _info(args: argparse.Namespace) -> int:
     if not decoder and args.name not in known:
         raise UsageError(f"nothing is named {near(args.name, known)}")
     facts = _decoder_facts(args.name) if decoder else _weights_facts(args.name)
-    if args.json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
-        return 0
+    lines = []
     for key, value in facts.items():
         if isinstance(value, dict):
-            for inner, digest in value.items():
-                print(f"{key:<26}{inner}  {digest}")
+            lines += [f"{key:<26}{inner}  {digest}" for inner, digest in value.items()]
         elif isinstance(value, bool):
-            print(f"{key:<26}{'yes' if value else 'no'}")
-        elif value is not None:
-            print(f"{key:<26}{value}")
-    if facts["here"] is None:
-        print(f"{'here':<26}no; get it with: stepformer models pull {args.name}")
+            lines.append(f"{key:<26}{'yes' if value else 'no'}")
+        elif value is not None or key == "here":
+            lines.append(f"{key:<26}{value or f'no; get it with: stepformer models pull {args.name}'}")
+    answer(args, facts, "\n".join(lines))
     return 0
 
 
@@ -167,7 +160,7 @@ def _convert(args: argparse.Namespace) -> int:
         "positions": f"{config.position_rows} of its own" if config.position_rows else positions,
         "hash": digest,
     }
-    print(json.dumps(result) if args.json else "  ".join(f"{k} {v}" for k, v in result.items()))
+    answer(args, result, "  ".join(f"{k} {v}" for k, v in result.items()))
     return 0
 
 

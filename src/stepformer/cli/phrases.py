@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import bisect
-import json
 import sys
 from pathlib import Path
 
 from stepformer.base.files import no_such
 from stepformer.base.progress import clock
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue
@@ -68,17 +67,13 @@ def run(args: argparse.Namespace) -> int:
     for note in notes:
         log.warning(note)
     phrases = extract_phrases(cues, options)
-    if args.json:
-        cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]
-        result = {"file": str(args.file), "cues": cue_rows, "phrases": [phrase.to_dict() for phrase in phrases]}
-        print(json.dumps(result, ensure_ascii=False))
-        return 0
-    _print_side_by_side(cues, phrases)
+    if not args.json:
+        _print_side_by_side(cues, phrases)
+    cue_rows = [{"start_s": cue.start_s, "end_s": cue.end_s, "text": cue.text} for cue in cues]
+    result = {"file": str(args.file), "cues": cue_rows, "phrases": [phrase.to_dict() for phrase in phrases]}
     steps = sum(not phrase.chatter for phrase in phrases)
-    print(
-        f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, "
-        f"{len(phrases) - steps} in brackets are chatter"
-    )
+    chatter = f"{len(phrases) - steps} in brackets are chatter"
+    answer(args, result, f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, {chatter}")
     return 0
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.many import cores
-from stepformer.cli.log import log, of
+from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, workers_of
 from stepformer.errors import UsageError
 
@@ -60,10 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--captions goes with --from arrays; subtitles of videos are found beside them")
     summary: Summary = _videos(args) if args.from_ == "videos" else _imported(args)
     report = {"store": str(args.dst), **summary.to_dict()}
-    if args.json:
-        print(json.dumps(report, ensure_ascii=False, indent=2))
-    else:
-        print(_text(report))
+    answer(args, report, _text(report))
     for note in summary.notes:
         log.warning(note)
     for name, error in summary.failed:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from stepformer.base.many import cores
-from stepformer.cli.log import log, of
+from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import PHRASES, add, phrase_options, workers_of
 
 HELP = """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
@@ -44,16 +43,12 @@ def run(args: argparse.Namespace) -> int:
             progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)
 
         report = prepare(args.src, args.dst, options, workers_of(args), advance, args.cluster)
-    if args.json:
-        print(json.dumps({
-            "dst": str(args.dst), "videos": report.videos, "phrases": report.phrases, "resumed": report.resumed,
-            "failed": [{"source": name, "error": error} for name, error in report.failed],
-        }, ensure_ascii=False))  # fmt: skip
-    else:
-        print(
-            f"{args.dst}: {report.phrases} phrases of {report.videos} videos"
-            + (f", {report.resumed} done before" if report.resumed else "")
-        )
+    result = {
+        "dst": str(args.dst), "videos": report.videos, "phrases": report.phrases, "resumed": report.resumed,
+        "failed": [{"source": name, "error": error} for name, error in report.failed],
+    }  # fmt: skip
+    before = f", {report.resumed} done before" if report.resumed else ""
+    answer(args, result, f"{args.dst}: {report.phrases} phrases of {report.videos} videos{before}")
     for name, error in report.failed:
         log.error(f"failed: {of(name, error)}")
     return 5 if report.failed else 0

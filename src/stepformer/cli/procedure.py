@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from stepformer.cli.inputs import Source, find_sources, start_worker, worker
-from stepformer.cli.log import log, of
+from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, add, listening_of, share
 from stepformer.cli.outputs import may_write, warn_of_cache
 from stepformer.errors import InputError, PartialError
@@ -44,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     sources = find_sources(args.videos)
     if args.dry_run:
         names = [str(source) for source in sources]
-        print(json.dumps(names) if args.json else "\n".join(names))
+        answer(args, names, "\n".join(names))
         return 0
     if len(sources) < 2:
         raise InputError(
@@ -63,16 +61,10 @@ def run(args: argparse.Namespace) -> int:
         labels="none" if args.no_labels else "auto",
     )  # fmt: skip
     written = _write(procedure, Path(args.out), args.title) if args.out else {}
-    if args.json:
-        print(json.dumps(procedure.to_dict() | {"files": written, "failed": failed}, ensure_ascii=False, indent=2))
-    elif args.mermaid:
-        from stepformer.show.flow import mermaid
+    from stepformer.show.flow import mermaid
 
-        sys.stdout.write(mermaid(procedure))
-    else:
-        print(as_text(procedure))
-        for path in written.values():
-            print(path)
+    text = mermaid(procedure).rstrip("\n") if args.mermaid else "\n".join([as_text(procedure), *written.values()])
+    answer(args, procedure.to_dict() | {"files": written, "failed": failed}, text)
     for note in procedure.meta.get("notes", ()):
         log.warning(note)
     for name, error in failed.items():

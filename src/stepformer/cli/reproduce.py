@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import Several, above_zero, add, set_fields, words
 
 if TYPE_CHECKING:
@@ -114,10 +113,8 @@ def _run(args: argparse.Namespace) -> int:
         if args.plan:
             return 0
     made = _write(tables, out)
-    if args.json:
-        print(json.dumps({name: table.to_dict() for name, table in made.items()}))
-    else:
-        print("\n\n".join(table.to_text() for table in made.values()))
+    result = {name: table.to_dict() for name, table in made.items()}
+    answer(args, result, "\n\n".join(table.to_text() for table in made.values()))
     if not args.smoke:
         log.info("written: %s (.tex, .json)", ", ".join(str(out / f"{name}.md") for name in made))
     return code
@@ -264,6 +261,5 @@ def _figures(args: argparse.Namespace, out: Path) -> int:
     scene = make_scene(spec.open(), args.checkpoint, args.split, args.draw_task, spec.device)
     paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
     shown = {"task": scene.words.task, "video": scene.video, "simulated": scene.simulated}
-    shown["files"] = [str(path) for path in paths]
-    print(json.dumps(shown) if args.json else "\n".join(map(str, paths)))
+    answer(args, {**shown, "files": [str(path) for path in paths]}, "\n".join(map(str, paths)))
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from stepformer.base.files import no_such
 from stepformer.base.many import note, run_many
 from stepformer.cli.inputs import start_worker, worker
-from stepformer.cli.log import log, of
+from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.cli.over_videos import LIMITS
 from stepformer.errors import InputError, PartialError, UsageError
@@ -72,10 +71,10 @@ def run(args: argparse.Namespace) -> int:
             "text_s": round(encoded - began, 4), "seconds": round(time.perf_counter() - encoded, 4),
             "hits": [hit.to_dict() for hit in hits],
         }  # fmt: skip
-    if args.json:
-        print(json.dumps(result, ensure_ascii=False, indent=2))
-    else:
-        _print(result)
+    answer(args, result, _text(result))
+    if "hits" in result:
+        text_ms, ms = 1000 * result["text_s"], 1000 * result["seconds"]
+        log.info(f"{result['videos']} videos searched in {ms:.0f} ms, after {text_ms:.0f} ms for the text")
     return code
 
 
@@ -126,27 +125,26 @@ def _warn_if_stale(folder: str) -> None:
         log.warning(f"{folder} has changed since it was indexed; --update brings the index up to date")
 
 
-def _print(result: dict[str, Any]) -> None:
+def _text(result: dict[str, Any]) -> str:
     from stepformer.base.progress import clock
     from stepformer.show.writing import one_line
 
+    lines = []
     if update := result.get("update"):
-        print(
+        lines.append(
             f"{result['folder']}: {update['videos']} videos, {update['steps']} steps, {update['moments']} moments "
             f"({update['added']} added, {update['replaced']} replaced, {update['removed']} removed)"
         )
-    if "hits" not in result:
-        return
-    if result["hits"] and result["here"] is False:
+    hits = result.get("hits", ())
+    if hits and result["here"] is False:
         worse = f"{1 - result['fits_better_than']:.0%}"
-        print(
+        lines.append(
             f'"{one_line(result["query"])}" is not here: {worse} of unrelated phrases fit better. The nearest places:'
         )
-    for number, hit in enumerate(result["hits"]):
+    for number, hit in enumerate(hits, 1):
         span = f"{clock(int(hit['start_s']))} – {clock(hit['end_s'])}"
         label = f"  {one_line(hit['label'])}" if hit["label"] else ""
-        print(f"{number + 1:>3}  {hit['score']:>5.1f}  {one_line(hit['video'])}  {span}{label}")
-    if not result["hits"]:
-        print("nothing was found: the index is empty")
-    text_ms, ms = 1000 * result["text_s"], 1000 * result["seconds"]
-    log.info(f"{result['videos']} videos searched in {ms:.0f} ms, after {text_ms:.0f} ms for the text")
+        lines.append(f"{number:>3}  {hit['score']:>5.1f}  {one_line(hit['video'])}  {span}{label}")
+    if "hits" in result and not hits:
+        lines.append("nothing was found: the index is empty")
+    return "\n".join(lines)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import add, positive
 from stepformer.cli.outputs import may_write
 
@@ -56,9 +55,6 @@ def make(args: argparse.Namespace, build: Any) -> int:
         "removed_step_instances": world.meta["removed_step_instances"],
         "near_texts": world.meta["near_texts"],
     }
-    if args.json:
-        print(json.dumps(summary))
-    else:
-        videos = ", ".join(f"{count} {split}" for split, count in summary["videos"].items())
-        print(f"{args.out}: {len(world.texts)} texts, {len(world.pictures)} pictures; videos: {videos}")
+    videos = ", ".join(f"{count} {split}" for split, count in summary["videos"].items())
+    answer(args, summary, f"{args.out}: {len(world.texts)} texts, {len(world.pictures)} pictures; videos: {videos}")
     return 0

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import OPTIONS, Several, add, set_fields
 
 HELP = """Trains a step decoder on a simulated world or on feature stores of real videos.
@@ -109,10 +109,7 @@ def _run(args: argparse.Namespace, ranks: Any, device: Any) -> int:
     scores = trainer.run(resume, log=log.info if ranks.first else log.debug)
     if not ranks.first:
         return 0
-    if args.json:
-        print(json.dumps({"out": str(args.out), "step": trainer.step, "scores": scores}))
-    else:
-        print(f"trained {trainer.step} steps into {args.out}")
-        if scores:
-            print("  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
+    shown = "\n" + "  ".join(f"{k} {v:.3f}" for k, v in scores.items()) if scores else ""
+    result = {"out": str(args.out), "step": trainer.step, "scores": scores}
+    answer(args, result, f"trained {trainer.step} steps into {args.out}{shown}")
     return 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from stepformer.base.files import no_such
 from stepformer.cli.inputs import video_of, with_video
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.narration.listening import Listening
 from stepformer.timeline import Timeline
@@ -45,11 +44,8 @@ def run(args: argparse.Namespace) -> int:
         log.info(f"{args.timeline}: {note}")
     server = serve(page, args.port or 0)
     url = address(server)
-    if args.json:
-        print(json.dumps({"url": url, "video": str(page.video) if page.video else None}), flush=True)
-    else:
-        print(url, flush=True)
-        log.info("serving on this machine only; stop with ctrl-c")
+    answer(args, {"url": url, "video": str(page.video) if page.video else None}, url)
+    log.info("serving on this machine only; stop with ctrl-c")
     if not args.no_browser:
         import webbrowser
 
