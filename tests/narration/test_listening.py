@@ -88,7 +88,7 @@ def test_the_order_in_which_narration_is_looked_for(tmp_path, monkeypatch) -> No
     heard = [listening.Cue(0.0, 1.0, "stir the soup")]
     monkeypatch.setattr(listening, "transcribe", lambda *_, **__: heard)
     assert narration_of(video, Listening(beside=False)).source == "speech"
-    assert narration_of(video, listening.SILENT).source == "none"
+    assert narration_of(video, Listening(beside=False, speech=False)).source == "none"
     with pytest.raises(InputError, match="there is no file"):
         narration_of(video, Listening(tmp_path / "gone.srt"))
 

@@ -19,20 +19,18 @@ _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or 
 Samples = npt.NDArray[np.float32]
 
 
-def audio_blocks(
-    path: str | os.PathLike[str], block_s: float = 30.0, sample_rate_hz: int = SAMPLE_RATE_HZ
-) -> Iterator[Samples]:
+def audio_blocks(path: str | os.PathLike[str], block_s: float = 30.0) -> Iterator[Samples]:
     """The sound in blocks of ``block_s`` seconds (the last may be shorter), so that a day of it fits in memory.
 
     Time zero is the video's: sound that starts late is preceded by silence, and gaps are filled with it, so
     that a word's sample tells its second. Raises :class:`InputError` when there is no sound track.
     """
-    if not block_s > 0 or sample_rate_hz < 1:
-        raise UsageError(f"block_s and sample_rate_hz must be positive, got {block_s} and {sample_rate_hz}")
-    size = max(1, round(block_s * sample_rate_hz))
+    if not block_s > 0:
+        raise UsageError(f"block_s must be positive, got {block_s}")
+    size = max(1, round(block_s * SAMPLE_RATE_HZ))
     waiting: list[Samples] = []
     count = 0
-    for piece in _pieces(path, sample_rate_hz):
+    for piece in _pieces(path):
         waiting.append(piece)
         count += len(piece)
         while count >= size:
@@ -43,9 +41,9 @@ def audio_blocks(
         yield np.concatenate(waiting)
 
 
-def read_audio(path: str | os.PathLike[str], sample_rate_hz: int = SAMPLE_RATE_HZ) -> Samples:
+def read_audio(path: str | os.PathLike[str]) -> Samples:
     """The whole sound track at once: 64 kB a second."""
-    blocks = list(audio_blocks(path, sample_rate_hz=sample_rate_hz))
+    blocks = list(audio_blocks(path))
     if not blocks:
         raise InputError(f"{path} has a sound track, but nothing of it can be decoded")
     return np.concatenate(blocks)
@@ -68,9 +66,10 @@ def add_sound(video: str | os.PathLike[str], sound: str | os.PathLike[str], targ
                         file.mux(packet)
 
 
-def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
+def _pieces(path: str | os.PathLike[str]) -> Iterator[Samples]:
     import av
 
+    rate = SAMPLE_RATE_HZ
     with opened(path) as container:
         if not container.streams.audio:
             raise InputError(f"{path} has no sound track")
@@ -88,9 +87,10 @@ def _pieces(path: str | os.PathLike[str], rate: int) -> Iterator[Samples]:
             if frame.pts is not None:
                 due_s = float(frame.pts * frame.time_base) - origin
                 if due_s - done / rate > _SLACK_S and clock.believes(due_s, done / rate):
-                    for piece in _silence(round(due_s * rate) - done, rate):
-                        done += len(piece)
-                        yield piece
+                    missing = round(due_s * rate) - done
+                    for first in range(0, missing, 60 * rate):
+                        yield np.zeros(min(60 * rate, missing - first), np.float32)
+                    done += missing
             try:
                 heard = resampler.resample(frame)
             except (av.error.FFmpegError, ValueError):  # the sound changes its format, or damage makes it seem so
@@ -127,13 +127,6 @@ def _frames(
         except av.error.FFmpegError:
             failures += 1
             problems.damage(at_s)
-
-
-def _silence(samples: int, rate: int) -> Iterator[Samples]:
-    while samples > 0:
-        now = min(samples, 60 * rate)
-        yield np.zeros(now, np.float32)
-        samples -= now
 
 
 def _samples(frames: list[Any]) -> Iterator[Samples]:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from stepformer.errors import InputError, MissingError, UsageError
-from stepformer.media.subtitles import (
-    SubtitleStream,
-    is_language,
-    read_subtitle_stream,
-    subtitle_streams,
-    subtitles_beside,
-)
+from stepformer.media.subtitles import is_language, read_subtitle_stream, subtitle_streams, subtitles_beside
 from stepformer.narration.cleaning import is_english
 from stepformer.narration.cues import Cue, cue_at
 from stepformer.narration.phrases import Phrase, PhraseOptions
@@ -44,10 +38,6 @@ class Listening:
             raise UsageError(f"a language is a code such as en or de; got {self.language!r}")
 
 
-SILENT = Listening(beside=False, speech=False)
-"""Listens to nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Narration:
     """What is said in one video. ``where`` says in words where it is from; ``notes`` what a user should know of it."""
@@ -56,7 +46,6 @@ class Narration:
     source: Source = "none"
     where: str = ""
     notes: tuple[str, ...] = ()
-    streams: tuple[SubtitleStream, ...] = field(default=())  # all subtitle streams of the file, whichever was taken
 
     def phrases(self, options: PhraseOptions | None = None) -> list[Phrase]:
         """The verb phrases said, chatter marked; [] for narration that is not English."""
@@ -80,7 +69,6 @@ def narration_of(
     if how.subtitles is not None:
         return _noted(Narration(tuple(read_subtitles(how.subtitles)), "file", os.fspath(how.subtitles)))
     notes: list[str] = []
-    streams: tuple[SubtitleStream, ...] = ()
     if how.beside:
         beside = subtitles_beside(video, how.language)
         if beside is not None:
@@ -88,7 +76,7 @@ def narration_of(
                 return _noted(Narration(tuple(read_subtitles(beside)), "beside", str(beside)))
             except InputError as error:
                 notes.append(f"the subtitles beside the video are left out: {error}")
-        streams, found = _inside(video, how.language, notes)
+        found = _inside(video, how.language, notes)
         if found is not None:
             return _noted(found)
     if how.speech:
@@ -96,24 +84,22 @@ def narration_of(
             cues = transcribe(video, how.speech_model, language=how.language, cache=how.cache, report=report)
             if cues:
                 where = f"speech heard by Whisper {how.speech_model}"
-                return _noted(Narration(tuple(cues), "speech", where, tuple(notes), streams))
+                return _noted(Narration(tuple(cues), "speech", where, tuple(notes)))
         except MissingError as error:
             notes.append(f"somebody speaks, but it is not heard: {error}")
         except OtherLanguageError as error:
             notes.append(str(error))
         except InputError:
             pass  # no sound track, or one that cannot be decoded: a silent video
-    return Narration(notes=tuple(notes), streams=streams)
+    return Narration(notes=tuple(notes))
 
 
-def _inside(
-    video: str | os.PathLike[str], language: str, notes: list[str]
-) -> tuple[tuple[SubtitleStream, ...], Narration | None]:
-    """All subtitle streams, and the narration of the one that was chosen."""
+def _inside(video: str | os.PathLike[str], language: str, notes: list[str]) -> Narration | None:
+    """The narration of the subtitle stream that was chosen; where there are several, ``notes`` lists them."""
     try:
         streams = subtitle_streams(video)
     except (InputError, MissingError):
-        return (), None  # not a file that can be opened: an id of stored features, or what decoding will complain of
+        return None  # not a file that can be opened: an id of stored features, or what decoding will complain of
     readable = [stream for stream in streams if stream.text and not stream.forced]
     wanted = [stream for stream in readable if is_language(stream.language, language)]
     chosen = next(iter([*wanted, *(stream for stream in readable if not stream.language)]), None)
@@ -122,19 +108,17 @@ def _inside(
         taken = "none is taken" if chosen is None else f"{chosen.index} is taken"
         notes.append(f"subtitle streams: {listed}; {taken} for language {language!r} (--language)")
     if chosen is None:
-        return streams, None
+        return None
     try:
         cues = tidy([cue_at(*line) for line in read_subtitle_stream(video, chosen.index)])
     except InputError as error:
         notes.append(str(error))
-        return streams, None
-    if not cues:
-        return streams, None
-    return streams, Narration(tuple(cues), "inside", f"subtitle stream {chosen}", tuple(notes), streams)
+        return None
+    return Narration(tuple(cues), "inside", f"subtitle stream {chosen}", tuple(notes)) if cues else None
 
 
 def _noted(narration: Narration) -> Narration:
     if is_english(narration.cues) is not False:
         return narration
     note = f"{narration.where} does not look like English, the only language that phrases are found in"
-    return Narration(narration.cues, narration.source, narration.where, (*narration.notes, note), narration.streams)
+    return replace(narration, notes=(*narration.notes, note))

@@ -25,7 +25,6 @@ from stepformer.timeline import Timeline
 
 HOST = "127.0.0.1"
 _CHUNK_BYTES = 1 << 18
-_NO_MORE: Mapping[str, str] = {}
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 
 
@@ -140,16 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._asked.until = time.monotonic() + self.timeout
         super().handle_one_request()
 
-    def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
-
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: requests are not the user's concern."""
 
-    def _answer(self, with_body: bool) -> None:
+    def do_GET(self) -> None:
         self.connection.settimeout(self.timeout)
         # a page elsewhere that resolves its own name to this machine must not read the video
         host = (self.headers.get("Host") or "").rsplit(":", 1)[0].strip("[]")
@@ -157,17 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(HTTPStatus.FORBIDDEN, "this server answers on its loopback address only")
         path = unquote(urlsplit(self.path).path, errors="surrogateescape")
         if path == "/":
-            return self._page(with_body)
+            return self._send(HTTPStatus.OK, "text/html", self.shown.html, {"Cache-Control": "no-store"})
         if self.shown.video is not None and path == "/" + self.shown.video.resolve().name:
-            return self._video(self.shown.video, with_body)
+            return self._video(self.shown.video)
         return self._refuse(HTTPStatus.NOT_FOUND, "there is only the page and its video here")
 
-    def _page(self, with_body: bool) -> None:
-        self._head(HTTPStatus.OK, "text/html; charset=utf-8", len(self.shown.html), {"Cache-Control": "no-store"})
-        if with_body:
-            self.wfile.write(self.shown.html)
+    do_HEAD = do_GET  # noqa: N815 (the base class calls it by this name)
 
-    def _video(self, video: Path, with_body: bool) -> None:
+    def _video(self, video: Path) -> None:
         try:
             stream = video.open("rb")
         except OSError:
@@ -183,15 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
             first, stop = part or (0, size)
             more = {"Accept-Ranges": "bytes"} | ({"Content-Range": f"bytes {first}-{stop - 1}/{size}"} if part else {})
             self._head(HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK, kind, stop - first, more)
-            if with_body:
+            if self.command != "HEAD":
                 self._copy(stream, first, stop - first)
         return None
-
-    def _head(self, status: HTTPStatus, kind: str, length: int, more: Mapping[str, str] = _NO_MORE) -> None:
-        self.send_response(status)
-        for name, value in ({"Content-Type": kind, "Content-Length": str(length)} | dict(more)).items():
-            self.send_header(name, value)
-        self.end_headers()
 
     def _copy(self, stream: Any, first: int, count: int) -> None:
         stream.seek(first)
@@ -205,7 +189,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
-        body = f"{text}\n".encode()
-        self._head(status, "text/plain; charset=utf-8", len(body))
+        self._send(status, "text/plain", f"{text}\n".encode(), {})
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, more: Mapping[str, str]) -> None:
+        self._head(status, f"{kind}; charset=utf-8", len(body), more)
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def _head(self, status: HTTPStatus, kind: str, length: int, more: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Type": kind, "Content-Length": str(length)} | dict(more)).items():
+            self.send_header(name, value)
+        self.end_headers()

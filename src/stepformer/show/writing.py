@@ -10,12 +10,11 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree
 
-from stepformer.base.guard import xml_of
 from stepformer.errors import InputError
 from stepformer.timeline import Step, Timeline, json_values
 from stepformer.version import __version__
@@ -78,13 +77,12 @@ def is_guess(step: Step) -> bool:
 
 def without_guesses(timeline: Timeline) -> Timeline:
     """The timeline with sure names only; other steps have none."""
-    return replace(
-        timeline, steps=tuple(replace(s, label=None, meta=_unnamed(s.meta)) if is_guess(s) else s for s in timeline)
-    )
 
+    def unnamed(step: Step) -> Step:
+        meta = {key: value for key, value in step.meta.items() if key not in ("guess", "source", "name_score")}
+        return replace(step, label=None, meta=meta)
 
-def _unnamed(meta: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in meta.items() if key not in ("guess", "source", "name_score")}
+    return replace(timeline, steps=tuple(unnamed(step) if is_guess(step) else step for step in timeline))
 
 
 def _read_name(step: Step) -> Step:
@@ -256,11 +254,6 @@ def document(root: ElementTree.Element, stamped: str, doctype: str = "") -> str:
     ElementTree.indent(root)
     body = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{doctype}<!-- {stamped} -->\n{body}\n'
-
-
-def parse_xml(text: str, source: str) -> ElementTree.Element:
-    """The root element; an :class:`InputError` where it is not XML."""
-    return xml_of(text.removeprefix("\ufeff"), source)
 
 
 def comment_stamp(text: str) -> dict[str, Any] | None:

@@ -72,8 +72,9 @@ def test_train_prints_its_result_as_json(run_toml, tmp_path, capsys):
 def test_a_run_folder_knows_its_config(run_toml, tmp_path, capsys):
     out = str(tmp_path / "run")
     assert main(["train", "--config", str(run_toml), "--set", "steps=2", "--out", out]) == 0
+    capsys.readouterr()
     assert main(["train", "--out", out, "--resume", "--set", "steps=3", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["step"] == 3
+    assert json.loads(capsys.readouterr().out)["step"] == 3
     (tmp_path / "run" / "config.json").write_text("{")
     assert main(["train", "--out", out, "--resume"]) == 3
     assert "give --config" in capsys.readouterr().err

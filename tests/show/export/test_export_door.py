@@ -61,8 +61,8 @@ def test_named_format_with_a_suffix_it_cannot_have(tmp_path, name, path):
 
 def test_every_format_has_its_functions():
     for entry in export.FORMATS.values():
-        assert callable(export._writer(entry)), entry.name
-        assert entry.reader is None or callable(export._reader(entry)), entry.name
+        assert callable(export._code(entry, "write")), entry.name
+        assert entry.reader is None or callable(export._code(entry, "read")), entry.name
 
 
 def test_named_format_beats_suffix(tmp_path):

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from stepformer.base.files import no_such, replacing, write_bytes
 from stepformer.base.guard import read_bytes, reader
@@ -204,7 +204,7 @@ def write(
     target = Path(path)
     timeline = without_guesses(timeline) if sure_only else timeline
     settings = Options(video, fps, title, task, tuple(task_steps), similarity, embed, target)
-    function = _writer(chosen)
+    function = _code(chosen, "write")
     if chosen.kind == "text":
         rendered: Rendered = function(timeline, settings)
         # a path that was no UTF-8 on disk holds lone surrogates; \udcff is how JSON writes one, and visible elsewhere
@@ -230,7 +230,7 @@ def render(timeline: Timeline, format: str, options: Options | None = None) -> R
     chosen = format_of("", format)
     if chosen.kind != "text":
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
-    rendered: Rendered = _writer(chosen)(timeline, options or Options())
+    rendered: Rendered = _code(chosen, "write")(timeline, options or Options())
     return rendered
 
 
@@ -246,7 +246,7 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
         raise no_such(path)
     chosen = format_of(path, format)
     if chosen.reader is not None and chosen.kind == "file":
-        timeline: Timeline = _reader(chosen)(Path(path))
+        timeline: Timeline = _code(chosen, "read")(Path(path))
         return timeline
     try:
         text = read_bytes(path).decode("utf-8")
@@ -266,18 +266,14 @@ def parse(text: str, format: str, source: str = "") -> Timeline:
         raise UsageError(f"{chosen.name} files cannot be read back; these can: {readable}")
     if chosen.kind != "text":
         raise UsageError(f"{chosen.name} is not text: read it from its file")
-    timeline: Timeline = _reader(chosen)(text, source)
+    timeline: Timeline = _code(chosen, "read")(text, source)
     return timeline
 
 
-def _writer(format: Format) -> Callable[..., Any]:
-    return _function(format.writer, f"{'render' if format.kind == 'text' else 'save'}_{format.name}")
-
-
-def _reader(format: Format) -> Callable[..., Any]:
-    return _function(format.reader, f"parse_{format.name}")
-
-
-def _function(where: str | Callable[..., Any] | None, name: str) -> Callable[..., Any]:
-    found: Any = getattr(importlib.import_module(f"{__name__}.{where}"), name) if isinstance(where, str) else where
-    return cast("Callable[..., Any]", found)
+def _code(format: Format, what: Literal["write", "read"]) -> Any:
+    """The function that writes or reads a format."""
+    where = format.writer if what == "write" else format.reader
+    if not isinstance(where, str):
+        return where
+    verb = "parse" if what == "read" else "render" if format.kind == "text" else "save"
+    return getattr(importlib.import_module(f"{__name__}.{where}"), f"{verb}_{format.name}")

@@ -9,6 +9,7 @@ from fractions import Fraction
 from html import unescape
 from xml.etree import ElementTree
 
+from stepformer.base.guard import xml_of
 from stepformer.base.progress import clock
 from stepformer.errors import InputError, StepFormerError
 from stepformer.narration.readers.timed import parse_timed
@@ -19,7 +20,6 @@ from stepformer.show.writing import (
     document,
     one_line,
     parse_clock,
-    parse_xml,
     spans,
     stamp,
     step_name,
@@ -255,7 +255,7 @@ def render_podlove(timeline: Timeline, options: Options) -> Rendered:
 
 def parse_podlove(text: str, source: str) -> Timeline:
     """One step per chapter, ending where the next begins; the last ends with the video."""
-    root = parse_xml(text, source)
+    root = xml_of(text.removeprefix("\ufeff"), source)
     if root.tag != f"{{{NAMESPACE}}}chapters":
         raise InputError(f"{source} is not Podlove Simple Chapters: its root is {root.tag}")
     marks = sorted(
@@ -296,7 +296,7 @@ def render_matroska(timeline: Timeline, options: Options) -> Rendered:
 
 def parse_matroska(text: str, source: str) -> Timeline:
     """One step per chapter atom, nested ones too; one without an end ends where it begins."""
-    root = parse_xml(text, source)
+    root = xml_of(text.removeprefix("\ufeff"), source)
     if root.tag != "Chapters":
         raise InputError(f"{source} is not Matroska chapters: its root is {root.tag}")
     steps = []

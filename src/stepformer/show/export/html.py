@@ -162,20 +162,17 @@ def _steps(timeline: Timeline, thumbs: list[str], source: str) -> str:
     for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
         image = f'<img src="{thumbs[i]}" alt="" loading="lazy">' if thumbs[i] else ""
         when = f"{clock(step.start_s)} – {clock(step.end_s)}"
+        score = f' title="score {step.score:.2f}"' if step.score is not None else ""
         # a data address twice would double the page, so an embedded video has no links for readers without script
         link = "" if source.startswith("data:") else f'<a href="{escape(source)}#t={step.start_s:.3f}">{when}</a>'
         out.append(
-            f'<li><button type="button" class="step" style="--c:{color}"{_score(step)}>'
+            f'<li><button type="button" class="step" style="--c:{color}"{score}>'
             f'<span class="thumb">{image}<span class="num">{i + 1}</span></span>'
             f'<span class="name" dir="auto">{escape(bare_name(step, i))}</span>'
             f'<span class="when">{when}</span>{_guess(step)}<span class="fill"></span></button>'
             f"{f'<noscript>{link}</noscript>' if link else ''}</li>"
         )
     return "\n".join(out)
-
-
-def _score(step: Step) -> str:
-    return f' title="score {step.score:.2f}"' if step.score is not None else ""
 
 
 def _guess(step: Step) -> str:
