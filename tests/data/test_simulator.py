@@ -97,6 +97,23 @@ def test_a_recorded_batch_is_the_one_that_was_not_recorded(tiny_world):
         torch.cuda.set_sync_debug_mode("default")
 
 
+def test_a_turned_batch_keeps_how_vectors_lie_to_each_other_and_nothing_else(tiny_world):
+    plain, half, turned = (
+        Simulator(tiny_world, SimConfig(max_frames=40, turned=turn), seed=4).batch(2, 6) for turn in (0.0, 0.5, 1.0)
+    )
+    assert torch.equal(plain.labels, turned.labels) and torch.equal(plain.phrase_ids, turned.phrase_ids)
+
+    def inner(batch: Batch) -> torch.Tensor:
+        return torch.cat((batch.video[batch.video_mask], batch.phrases[batch.phrase_mask]))
+
+    a, b = inner(plain), inner(turned)
+    assert torch.allclose(b.norm(dim=1), torch.ones(len(b)), atol=1e-5)
+    grams = torch.stack(((a @ a.T).flatten(), (b @ b.T).flatten()))
+    assert torch.corrcoef(grams)[0, 1] > 0.9
+    assert (a - b).norm(dim=1).mean() > 0.3  # the vectors themselves are others
+    assert 0.1 < (a - inner(half)).norm(dim=1).mean() < (a - b).norm(dim=1).mean()
+
+
 def test_a_split_is_rendered_whole_in_order_and_alike_for_every_seed_of_training(tiny_world):
     videos = tiny_world.test
     a = Simulator(tiny_world, seed=1).render_all(videos, seed=1, size=8)

@@ -60,6 +60,7 @@ class SimConfig:
     reworded: float = 0.3  # share of a neighbouring sentence in how a step is said
     jitter: float = 0.8  # how much the sight differs from video to video in training
     noise: float = 0.5  # length of the white noise that is added to each unit frame vector in training
+    turned: float = 0.0  # share of axes that each training batch exchanges; with 1 no picture can be learned by heart
 
 
 @dataclass(frozen=True, slots=True)

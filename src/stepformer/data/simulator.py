@@ -129,6 +129,8 @@ class Simulator:
         self.centre = self.pictures[world.owned_pictures("train", background=False).to(self.device)].mean(0)
         self.text_centre = self.vectors[self.text_owner == OWNERS.index("train")].mean(0)
         self.encoder, self.origin = world.encoder, world.meta.get("licences")
+        axes = torch.randn((self.dim, self.dim), generator=torch.Generator().manual_seed(0))
+        self._axes = torch.linalg.qr(axes).Q.to(self.device)
         self._recorded: dict[int, _Recorded] = {}  # by size of batch
 
     def held_out_batches(self, size: int) -> tuple[Batch, ...]:
@@ -289,7 +291,29 @@ class Simulator:
         made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter, padded)
         # what a picture shows is not to be learned by heart: there are a few thousand of them
         noise = torch.randn(made.video.shape, device=self.device, generator=g) * self.config.noise / self.dim**0.5
-        return made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
+        made = made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
+        return self._turned(made, g) if self.config.turned else made
+
+    def _turned(self, made: Batch, g: torch.Generator) -> Batch:
+        """The batch with a random share of axes exchanged and mirrored, about the mean picture and the mean text.
+
+        The axes are random directions, none of which means anything. How vectors lie to each other stays, and so does
+        the gap between pictures and texts. With all axes, what a picture shows can only be told from the rest of its
+        video, as with pictures never seen before.
+        """
+        order = torch.rand(self.dim, device=self.device, generator=g).argsort()[: round(self.config.turned * self.dim)]
+        place, sign = torch.arange(self.dim, device=self.device), torch.ones(self.dim, device=self.device)
+        place[order] = order.roll(1)
+        sign[order] = torch.randint(0, 2, order.shape, device=self.device, generator=g) * 2.0 - 1.0
+        basis = (self._axes[:, place] * sign) @ self._axes.T  # no decomposition: that would wait for the device
+
+        def turn(x: Tensor, mean: Tensor, mask: Tensor) -> Tensor:
+            return F.normalize((x - mean) @ basis + mean, dim=-1).masked_fill(~mask[..., None], 0)
+
+        return made._replace(
+            video=turn(made.video, self.centre, made.video_mask),
+            phrases=turn(made.phrases, self.text_centre, made.phrase_mask),
+        )
 
     def render_all(
         self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int | None = None
