@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 def plot(report: dict[str, Any], path: Path) -> None:
     """Draws the step times of a sweep."""
-    from stepformer.bench.curves import Curve, draw
+    from benchmarks.curves import Curve, draw
 
     rows = report.get("sweep") or []
     if not rows:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from benchmarks.jobs import compare_jobs, write_pieces
 from benchmarks.timecode import read_time_s, write_clip
 from stepformer.base import weights
-from stepformer.bench.discover import compare_jobs, long_enough, write_pieces
+from stepformer.bench.discover import long_enough
 from stepformer.media import VideoReader
 
 

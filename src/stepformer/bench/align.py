@@ -11,7 +11,7 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.measured import report
@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 
 HELP = """Times every alignment kernel on the batches that training and inference make, against a naive Python
 loop over cells, and checks that all give the same alignments. Times are the best of the repeats (other work on the
-machine only ever adds to a time), after one call to warm up, which compiles where there is something to compile.
-
-With --chart, also the time of one alignment (drop_dtw, with its checks) against rows and columns, as a picture."""
+machine only ever adds to a time), after one call to warm up, which compiles where there is something to compile."""
 
 EXAMPLES = [
     "stepformer bench align",
     "stepformer bench align --json > align.json",
     "stepformer bench align --device cuda",
-    "stepformer bench align --chart align.svg",
 ]
 
 
@@ -61,7 +58,6 @@ Row = dict[str, Any]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command."""
     add(parser, "device", "threads", "repeats", "seed", device="cpu", threads=1, repeats=5)
-    add(parser, "chart")
     parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
 
 
@@ -76,14 +72,8 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     try:
         rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
-        swept = sweep(args.repeats, args.seed) if args.chart else []
     finally:
         torch.set_num_threads(threads)
-    if args.chart:
-        from stepformer.bench.curves import Curve, draw
-
-        curves = [Curve(name, [(size, us / 1000) for size, us in points]) for name, points in swept]
-        draw(curves, args.chart, f"one alignment, many-to-one, both sides droppable; {SWEPT.K} rows, {SWEPT.N} columns")
     facts: dict[str, Any] = {
         "cases": {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES},
         "threads": args.threads,
@@ -91,27 +81,8 @@ def run(args: argparse.Namespace) -> int:
         "numba": _version("numba"),
         "triton": _version("triton"),
     }
-    facts |= {f"us_against_{name}": {str(size): round(us, 1) for size, us in points} for name, points in swept}
     report(args, facts, rows, "all kernels gave the same matches and costs, exactly")
     return 0
-
-
-SWEPT = Case("one", "many_to_one", 1, 32, 400)
-
-
-def sweep(repeats: int, seed: int) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Microseconds of one alignment with its checks, against rows and against columns: the best of many calls."""
-    from stepformer.core.align import drop_dtw
-
-    def best(case: Case) -> float:
-        costs, drop = _problem(case, seed)
-        matrix, price = costs[0].numpy(), float(drop[0])
-        drop_dtw(matrix, price, 0.0, case.matching)
-        return 1000 * _best_ms(lambda: drop_dtw(matrix, price, 0.0, case.matching), 40 * repeats, None)
-
-    rows = [(K, best(replace(SWEPT, K=K))) for K in (8, 16, 32, 64, 128)]
-    columns = [(N, best(replace(SWEPT, N=N))) for N in (100, 200, 400, 800, 1600)]
-    return [("rows", rows), ("columns", columns)]
 
 
 def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) -> list[Row]:
@@ -120,7 +91,7 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
 
     from stepformer.core.align import drop_dtw, drop_dtw_batch, reference
 
-    costs, column_drop = _problem(case, seed)
+    costs, column_drop = problem(case, seed)
     one_to_one = case.matching == "one_to_one"
     n = min(naive_items, case.B)
     arrays = [(costs[b].numpy(), column_drop[b].expand(case.N).numpy(), torch.zeros(case.K).double().numpy())
@@ -130,7 +101,7 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
         return [reference.align(*item, one_to_one, True) for item in arrays]
 
     slow = naive()
-    naive_ms = _best_ms(naive, repeats, None) / n
+    naive_ms = best_ms(naive, repeats, None) / n
     rows: list[Row] = []
 
     def write(kernel: str, where: str, ms: float) -> None:
@@ -139,7 +110,7 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
 
     def add(kernel: str, where: str, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Any:
         found = call()  # warms up, and is what gets compared
-        write(kernel, where, _best_ms(call, repeats, wait) / case.B)
+        write(kernel, where, best_ms(call, repeats, wait) / case.B)
         return found
 
     write("naive Python loop", "cpu", naive_ms)
@@ -187,7 +158,7 @@ def _compare(case: Case, slow: list[tuple[float, Any]], results: dict[str, tuple
             raise StepFormerError(f"{case.name}: {name} differs from {first_name}; please report this")
 
 
-def _problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
+def problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
     """Costs (B, K, N) and column drops (B,): similarities with an ordered story in them, 30% kept."""
     import torch
 
@@ -200,7 +171,8 @@ def _problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
     return -similarity, percentile_drop(similarity, keep=0.3)
 
 
-def _best_ms(call: Callable[[], Any], repeats: int, wait: Callable[[], None] | None) -> float:
+def best_ms(call: Callable[[], Any], repeats: int, wait: Callable[[], None] | None = None) -> float:
+    """ms of the fastest of some calls; ``wait``: until the device is done."""
     times = []
     for _ in range(repeats):
         if wait:

@@ -21,27 +21,22 @@ HELP = """Times discovery, part by part, for a minute of video: decode, encode, 
 steps), label (naming). A video shorter than --seconds is shown again and again until then, because short videos are
 looked at more often. The first run warms up and is not counted; nothing is taken from what was kept before. Beside the
 wall clock stands the processors' time, which other work on the machine hardly changes, and start: the processor time
-of a new process until it can begin. Everything after encoding must take less than a hundredth of the whole.
-
-With --jobs N, the time of `stepformer discover` over 24 pieces of the video, of 3 to 9 s, with one job and with N
-jobs in turn, --repeats times: the medians, and whether N jobs are faster and find the same."""
+of a new process until it can begin. Everything after encoding must take less than a hundredth of the whole."""
 
 EXAMPLES = [
     "stepformer bench discover",
     "stepformer bench discover --seconds 180 --repeats 1",
     "stepformer bench discover talk.mp4 --repeats 5 --json",
-    "stepformer bench discover --jobs 4",
 ]
 
 PARTS = ("decode", "encode", "model", "align", "label")
 LIMIT = 0.01
-PIECES, PIECES_S = 24, (3.0, 5.0, 7.0, 9.0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("video", nargs="?", type=Path, help="video to time (default: the longer demo video)")
-    add(parser, "model", "repeats", "seconds", "jobs", seconds=60.0)
+    add(parser, "model", "repeats", "seconds", seconds=60.0)
 
 
 def measure(model: Any, video: Path, repeats: int) -> dict[str, float]:
@@ -79,40 +74,6 @@ def long_enough(video: Path, seconds: float, folder: Path) -> Path:
     return target
 
 
-def compare_jobs(folder: Path, model: str, jobs: int, repeats: int) -> dict[str, Any]:
-    """Seconds of ``stepformer discover`` over the videos of a folder with one job and with ``jobs``, each once in turn,
-    so that other work on the machine changes both alike; whether they find the same; "faster", how many times."""
-    took: dict[int, list[float]] = {1: [], jobs: []}
-    found: dict[int, set[str]] = {}
-    own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # one job has all cores
-    for _ in range(repeats):
-        for count, times in took.items():
-            command = [sys.executable, "-m", "stepformer", "discover", str(folder), "--model", model, "--no-cache"]
-            command += ["--no-speech", "--json", "--quiet", "--jobs", str(count)]
-            began = time.perf_counter()
-            done = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
-            times.append(time.perf_counter() - began)
-            found[count] = set(done.stdout.splitlines())
-    medians = {count: statistics.median(times) for count, times in took.items()}
-    return {
-        "seconds_with_one_job": medians[1], f"seconds_with_{jobs}_jobs": medians[jobs],
-        "faster": medians[1] / medians[jobs], "same": found[1] == found[jobs],
-    }  # fmt: skip
-
-
-def write_pieces(video: Path, folder: Path, count: int = PIECES) -> None:
-    """Small videos cut from a larger one, from its start on, and round again where it ends."""
-    from stepformer.show.export.video import encode_clip
-
-    start_s, whole_s = 0.0, probe(video).duration_s
-    for number in range(count):
-        length_s = min(PIECES_S[number % len(PIECES_S)], whole_s)
-        if start_s + length_s > whole_s:
-            start_s = 0.0
-        encode_clip(video, folder / f"{number}.mp4", start_s, start_s + length_s)
-        start_s += length_s
-
-
 def start_s(model: str) -> float:
     """Processor seconds of a new process that loads the model and its encoder, with one thread as pictures are encoded:
     several that wait for each other on a busy machine would count their waiting."""
@@ -131,12 +92,6 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.base import weights
 
     video = args.video or weights.pull("demo-video")
-    if args.jobs > 1:
-        with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as folder:
-            write_pieces(video, Path(folder))
-            facts = compare_jobs(Path(folder), args.model, args.jobs, args.repeats)
-        report(args, {"videos": f"{PIECES} of 3 to 9 s", **facts})
-        return 0 if facts["same"] and facts["faster"] > 1.0 else 1
     model = load_model(args.model)
     with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as folder:
         whole = long_enough(video, args.seconds, Path(folder))
