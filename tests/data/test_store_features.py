@@ -41,7 +41,7 @@ class ClockEncoder:
 def clock(monkeypatch):
     monkeypatch.setitem(encoders.ENCODERS, "clock", f"{__name__}:ClockEncoder")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
-    monkeypatch.setattr(features, "_state", None)
+    features._start.cache_clear()
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_another_encoder_is_refused(tmp_path, capsys, monkeypatch):
     write_clip(tmp_path / "a.mp4", [0.0, 0.1, 0.2])
     assert run(tmp_path / "a.mp4", tmp_path / "store", "--encoder", "clock", "--jobs", 1, "--quiet") == 0
     monkeypatch.setattr(ClockEncoder, "fingerprint", "clock-2")
-    monkeypatch.setattr(features, "_state", None)
+    features._start.cache_clear()
     assert run(tmp_path / "a.mp4", tmp_path / "store", "--encoder", "clock", "--jobs", 1, "--quiet") == 3
     assert "never mixed" in capsys.readouterr().err
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such, utf8
 from stepformer.base.guard import read_text
 from stepformer.data.store import StoredVideo, StoreInfo
-from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, spool
+from stepformer.data.store_writer import SHARD_BYTES, StoreWriter, file_stamp, spool
 from stepformer.encoders.reading import encode_file
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.media.finding import SUFFIXES, find_videos
@@ -35,10 +36,10 @@ class Source:
     subtitles: Path | None = None
 
     def stamp(self) -> dict[str, Any]:
-        """What tells this file from a later version of it; kept with the features."""
-        out: dict[str, Any] = {"source": _stamp(self.video)}
+        """What it is made from."""
+        out: dict[str, Any] = {"source": file_stamp(self.video)}
         if self.subtitles is not None:
-            out["subtitles"] = _stamp(self.subtitles)
+            out["subtitles"] = file_stamp(self.subtitles)
         return out
 
 
@@ -165,13 +166,13 @@ def prepare_features(
     """
     if jobs < (cluster is None):
         raise UsageError(f"jobs is {jobs}; expected at least 1")
-    state = _start(settings)
+    encoder = _start(settings)
     if settings.phrases and any(source.subtitles for source in sources):
         # loads the parser before the work starts: a missing one is one error then, not one for each video
         extract_phrases([Cue(0.0, 1.0, "cut the onion")], settings.phrase_options)
     summary = Summary()
     started = time.monotonic()
-    with StoreWriter(settings.store, store_info(state.encoder, settings.encoder), shard_bytes) as writer:
+    with StoreWriter(settings.store, store_info(encoder, settings.encoder), shard_bytes) as writer:
         todo = []
         for source in sources:
             if source.name in writer and _unchanged(writer.meta(source.name), source):
@@ -180,8 +181,9 @@ def prepare_features(
                 todo.append(source)
         jobs = min(jobs, max(1, len(todo)))
         for outcome in run_anywhere(
-            cluster, _encode, todo, jobs, _start, (settings,), time_limit_s, gpu=True, apart=apart
-        ):
+            cluster, partial(_encode, settings=settings), todo, jobs, _start, (settings,), time_limit_s, gpu=True,
+            apart=apart,
+        ):  # fmt: skip
             if outcome.value is not None:
                 summary.done.append(outcome.value)
             else:
@@ -196,33 +198,20 @@ def prepare_features(
 # -- in the worker ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _State:
-    settings: Settings
-    encoder: Any
-
-
-_state: _State | None = None
-
-
-def _start(settings: Settings) -> _State:
+@lru_cache(1)
+def _start(settings: Settings) -> Any:
     """Loads the encoder, once per process."""
-    global _state  # noqa: PLW0603 - a worker process has one encoder for all its videos
-    if _state is None or _state.settings != settings:
-        from stepformer import encoders
+    from stepformer import encoders
 
-        if settings.threads:
-            import torch
+    if settings.threads:
+        import torch
 
-            torch.set_num_threads(settings.threads)
-        _state = _State(settings, encoders.load(settings.encoder))
-    return _state
+        torch.set_num_threads(settings.threads)
+    return encoders.load(settings.encoder)
 
 
-def _encode(source: Source) -> Done:
-    if _state is None:
-        raise UsageError("the worker was not started")
-    encoder, settings = _state.encoder, _state.settings
+def _encode(source: Source, settings: Settings) -> Done:
+    encoder = _start(settings)
     seen = encode_file(
         source.video, encoder, rate_hz=encoder.rate_hz, name=source.name,
         batch=max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1,
@@ -257,14 +246,6 @@ def _phrases(source: Source, settings: Settings) -> tuple[list[Any], tuple[str, 
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
-
-
-def _stamp(path: Path) -> dict[str, Any]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return {"file": path.name}  # reading it will say what is wrong
-    return {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
 
 
 def _unchanged(meta: dict[str, Any], source: Source) -> bool:

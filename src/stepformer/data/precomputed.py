@@ -19,6 +19,7 @@ from stepformer.base.arrays import matrix, unit
 from stepformer.base.files import no_such, why_no_array
 from stepformer.base.guard import load_array, load_arrays, plain_file, reader, reading
 from stepformer.data.records import find_features, video_id
+from stepformer.data.store import INFO_FILE, FeatureStore
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
 
@@ -108,6 +109,15 @@ class TextTable:
         return unit(found, np.float32)
 
 
+def text_side(name: str) -> Any:
+    """What embeds texts: the table in a file, or the encoder so called."""
+    if name.endswith(SUFFIXES):
+        return TextTable(name)
+    from stepformer import encoders
+
+    return encoders.load(name)
+
+
 class PrecomputedEncoder:
     """Features from a folder of files or a feature store.
 
@@ -126,7 +136,7 @@ class PrecomputedEncoder:
         self._source = Path(source)
         if not self._source.exists():
             raise InputError(f"there are no features at {self._source}")
-        self._store = _open_store(self._source)
+        self._store: Any = FeatureStore(self._source) if (self._source / INFO_FILE).is_file() else None
         self._files: dict[str, Path] | None = None  # found once, when a video is not where its name says
         if self._store is not None:
             info = self._store.info
@@ -138,26 +148,17 @@ class PrecomputedEncoder:
             self.rate_hz = 1.0 if rate_hz is None else float(rate_hz)
             if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
                 raise UsageError(f"rate_hz must be vectors per second, got {rate_hz}")
-            first = self._source if self._source.is_file() else _first_file(self._source)
-            encoded = read_features(first)
+            files = [self._source] if self._source.is_file() else find_features(self._source, SUFFIXES).values()
+            if not files:
+                raise InputError(f"{self._source} holds no features: no file ends in {', '.join(SUFFIXES)}")
+            encoded = read_features(next(iter(files)))
             self.dim = encoded.vectors.shape[1]
             self.structure_dim = 0 if encoded.structure is None else encoded.structure.shape[1]
             self.name = name or self._source.stem
             self.fingerprint = f"precomputed:{self.name}:{self.dim}@{self.rate_hz:g}Hz"
-        self._text = self._text_side(text)
-
-    def _text_side(self, text: str | None) -> Any:
-        if text is None:
-            return None
-        if text.endswith(SUFFIXES):
-            side: Any = TextTable(text)
-        else:
-            from stepformer import encoders
-
-            side = encoders.load(text)
-        if side.dim != self.dim:
-            raise UsageError(f"the features have {self.dim} dimensions and the text side {text} has {side.dim}")
-        return side
+        self._text = None if text is None else text_side(text)
+        if self._text is not None and self._text.dim != self.dim:
+            raise UsageError(f"the features have {self.dim} dimensions and the text side {text} has {self._text.dim}")
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, D), by the text side that was named."""
@@ -209,18 +210,3 @@ class PrecomputedEncoder:
             if name in self._files:
                 return self._files[name]
         raise InputError(f"{self._source} has no features of {video.stem}: no {video.stem}{{{','.join(SUFFIXES)}}}")
-
-
-def _first_file(folder: Path) -> Path:
-    for path in find_features(folder, SUFFIXES).values():
-        return path
-    raise InputError(f"{folder} holds no features: no file ends in {', '.join(SUFFIXES)}")
-
-
-def _open_store(path: Path) -> Any:
-    """The feature store at ``path``, or None if it is a plain folder or file."""
-    if not path.is_dir() or not (path / "store.json").is_file():
-        return None
-    from stepformer.data.store import FeatureStore
-
-    return FeatureStore(path)

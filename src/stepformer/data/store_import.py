@@ -18,6 +18,7 @@ import numpy as np
 from stepformer.base.guard import tar_files
 from stepformer.data.records import find_features, video_id
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
+from stepformer.data.store_writer import file_stamp
 from stepformer.errors import InputError, StepFormerError
 from stepformer.narration import Cue
 
@@ -224,8 +225,7 @@ def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cu
 
 def _source(path: Path, cues: list[Cue]) -> dict[str, Any]:
     """What a sample is made from: another file, or other captions, make another sample."""
-    stat = path.stat()
-    source: dict[str, Any] = {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
+    source = file_stamp(path)
     if cues:
         words = json.dumps([(cue.start_s, cue.end_s, cue.text) for cue in cues])
         source["captions"] = hashlib.sha256(words.encode()).hexdigest()[:16]

@@ -38,6 +38,15 @@ SHARD_BYTES = 256 << 20
 """A shard is closed once it holds this much: few files, yet each is copied or lost in one piece of modest size."""
 
 
+def file_stamp(path: Path) -> dict[str, Any]:
+    """What tells a file that features were made from apart from a later version of it; kept with the features."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return {"file": path.name}  # reading it will say what is wrong
+    return {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
+
+
 def spool_path(store: str | os.PathLike[str], video: str) -> Path:
     """Where a finished video waits; the name is a hash, because an id may be any text."""
     return Path(store) / SPOOL_FOLDER / f"{hashlib.sha256(video.encode()).hexdigest()[:32]}.safetensors"

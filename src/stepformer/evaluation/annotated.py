@@ -14,7 +14,7 @@ import torch
 from stepformer.base import guard
 from stepformer.base.arrays import unit
 from stepformer.data import read_dataset
-from stepformer.data.precomputed import TextTable
+from stepformer.data.precomputed import text_side
 from stepformer.data.records import Dataset, VideoRecord, with_features
 from stepformer.data.simulator import Batch
 from stepformer.data.store import INFO_FILE, FeatureStore, StoredPhrase
@@ -83,13 +83,7 @@ def videos_with_features(
 def text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) -> Vectors:
     """The vectors of the step texts of some videos: from an .npz of texts and vectors, or by the encoder so called."""
     said = sorted({dataset.tasks[r.task].steps[a.step] for r in records for a in r.labels})
-    if texts.endswith(".npz"):
-        side: Any = TextTable(texts)
-    else:
-        from stepformer import encoders
-
-        side = encoders.load(texts)
-    return dict(zip(said, unit(side.encode_text(said), np.float32), strict=True))
+    return dict(zip(said, unit(text_side(texts).encode_text(said), np.float32), strict=True))
 
 
 def phrases_of(

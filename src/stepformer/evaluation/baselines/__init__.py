@@ -6,9 +6,8 @@ from stepformer.evaluation.baselines.base import (
     BASELINES,
     Baseline,
     FeatureVideo,
-    Fitted,
     Setting,
     baseline,
 )
 
-__all__ = ["BASELINES", "Baseline", "FeatureVideo", "Fitted", "Setting", "baseline"]
+__all__ = ["BASELINES", "Baseline", "FeatureVideo", "Setting", "baseline"]

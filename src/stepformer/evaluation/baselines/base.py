@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -87,15 +87,6 @@ class Given:
     device: str
 
 
-@runtime_checkable
-class Fitted(Protocol):
-    """A baseline after training."""
-
-    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
-        """Cluster of each frame of each video, -1 background; ids mean the same in all given videos of a task."""
-        ...
-
-
 class Baseline(ABC):
     """One published method; its options are the fields of the dataclass that implements it."""
 
@@ -111,7 +102,10 @@ class Baseline(ABC):
         seed: int = 0,
         device: str = "cpu",
     ) -> Any:
-        """Trains on ``videos``; ``n_steps`` is the number of steps of each task. Gives a :class:`Fitted`.
+        """Trains on ``videos``; ``n_steps`` is the number of steps of each task.
+
+        What it gives has ``segment(videos)``: the cluster of each frame of each video, (N,) each, -1 background; ids
+        mean the same in all given videos of a task.
         """
         check_setting(self, setting, videos)
         return self.train(Given(videos, dict(n_steps), setting, seed, device))
