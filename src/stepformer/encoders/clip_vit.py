@@ -26,6 +26,7 @@ _HEAD = 64  # numbers per attention head
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _DEVIATION = (0.26862954, 0.26130258, 0.27577711)
 _LEVELS = 63  # of a 7-bit weight on either side of zero
+_ROWS = 64  # rounded at a time
 
 _Linear = Callable[[Tensor], Tensor]
 
@@ -38,7 +39,11 @@ class _Integers:
 
     def __init__(self, weight: Tensor, bias: Tensor, scale: Tensor | None = None) -> None:
         largest = torch.maximum(weight.amax(1), -weight.amin(1).clamp_min_(-127)).float().clamp_min_(1e-12)  # (out,)
-        rounded = (weight * (_LEVELS / largest)[:, None]).round_().clamp_(-_LEVELS, _LEVELS).to(torch.int8)
+        rounded = torch.empty(weight.shape, dtype=torch.int8)
+        # a few rows at a time: what is made of a whole layer in between left holes of hundreds of megabytes in the heap
+        for first in range(0, len(weight), _ROWS):
+            some = slice(first, first + _ROWS)
+            rounded[some] = (weight[some] * (_LEVELS / largest[some])[:, None]).round_().clamp_(-_LEVELS, _LEVELS)
         self._steps = largest / _LEVELS if scale is None else scale * largest / _LEVELS  # (out,)
         self._zeros = torch.zeros(len(bias), dtype=torch.int32)
         self._sums = rounded.sum(1, dtype=torch.int32) * self._steps  # (out,) what an input of ones gives
