@@ -7,6 +7,7 @@ import io
 import os
 import threading
 import time
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -46,6 +47,22 @@ def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path):
     file.write_bytes(gzip.compress(b" " * (600 << 20), 9))
     with pytest.raises(InputError, match="unpacks to more than"):
         guard.read_json(file)
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_file_that_is_too_large_is_refused_in_little_memory(tmp_path, endless):
+    file = tmp_path / "a.json"
+    if endless:
+        file.symlink_to("/dev/zero")
+    else:
+        file.touch()
+        os.truncate(file, 50 << 30)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"a\.json is larger than {64 if endless else 512} MiB"):
+        guard.read_json(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < (160 << 20 if endless else 1 << 20)
 
 
 @pytest.mark.parametrize("text", ["[{}]", "{} = 1", "x = {{ {} = 1 }}", "x = {}"])

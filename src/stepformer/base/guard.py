@@ -47,6 +47,8 @@ FREE_BYTES = 16 << 20
 """Up to this size anything may be inside a compressed file: small things need no ratio."""
 ARRAY_BYTES = 8 << 30
 PIPE_S = 60.0
+PIPE_BYTES = 64 << 20
+"""Of a pipe or a device it is not known how much there will be."""
 _PACKED = (
     (b"\x1f\x8b", tarfile.TarFile.gzopen), (b"BZh", tarfile.TarFile.bz2open), (b"\xfd7zXZ\0", tarfile.TarFile.xzopen),
 )  # fmt: skip
@@ -111,14 +113,15 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
     """A whole file, or an InputError if it is not there, no plain file, or larger than ``limit`` bytes."""
     path = Path(path)
     with reading(path, "file"):
-        kind = path.stat()
+        kind, data = path.stat(), None
         # a file of the system's (/proc) says that it is empty and may keep its reader waiting for ever
         if not (stat.S_ISDIR(kind.st_mode) or (stat.S_ISREG(kind.st_mode) and kind.st_size)):
+            limit = min(limit, PIPE_BYTES)
             data = _from_pipe(path, limit + 1)
-        else:
+        elif kind.st_size <= limit:
             with path.open("rb") as stream:
-                data = stream.read(limit + 1)
-        if len(data) > limit:
+                data = stream.read(limit + 1)  # it may have grown since
+        if data is None or len(data) > limit:
             raise InputError(f"{path} is larger than {limit >> 20} MiB, the most that is read of such a file")
         return data
     raise AssertionError  # for the type checker: reading() always raises or returns
