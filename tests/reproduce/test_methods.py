@@ -76,6 +76,16 @@ def test_the_grid_finds_what_suits_perfect_slots(stage):
     assert made.locate_options[int(np.argmax(scores))] == chosen["locate"]
 
 
+def test_a_row_may_keep_all_segments_of_a_cluster(stage):
+    made = answer(Method("pooled"), stage)
+    kept = []
+    for keep in (0.6, 1.0):
+        chosen = {"locate": made.locate_options[0], "discover": {**made.discover_options[0], "cluster_keep": keep}}
+        counts = units_of(made, chosen, stage.trial)["discover"]
+        kept.append(counts[..., 1].sum())  # frames that have a cluster
+    assert kept[0] < kept[1]
+
+
 def test_more_options_than_the_budget_are_refused(stage):
     many = Answer(lambda o: stage.trial.labels(), None, [{"n": n} for n in range(BUDGET + 1)])
     with pytest.raises(UsageError, match="may try"):

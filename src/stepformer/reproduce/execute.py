@@ -228,7 +228,8 @@ class _Bench:
         if not self.source.has_dev or run.method.options is not None:
             return None
         if run.method.kind == "equal cuts":
-            return {"of": self.chosen(_slots_run(run)), "locate": {}, "discover": {}}
+            of = self.chosen(_slots_run(run))
+            return None if of is None else _equal_cuts_of(of)
         if run.method == SLOTS and self._slots is not None:
             return self._slots
         self._dev = self._dev or self.stage("dev")
@@ -245,13 +246,18 @@ class _Bench:
         stage.inference = run.inference
         if run.method.kind == "equal cuts":
             made = answer(_slots_run(run).method, stage)
-            chosen = chosen or {"of": first_options(made), "locate": {}, "discover": {}}
+            chosen = chosen or _equal_cuts_of(first_options(made))
             assert made.discover is not None
             located = None if made.locate is None else made.locate(chosen["of"]["locate"])
             stage.reference = (located, made.discover(chosen["of"]["discover"])[0])
         made = answer(run.method, stage)
         chosen = chosen or first_options(made)
         return {**units_of(made, chosen, stage.trial), "tasks": stage.trial.tasks}, chosen, made.curve
+
+
+def _equal_cuts_of(of: dict[str, Any]) -> dict[str, Any]:
+    """The options of "equal cuts": parts are clustered as the model's segments are."""
+    return {"of": of, "locate": {}, "discover": {k: v for k, v in of["discover"].items() if k == "cluster_keep"}}
 
 
 def _slots_run(run: Run) -> Run:

@@ -34,6 +34,7 @@ from stepformer.evaluation.baselines import FeatureVideo, baseline
 from stepformer.evaluation.controls import change_slots, equal_lengths
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.statistics import by_task
+from stepformer.evaluation.table1 import Table1Options
 from stepformer.evaluation.validation import (
     FULL,
     QUICK,
@@ -66,9 +67,11 @@ THRESHOLDS: tuple[Options, ...] = (
 READS = (0.0, 0.5)
 TEXTS = (0.0, 0.5)
 TEXT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-DETAILS = (0.1, 0.3, 0.5, 0.7, 0.9)
+DETAILS = (0.3, 0.7)
 """Of the engine with structure and penalty: how much a text itself counts, and how large the segment penalty is."""
 CLUSTER_BY = ("slots", "frames")
+CLUSTER_KEEP = (0.6, 0.8, 1.0)
+"""Of a cluster's segments: as Table 1 has it, more, or all, which methods that cluster frames may choose too."""
 WINDOWS = (1, 3, 5, 9, 15)
 """Frames over which the video is averaged for ground-truth texts on smoothed frames."""
 SHARES = (0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
@@ -120,8 +123,9 @@ class Answer:
 def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
     """The options of slots for localisation and for discovery under a rule: changes of the engine's options.
 
-    Twenty are Drop-DTW (the paper's inference with other thresholds, read-out, text), ten the engine with structure and
-    segment penalty as the default preset has it.
+    Most are Drop-DTW (the paper's inference with other thresholds), the others the engine with structure and segment
+    penalty as the default preset has it; localisation also chooses how much read-out and text count, discovery what is
+    clustered and how much of a cluster stays.
     """
     if rule == "paper":
         shares = [{**_PAPER, **threshold} for threshold in THRESHOLDS[1:]]
@@ -131,8 +135,10 @@ def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
     full = {**_DEFAULT, **fixed}
     located = [{**base, "text_share": text} for base, text in itertools.product(plain, TEXTS)]
     located += [{**full, "text_share": text, "read_share": r} for text, r in itertools.product(TEXT_SHARES, READS)]
-    found = [*plain, *({**full, "detail": detail} for detail in DETAILS)]
-    return located, [{**base, "cluster_by": way} for base, way in itertools.product(found, CLUSTER_BY)]
+    found = [{**_PAPER, **fixed, **threshold} for threshold in THRESHOLDS[2:]]
+    found += [{**full, "detail": detail} for detail in DETAILS]
+    ways = itertools.product(found, CLUSTER_BY, CLUSTER_KEEP)
+    return located, [{**base, "cluster_by": by, "cluster_keep": keep} for base, by, keep in ways]
 
 
 def choose(answer: Answer, trial: Trial) -> dict[str, Any]:
@@ -148,7 +154,7 @@ def choose(answer: Answer, trial: Trial) -> dict[str, Any]:
             (
                 "discover",
                 answer.discover_options,
-                lambda o: summary({"discover": discover_units(trial, cut(o), QUICK)}, trial.tasks)["un_f1"],
+                lambda o: summary({"discover": _discovered(cut, o, trial, QUICK)}, trial.tasks)["un_f1"],
             )
         )
     for name, options, score in tasks:
@@ -174,8 +180,13 @@ def units_of(answer: Answer, chosen: Mapping[str, Any], trial: Trial) -> dict[st
     if answer.locate is not None:
         out["locate"] = locate_units(trial, answer.locate(chosen["locate"]))
     if answer.discover is not None:
-        out["discover"] = discover_units(trial, answer.discover(chosen["discover"]), FULL)
+        out["discover"] = _discovered(answer.discover, chosen["discover"], trial, FULL)
     return out
+
+
+def _discovered(cut: Callable[[Options], Segments], options: Options, trial: Trial, how: Table1Options) -> IntArray:
+    """(S, V, 5) counts of what is found with some options."""
+    return discover_units(trial, cut(options), replace(how, keep=options.get("cluster_keep", how.keep)))
 
 
 # -- methods ----------------------------------------------------------------------------------------------------
@@ -234,7 +245,7 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
         return discover_all(trial, outputs, config)
 
     def cut(options: Options) -> Segments:
-        config = InferenceConfig(**{k: v for k, v in options.items() if k != "cluster_by"})
+        config = InferenceConfig(**{k: v for k, v in options.items() if not k.startswith("cluster_")})
         return segments_of(trial, outputs, assigned(config), options.get("cluster_by", "slots"))
 
     if rule == "own":
