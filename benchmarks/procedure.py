@@ -114,12 +114,11 @@ def score_case(
     name: str, steps: list[tuple[Any, Any]], labels: list[Any], tasks: Any, seed: int
 ) -> list[dict[str, Any]]:
     """One row a way of clustering: F1 and order, averaged over the tasks with at least three videos."""
-    from stepformer.app.procedure import ClusterOptions, choose_count, cluster_steps
+    from stepformer.app.procedure import choose_count, cluster_steps
     from stepformer.base.arrays import unit
     from stepformer.evaluation.kmeans import kmeans
     from stepformer.evaluation.metrics import score_task
 
-    options = ClusterOptions(seed=seed)
     totals: dict[str, list[tuple[float, float, float | None]]] = {}
     for task in np.unique(tasks):
         members = [int(i) for i in np.flatnonzero(tasks == task)]
@@ -130,9 +129,9 @@ def score_case(
         true = len({k for i in members for k in labels[i].tolist() if k >= 0})
         flat, cuts = unit(np.concatenate(vectors)), np.cumsum([len(v) for v in vectors])[:-1]
         rng = np.random.default_rng((seed, int(task)))
-        chosen, _ = choose_count(vectors, places, options)
+        chosen, _ = choose_count(vectors, places, seed)
         answers = {
-            "ours": list(cluster_steps(vectors, places, true, options).labels),
+            "ours": list(cluster_steps(vectors, places, true, seed).labels),
             "K-means": np.split(kmeans(flat, true, seed=seed, restarts=4).labels, cuts),
             "equal parts of video": [np.minimum((p * true).astype(int), true - 1) for p in places],
             "random": np.split(rng.integers(true, size=len(flat)), cuts),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planted import Planted, found_labels, pair_f1, plant
 
 from stepformer.app.naming import PhraseBank
-from stepformer.app.procedure import ClusterOptions, VideoSteps, cluster_steps, find_procedure
+from stepformer.app.procedure import VideoSteps, cluster_steps, find_procedure
 from stepformer.app.procedure.clustering import cheapest_path
 from stepformer.app.procedure.ordering import best_order, consistency, precedence, transitions
 from stepformer.errors import InputError, UsageError
@@ -188,8 +188,6 @@ def test_bad_input_is_told():
         VideoSteps(planted.videos[0].timeline, np.zeros((1, 4)))
     with pytest.raises(UsageError):
         find_procedure(planted.videos, 0)
-    with pytest.raises(UsageError):
-        ClusterOptions(apart=-1)
 
 
 def test_a_video_without_steps_stays_in_the_count():

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from stepformer.app.procedure.clustering import ClusterOptions, StepClusters, choose_count, cluster_steps
+from stepformer.app.procedure.clustering import StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 from stepformer.base.arrays import unit
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepformer.narration import Listening
 
 __all__ = [
-    "ClusterOptions", "CommonStep", "Procedure", "StepClusters", "VideoSteps",
+    "CommonStep", "Procedure", "StepClusters", "VideoSteps",
     "choose_count", "cluster_steps", "find", "find_procedure", "from_findings",
 ]  # fmt: skip
 
@@ -68,7 +68,7 @@ def find(
         from_findings(findings),
         steps,
         min_share=min_share,
-        options=ClusterOptions(seed=seed),
+        seed=seed,
         encode=model.encoder.encode_text if text else None,
         bank=model.bank() if text else None,
         meta=model.provenance("procedure", {"steps": steps, "min_share": min_share, "detail": detail, "seed": seed}),

@@ -4,7 +4,7 @@ Three facts about videos of one task shape the clusters, beside what the steps l
 place in each video; steps mostly keep their order; and two different steps of one video are rarely the same
 common step, unless they stand side by side because discovery cut one step in two. So clusters have a place in time, and
 the steps of one video are assigned together: the cheapest path through the clusters in their order (Viterbi), where
-staying is free, going on costs ``change``, going back costs ``back`` more, and a step that is far from every cluster
+staying is free, going on costs ``_CHANGE``, going back costs ``_BACK`` more, and a step that is far from every cluster
 may be left out as something only this video does. Paths and clusters take turns until nothing changes; the best of
 several starts is kept. How many clusters there are is chosen by the silhouette between videos.
 """
@@ -27,35 +27,12 @@ OUTLIER = -1
 MOST = 24
 HOLDS = 0.95
 """Set on the dev split (35 COIN tasks, simulated features); see `stepformer bench procedure`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """What a path through the clusters costs; a step's distance to a cluster is 1 - cosine, so 0 to 2.
-
-    place: penalty of a step at the other end of the video than its cluster, as a squared share of the length.
-    change, back: penalty of going to another cluster, and in addition of going to an earlier one.
-    apart: steps are left out where their distances to the nearest cluster fall into two kinds (Otsu) whose means
-    lie this far apart; the penalty of leaving one out is the threshold between them, and a change back. inf: none is.
-    centre: share of each video's own mean taken off its steps.
-    """
-
-    place: float = 0.5
-    change: float = 0.1
-    back: float = 0.2
-    apart: float = 0.3
-    centre: float = 0.3
-    starts: int = 4
-    iterations: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.place, self.change, self.back) < 0:
-            raise UsageError("ClusterOptions: place, change and back are penalties and cannot be negative")
-        if not self.apart >= 0 or not 0 <= self.centre <= 1:
-            raise UsageError("ClusterOptions: apart is a distance and cannot be negative, centre a share in [0, 1]")
-        if self.starts < 1 or self.iterations < 1:
-            raise UsageError("ClusterOptions: starts and iterations are at least 1")
+# what a path through the clusters costs; a step's distance to a cluster is 1 - cosine, so 0 to 2
+_PLACE = 0.5  # of a step at the other end of the video than its cluster, as a squared share of the length
+_CHANGE, _BACK = 0.1, 0.2  # of going to another cluster, and in addition of going to an earlier one
+_APART = 0.3  # two kinds of distances whose means lie this far apart: near, and far enough to be left out
+_CENTRE = 0.3  # share of each video's own mean that is taken off its steps
+_STARTS, _ITERATIONS = 4, 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,11 +55,11 @@ class StepClusters:
         return len(self.centers)
 
 
-def prepare(vectors: Sequence[npt.ArrayLike], centre: float) -> FloatArray:
+def prepare(vectors: Sequence[npt.ArrayLike]) -> FloatArray:
     """All videos' step vectors, end to end: unit, minus what they have in common, unit again (M, D).
 
-    What all steps share (the task, the encoder's offset) says nothing of which step it is. ``centre`` of each video's
-    own mean is taken off too: its look. Not all of it, because a video that lacks steps has another mean.
+    What all steps share (the task, the encoder's offset) says nothing of which step it is. A part of each video's own
+    mean is taken off too: its look. Not all of it, because a video that lacks steps has another mean.
     """
     parts = []
     for number, value in enumerate(vectors):
@@ -92,7 +69,7 @@ def prepare(vectors: Sequence[npt.ArrayLike], centre: float) -> FloatArray:
         if not np.isfinite(array).all():
             raise InputError(f"the step vectors of video {number} have a value that is not finite")
         part = unit(array)
-        parts.append(part - centre * part.mean(0) if len(part) else part)
+        parts.append(part - _CENTRE * part.mean(0) if len(part) else part)
     if len({part.shape[1] for part in parts}) > 1:
         raise InputError(f"step vectors of different widths: {sorted({part.shape[1] for part in parts})}")
     points = np.concatenate(parts)
@@ -100,17 +77,13 @@ def prepare(vectors: Sequence[npt.ArrayLike], centre: float) -> FloatArray:
 
 
 def cluster_steps(
-    vectors: Sequence[npt.ArrayLike],
-    places: Sequence[npt.ArrayLike],
-    count: int,
-    options: ClusterOptions | None = None,
+    vectors: Sequence[npt.ArrayLike], places: Sequence[npt.ArrayLike], count: int, seed: int = 0
 ) -> StepClusters:
     """Clusters the steps of V videos into ``count`` common steps (fewer where there are fewer different steps).
 
     vectors: per video (n_v, D), in temporal order; places: per video (n_v,), the middle of each step as a share of
     the video's length. A video may have no steps.
     """
-    options = options or ClusterOptions()
     if count < 1:
         raise UsageError(f"a procedure has at least one step, not {count}")
     lengths = [len(np.asarray(v)) for v in vectors]
@@ -119,16 +92,16 @@ def cluster_steps(
         raise InputError("each step needs one place in its video")
     if not sum(lengths):
         raise InputError("none of the videos has a step; nothing can be clustered")
-    points, place = prepare(vectors, options.centre), np.concatenate(where)
+    points, place = prepare(vectors), np.concatenate(where)
     bounds = np.cumsum([0, *lengths])
     groups = [np.arange(a, b) for a, b in itertools.pairwise(bounds) if b > a]
-    spread = np.concatenate((points, np.sqrt(options.place) * place[:, None]), axis=1)
+    spread = np.concatenate((points, np.sqrt(_PLACE) * place[:, None]), axis=1)
     count = min(count, len(np.unique(points.round(6), axis=0)))
 
     best: tuple[float, IntArray, FloatArray, FloatArray] | None = None
-    for start in range(options.starts):
-        labels = kmeans(spread, count, seed=options.seed * 1009 + start, restarts=2).labels
-        found = _alternate(points, place, groups, labels, count, options)
+    for start in range(_STARTS):
+        labels = kmeans(spread, count, seed=seed * 1009 + start, restarts=2).labels
+        found = _alternate(points, place, groups, labels, count)
         if best is None or found[0] < best[0] - 1e-12:
             best = found
     assert best is not None
@@ -147,22 +120,21 @@ def cluster_steps(
 
 
 def _alternate(
-    points: FloatArray, place: FloatArray, groups: list[IntArray], labels: IntArray, count: int, options: ClusterOptions
+    points: FloatArray, place: FloatArray, groups: list[IntArray], labels: IntArray, count: int
 ) -> tuple[float, IntArray, FloatArray, FloatArray]:
     """Paths and clusters in turn: (cost, labels, centers, places), clusters in order of place."""
     total = np.inf
-    for _ in range(options.iterations):
+    for _ in range(_ITERATIONS):
         centers, places = _means(points, place, labels, count)
         order = np.argsort(places, kind="stable")
         centers, places = centers[order], places[order]
-        distance = 1 - points @ centers.T + options.place * (place[:, None] - places) ** 2  # (M, C)
+        distance = 1 - points @ centers.T + _PLACE * (place[:, None] - places) ** 2  # (M, C)
         # going to a cluster costs a change that leaving out spares, so the penalty has it too
-        spared = options.change + options.back
-        penalty = _dividing(distance.min(1), options.apart) + spared
+        penalty = _dividing(distance.min(1)) + _CHANGE + _BACK
         found = np.empty_like(labels)
         total = 0.0
         for rows in groups:
-            found[rows], cost = cheapest_path(distance[rows], options.change, options.back, penalty)
+            found[rows], cost = cheapest_path(distance[rows], _CHANGE, _BACK, penalty)
             total += cost
         if (found == labels).all():
             break
@@ -170,8 +142,8 @@ def _alternate(
     return total, labels, centers, places
 
 
-def _dividing(distances: FloatArray, apart: float) -> float:
-    """The threshold between near and far distances (M,), inf where the two kinds are not ``apart``: how many of a
+def _dividing(distances: FloatArray) -> float:
+    """The threshold (Otsu) between near and far distances (M,), inf where the two kinds are not apart: how many of a
     task's pieces are background, or done by one video only, differs from task to task, so no fixed share serves all."""
     values = np.sort(distances)
     number = np.arange(1, len(values))
@@ -180,7 +152,7 @@ def _dividing(distances: FloatArray, apart: float) -> float:
     low = values.cumsum()[:-1]
     gap = (values.sum() - low) / number[::-1] - low / number
     at = int((number * number[::-1] * gap**2).argmax())
-    return float((values[at] + values[at + 1]) / 2) if gap[at] >= apart else np.inf
+    return float((values[at] + values[at + 1]) / 2) if gap[at] >= _APART else np.inf
 
 
 def _means(points: FloatArray, place: FloatArray, labels: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
@@ -283,20 +255,19 @@ def silhouette(points: FloatArray, labels: IntArray, videos: IntArray) -> float:
 
 
 def choose_count(
-    vectors: Sequence[npt.ArrayLike], places: Sequence[npt.ArrayLike], options: ClusterOptions | None = None
+    vectors: Sequence[npt.ArrayLike], places: Sequence[npt.ArrayLike], seed: int = 0
 ) -> tuple[StepClusters, dict[int, float]]:
     """The clusters of the finest division that holds, and the silhouette of every number tried.
 
     Of the numbers that score better than their neighbours, the largest is taken that reaches ``HOLDS`` of the best.
     """
-    options = options or ClusterOptions()
     lengths = [len(np.asarray(v)) for v in vectors]
-    points = prepare(vectors, options.centre)
+    points = prepare(vectors)
     videos = np.repeat(np.arange(len(lengths)), lengths)
     scores: dict[int, float] = {}
     tried: list[StepClusters] = []
     for count in candidates(lengths):
-        found = cluster_steps(vectors, places, count, options)
+        found = cluster_steps(vectors, places, count, seed)
         if tried and found.count == tried[-1].count:
             break  # there are no more different steps
         tried.append(found)

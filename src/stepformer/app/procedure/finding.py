@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.app.naming import Name, PhraseBank
-from stepformer.app.procedure.clustering import OUTLIER, ClusterOptions, StepClusters, choose_count, cluster_steps
+from stepformer.app.procedure.clustering import OUTLIER, StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.ordering import best_order, consistency, precedence, transitions
 from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
 from stepformer.base.arrays import unit
@@ -62,7 +62,7 @@ def find_procedure(
     count: int | None = None,
     *,
     min_share: float = MIN_SHARE,
-    options: ClusterOptions | None = None,
+    seed: int = 0,
     encode: Encode | None = None,
     bank: PhraseBank | None = None,
     meta: Mapping[str, Any] | None = None,
@@ -88,9 +88,9 @@ def find_procedure(
     vectors, places = [video.vectors for video in videos], [video.places for video in videos]
     scores: dict[int, float] = {}
     if count is None:
-        clusters, scores = choose_count(vectors, places, options)
+        clusters, scores = choose_count(vectors, places, seed)
     else:
-        clusters = cluster_steps(vectors, places, count, options)
+        clusters = cluster_steps(vectors, places, count, seed)
     labels = _common_only(clusters, max(2, min_share * len(videos)))
     if not any((path >= 0).any() for path in labels):
         raise InputError(
@@ -222,8 +222,7 @@ def name_steps(
     guessed: list[list[str]] = [[] for _ in range(count)]
     vectors: list[list[FloatArray]] = [[] for _ in range(count)]
     for video, path in zip(videos, labels, strict=True):
-        named_by = video.vectors if video.named_by is None else video.named_by
-        for step, vector, cluster in zip(video.timeline, named_by, path, strict=True):
+        for step, vector, cluster in zip(video.timeline, video.vectors, path, strict=True):
             if cluster < 0:
                 continue
             vectors[cluster].append(np.asarray(unit(vector)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,23 +22,20 @@ SCHEMA_VERSION = 1
 class VideoSteps:
     """One video as discovered: its timeline, and vectors (n, D), one per step, of the same encoder for all videos.
 
-    ``named_by`` (n, D) is what names are looked up by, where it is another vector than ``vectors``. ``stretches``
-    (S, D): means of equal stretches of the whole video, by which it is judged whether videos are of one task.
+    ``stretches`` (S, D): means of equal stretches of the whole video, by which it is judged whether videos are of one
+    task.
     """
 
     timeline: Timeline
     vectors: npt.NDArray[np.floating[Any]]
-    named_by: npt.NDArray[np.floating[Any]] | None = None
     stretches: npt.NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("vectors", "named_by"):
-            value = getattr(self, name)
-            if value is not None and (np.ndim(value) != 2 or len(value) != len(self.timeline)):
-                raise InputError(
-                    f"{self.timeline.video}: {name} must have one row for each of {len(self.timeline)} steps, "
-                    f"got shape {np.shape(value)}"
-                )
+        if np.ndim(self.vectors) != 2 or len(self.vectors) != len(self.timeline):
+            raise InputError(
+                f"{self.timeline.video}: vectors must have one row for each of {len(self.timeline)} steps, got shape "
+                f"{np.shape(self.vectors)}"
+            )
 
     @property
     def places(self) -> FloatArray:
@@ -63,17 +60,8 @@ class CommonStep:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        out: dict[str, Any] = {"name": self.name, "guess": self.guess}
-        if self.similarity is not None:
-            out["similarity"] = round(self.similarity, 4)
-        return out | {
-            "videos": self.videos,
-            "times": self.times,
-            "share": round(self.share, 4),
-            "place": round(self.place, 4),
-            "duration_s": round(self.duration_s, 3),
-            "agreement": round(self.agreement, 4),
-        }
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
