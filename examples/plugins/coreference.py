@@ -18,8 +18,6 @@ from stepformer.narration.syntax import short_name
 class Stanza:
     """The protocol is `stepformer.narration.Resolver`; one is made for each video, so the model is kept outside."""
 
-    name = "stanza"
-
     def resolve(self, tree):
         """Token of a pronoun -> the words it stands for: the nearest noun before it in its cluster, else behind it."""
         sentences = [tree.text[first:last] for first, last in tree.sentences()]

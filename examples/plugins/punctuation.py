@@ -16,8 +16,6 @@ from stepformer.narration import SEGMENTERS
 class Sat:
     """The protocol is `stepformer.narration.Segmenter`; VALUE of "NAME:VALUE" comes as the first argument."""
 
-    name, needs_tags = "sat", False  # needs_tags: whether `ends` wants part-of-speech tags
-
     def __init__(self, model="sat-3l-sm"):
         self._model = _loaded(model)
 

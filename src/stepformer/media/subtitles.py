@@ -32,7 +32,6 @@ class SubtitleStream:
     index: int
     language: str  # as the container has it, "" where it does not say
     title: str
-    codec: str
     text: bool
     forced: bool  # only what a viewer of the original needs translated: signs, not what is said
 
@@ -97,17 +96,12 @@ def _described(stream: Any) -> SubtitleStream:
     context = stream.codec_context
     return SubtitleStream(
         stream.index,
-        _tag(stream, "language").replace("und", ""),
-        _tag(stream, "title"),
-        "" if context is None else context.name,
+        str(stream.metadata.get("language") or "").strip().replace("und", ""),
+        str(stream.metadata.get("title") or "").strip(),
         # PyAV's binding has the property bits of a codec; pictures carry BITMAP_SUB
         context is not None and bool(getattr(context.codec, "text_sub", False)),
         bool(stream.disposition & Disposition.forced),
     )
-
-
-def _tag(stream: Any, name: str) -> str:
-    return str(stream.metadata.get(name) or "").strip()
 
 
 def read_subtitle_stream(video: str | os.PathLike[str], index: int) -> list[tuple[float, float, str]]:

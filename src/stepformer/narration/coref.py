@@ -7,7 +7,7 @@ what was acted on before where it was put, the near before the far, one thing fo
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration.groundability import noun_score
@@ -29,11 +29,6 @@ _NOT_THINGS = TIME_NOUNS | CHATTER_OBJECTS | PERSON_NOUNS
 @runtime_checkable
 class Resolver(Protocol):
     """Says what pronouns stand for. Called with the stretches of one video in order; may remember between calls."""
-
-    @property
-    def name(self) -> str:
-        """What options and messages call it."""
-        ...
 
     def resolve(self, tree: Tree) -> dict[int, str]:
         """Token of a pronoun -> the words it stands for, such as "the eggs". Unresolved pronouns are left out.
@@ -70,13 +65,12 @@ class _Thing:
     verb: int  # running number of the verb it was last an argument of
 
 
-@dataclass(slots=True)
 class RuleResolver:
     """The default resolver; one for each video."""
 
-    name: str = "rules"
-    _things: deque[_Thing] = field(default_factory=lambda: deque(maxlen=24))
-    _offset: int = 0
+    def __init__(self) -> None:
+        self._things: deque[_Thing] = deque(maxlen=24)
+        self._offset = 0
 
     def resolve(self, tree: Tree) -> dict[int, str]:
         """Token of a pronoun -> the words it stands for."""

@@ -128,7 +128,7 @@ def _starts(
     marked, settled = marked_ends(words)
     found = marked
     if not all(settled):
-        given = segmenter.ends(words, tags if segmenter.needs_tags else ())
+        given = segmenter.ends(words, tags)
         found = [
             mark or (not quiet and (end or at + 1 in imperatives))
             for at, (mark, end, quiet) in enumerate(zip(marked, given, settled, strict=True))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration import lexicon
@@ -21,18 +20,8 @@ from stepformer.narration.cues import Word
 class Segmenter(Protocol):
     """Finds sentence ends in words."""
 
-    @property
-    def name(self) -> str:
-        """What options and messages call it."""
-        ...
-
-    @property
-    def needs_tags(self) -> bool:
-        """Whether ``ends`` wants tags."""
-        ...
-
     def ends(self, words: Sequence[Word], tags: Sequence[str]) -> Sequence[bool]:
-        """For each word, whether a sentence ends behind it; ``tags`` is empty unless ``needs_tags``."""
+        """For each word, whether a sentence ends behind it; ``tags`` are the words' parts of speech."""
         ...
 
 
@@ -96,12 +85,8 @@ _THRESHOLD = 1.0
 _LONGEST = 60  # words; beyond it a sentence is cut at its best place
 
 
-@dataclass(frozen=True, slots=True)
 class RuleSegmenter:
     """Sentence ends from tags, openers and pauses."""
-
-    name: str = "rules"
-    needs_tags: bool = True
 
     def ends(self, words: Sequence[Word], tags: Sequence[str]) -> list[bool]:
         """For each word, whether a sentence ends behind it."""
