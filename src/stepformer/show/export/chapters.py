@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from html import unescape
 from xml.etree import ElementTree
 
@@ -204,35 +204,21 @@ def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
 
 
 def parse_ffmetadata(text: str, source: str) -> Timeline:
-    """One step per chapter."""
+    """One step per chapter, as FFmpeg reads them."""
+    import av
+
+    from stepformer.media.container import chapters_of
+
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith(_HEADER):
         raise InputError(f"{source} is not ffmetadata: its first line is not {_HEADER}")
-    # a backslash before a line end continues the value, so lines end only at bare ones
-    lines = re.findall(r"(?:\\.|[^\\\n])+", text, re.DOTALL)
-    stamped = next((found for line in lines if line.startswith(";") and (found := unstamp(line[1:]))), None)
-    chapters: list[dict[str, str]] = []
-    inside = False
-    for line in lines:
-        if line.startswith("["):
-            inside = line.strip().upper() == "[CHAPTER]"
-            if inside:
-                chapters.append({})
-        elif inside and not line.startswith((";", "#")):
-            match = re.match(r"((?:\\.|[^\\=])*)=(.*)", line, re.DOTALL)
-            if match:
-                key, value = (re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in match.groups())
-                chapters[-1][key.lower()] = value
-    return timeline_of([_step(chapter, source) for chapter in chapters], source, stamped)
-
-
-def _step(chapter: dict[str, str], source: str) -> Step:
-    try:
-        base = Fraction(chapter.get("timebase", "1/1000000000"))
-        start, end = (float(int(chapter[key]) * base) for key in ("start", "end"))
-    except (KeyError, ValueError, ZeroDivisionError):
-        raise InputError(f"{source}: a chapter without valid TIMEBASE, START and END: {chapter}") from None
-    return Step(start, end, chapter.get("title") or None)
+    with av.open(io.BytesIO(text.encode("utf-8", "replace")), format="ffmetadata") as file:
+        bad = [c for c in file.chapters() if c["time_base"] is None or {"START", "END"} & c["metadata"].keys()]
+        if bad:
+            raise InputError(f"{source}: a chapter without valid TIMEBASE, START and END: {bad[0]['metadata']}")
+        steps = [Step(chapter.start_s, chapter.end_s, chapter.title or None) for chapter in chapters_of(file, 0.0)]
+    stamps = (unstamp(line[1:]) for line in text.split("\n") if line.startswith(";"))
+    return timeline_of(steps, source, next(filter(None, stamps), None))
 
 
 NAMESPACE = "http://podlove.org/simple-chapters"
