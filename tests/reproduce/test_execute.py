@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,14 +16,14 @@ from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs, stam
 from stepformer.reproduce.methods import Method
 from stepformer.reproduce.plan import Run, Setup, plan_table
 from stepformer.reproduce.smoke import smaller
-from stepformer.reproduce.sources import SourceSpec
+from stepformer.reproduce.sources import Simulated
 
 
 @pytest.fixture(scope="module")
 def spec(tiny_world, tmp_path_factory):
     path = tmp_path_factory.mktemp("world") / "w.safetensors"
     tiny_world.save(path)
-    return SourceSpec(world=str(path))
+    return partial(Simulated, path)
 
 
 def wanted(setup, table="table3", labels=None):
@@ -32,7 +33,7 @@ def wanted(setup, table="table3", labels=None):
 
 
 def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(spec, tmp_path):
-    setup = smaller(Setup(spec.open(), (0, 1)), True)
+    setup = smaller(Setup(spec(), (0, 1)), True)
     runs, labels = wanted(setup, "table1")
     jobs = make_jobs(runs, labels, Job("", spec, (), tmp_path, tmp_path))
     sizes = {job.label: len(job.runs) for job in jobs}
@@ -43,7 +44,7 @@ def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(sp
 
 
 def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_path):
-    setup = smaller(Setup(spec.open(), (0,)))
+    setup = smaller(Setup(spec(), (0,)))
     labels = ("default", "uniform, as many cuts as default", "GT text on default's frames")
     (job,) = make_jobs(*wanted(setup, labels=labels), Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
     work(job)
@@ -63,13 +64,13 @@ def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_pa
     assert not any((tmp_path / "work").iterdir())
 
 
-def test_what_is_scored_already_is_not_scored_again(spec, tmp_path, monkeypatch):
-    setup = smaller(Setup(spec.open(), (0,)))
+def test_what_is_scored_already_is_not_scored_again(spec, tmp_path):
+    setup = smaller(Setup(spec(), (0,)))
     runs, labels = wanted(setup, labels=("uniform, as many steps",))
     (job,) = make_jobs(runs, labels, Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
     work(job)
-    opened, source = [], spec.open()
-    monkeypatch.setattr(SourceSpec, "open", lambda self: opened.append(1) or source)
+    opened, source = [], spec()
+    job = replace(job, source=lambda: opened.append(1) or source)
     work(job)
     assert not opened
     store = RunStore(job.results)
@@ -130,7 +131,7 @@ def jobs(tmp_path, monkeypatch):
     fork = multiprocessing.get_context("fork")
     monkeypatch.setattr("stepformer.base.many._context", lambda preload: fork)
     run = Run(Method("uniform"), 0, "f")
-    return [Job(name, SourceSpec(), ((run, ()),), tmp_path, tmp_path / "work") for name in "abc"]
+    return [Job(name, None, ((run, ()),), tmp_path, tmp_path / "work") for name in "abc"]
 
 
 @pytest.mark.parametrize("parallel", [1, 2])

@@ -112,12 +112,12 @@ def test_a_checkpoint_is_called_what_it_says_it_is(checkpoints):
     assert "StepFormer (paper)" in labels and "pooled32 on paper's frames" in labels
     assert not any("default" in label or "released" in label for label in labels)
     unnamed = read_checkpoint(checkpoints / "c.safetensors")
-    assert unnamed.label == f"weights {unnamed.weights.hash[:8]}"
+    assert unnamed.label == f"weights {unnamed.hash[:8]}"
 
 
 def test_options_that_a_checkpoint_brings_are_part_of_every_row_that_uses_them(checkpoints):
     a, b = (read_checkpoint(checkpoints / f"{name}.safetensors") for name in "ab")
-    assert a.weights.hash == b.weights.hash  # the same tensors
+    assert a.hash == b.hash  # the same tensors
     blind = changed_source(has_dev=False, real=True)
     rows = [plan_table("table2", replace(blind, checkpoint=c)) for c in (a, b)]
     for one, other in zip(*rows, strict=True):
@@ -133,9 +133,9 @@ def test_a_run_folder_is_a_checkpoint(checkpoints):
     with pytest.raises(InputError, match="no checkpoint"):
         read_checkpoint(folder)
     (checkpoints / "a.safetensors").rename(folder / "last.safetensors")
-    assert read_checkpoint(folder).weights.path == str(folder / "last.safetensors")
+    assert read_checkpoint(folder).path == str(folder / "last.safetensors")
     (checkpoints / "b.safetensors").rename(folder / "best.safetensors")
-    assert read_checkpoint(folder).weights.path == str(folder / "best.safetensors")
+    assert read_checkpoint(folder).path == str(folder / "best.safetensors")
 
 
 def test_senseless_asks_are_refused(checkpoints):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from stepformer.cli.options import Several, above_zero, add, set_fields, words
 if TYPE_CHECKING:
     from stepformer.evaluation.tables import Table
     from stepformer.reproduce.plan import Setup
-    from stepformer.reproduce.sources import SourceSpec
+    from stepformer.reproduce.sources import Source
 
 HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md, TABLE.tex and TABLE.json into --out:
 
@@ -120,11 +121,11 @@ def _run(args: argparse.Namespace) -> int:
     return code
 
 
-def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
-    """Where the videos come from."""
+def _source(args: argparse.Namespace, out: Path) -> Callable[[], Source]:
+    """What opens the videos, here and in other processes."""
     from stepformer.core.devices import torch_device
     from stepformer.errors import UsageError
-    from stepformer.reproduce.sources import FeatureFiles, SourceSpec
+    from stepformer.reproduce.sources import Features, Simulated
 
     device = str(torch_device(args.device))
     if args.smoke:
@@ -133,31 +134,30 @@ def _source(args: argparse.Namespace, out: Path) -> SourceSpec:
         world = out / "world.safetensors"
         if not world.exists():
             smoke.write_world(world)
-        return SourceSpec(world=str(world), device=device)
+        return partial(Simulated, str(world), device)
     if args.features and not args.dataset:
         raise UsageError("--features needs --dataset PATH: the annotations of the videos")
     if args.dataset:
         stores = tuple(args.store)
-        files = FeatureFiles(args.dataset, args.features, args.rate, args.texts, stores, args.subset, args.dev)
-        return SourceSpec(files=files, device=device)
+        files = (args.dataset, args.features, args.rate, args.texts, stores, args.subset, args.dev)
+        return partial(Features, *files, device)
     if not args.world:
         raise UsageError("give the videos: --world FILE (stepformer simulate makes one), or --dataset with features")
-    return SourceSpec(world=args.world, device=device, limit=args.limit)
+    return partial(Simulated, args.world, device, args.limit)
 
 
-def _setup(args: argparse.Namespace, spec: SourceSpec, tables: Sequence[str]) -> Setup:
+def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> Setup:
     from stepformer.errors import UsageError
     from stepformer.reproduce import smoke
     from stepformer.reproduce.plan import Setup, read_checkpoint
 
-    source = spec.open()
     if "table2" in tables and not source.has_texts:
         raise UsageError("Table 2 localises step texts: give their vectors with --texts FILE.npz")
     if args.store and args.checkpoint:
         raise UsageError("--store trains the models of the table and --checkpoint brings one: give one of the two")
     if source.real and not args.store and set(tables) & {"table4", "data"}:
         raise UsageError("this table trains models: give the feature stores to train on with --store")
-    device = spec.device.partition(":")[0]
+    device = source.device.partition(":")[0]
     setup = Setup(
         source,
         tuple(args.seeds),
@@ -179,8 +179,8 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     from stepformer.reproduce.report import places_of, plan_entry
 
     out.mkdir(parents=True, exist_ok=True)
-    spec = _source(args, out)
-    setup = _setup(args, spec, tables)
+    opened = _source(args, out)
+    setup = _setup(args, opened(), tables)
     store = RunStore(out / "runs")
     wanted: dict[str, tuple[Any, list[str]]] = {}
     labels: dict[str, str] = {}
@@ -202,7 +202,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     plan = out / "plan.json"
     known = _tables_of(plan) if plan.exists() else {}
     write_json(plan, {"tables": {**known, **entries}, **stamp(setup.device)})
-    jobs = make_jobs(missing, labels, Job("", spec, (), store.folder, out / "work"))
+    jobs = make_jobs(missing, labels, Job("", opened, (), store.folder, out / "work"))
     if len(missing) < len(wanted):
         log.info("%d of %d runs are done already", len(wanted) - len(missing), len(wanted))
     ended = execute(jobs, args.jobs, args.stop_after, log.info)
@@ -214,7 +214,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
 def _training(args: argparse.Namespace, setup: Setup) -> str:
     """How the models of a table were made, for its caption."""
     if setup.checkpoint is not None:
-        return f"StepFormer: {setup.checkpoint.label}, weights {setup.checkpoint.weights.hash[:12]}."
+        return f"StepFormer: {setup.checkpoint.label}, weights {setup.checkpoint.hash[:12]}."
     if setup.source.real and not setup.stores:
         return ""
     steps = f"{setup.steps} steps" if setup.steps else "the preset's number of steps"
@@ -257,8 +257,8 @@ def _figures(args: argparse.Namespace, out: Path) -> int:
 
     if not args.checkpoint:
         raise UsageError("figures need weights: --checkpoint FILE or the folder of a training")
-    spec = _source(args, out)
-    scene = make_scene(spec.open(), args.checkpoint, args.split, args.draw_task, spec.device)
+    source = _source(args, out)()
+    scene = make_scene(source, args.checkpoint, args.split, args.draw_task, source.device)
     paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
     shown = {"task": scene.words.task, "video": scene.video, "simulated": scene.simulated}
     answer(args, {**shown, "files": [str(path) for path in paths]}, "\n".join(map(str, paths)))

@@ -40,7 +40,7 @@ from stepformer.errors import InputError, StepFormerError
 from stepformer.evaluation.validation import summary
 from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, units_of
 from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
-from stepformer.reproduce.sources import Simulated, Source, SourceSpec
+from stepformer.reproduce.sources import Simulated, Source
 from stepformer.version import __version__
 
 Log = Callable[[str], None]
@@ -140,7 +140,7 @@ class Job:
     """What one process does. ``runs`` share their weights and seed."""
 
     label: str
-    source: SourceSpec
+    source: Callable[[], Source]  # opens it
     runs: tuple[tuple[Run, tuple[str, ...]], ...]  # with the places that each is to be scored on
     results: Path
     work: Path
@@ -178,7 +178,7 @@ def work(job: Job) -> None:
     if not todo:
         return
     started = time.monotonic()
-    source, first, folder = job.source.open(), job.runs[0][0], job.work / job.id
+    source, first, folder = job.source(), job.runs[0][0], job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
     bench = _Bench(source, first.seed, first.device, model)

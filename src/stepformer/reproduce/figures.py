@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepformer.app.discover.loading import checkpoint_file
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.inference import InferenceConfig, find_texts, no_slots
 from stepformer.core.losses import cosines, match
@@ -24,7 +25,6 @@ from stepformer.evaluation.table1 import cluster_segments
 from stepformer.evaluation.validation import FULL, Trial, locate_units, task_steps
 from stepformer.reproduce import drawing
 from stepformer.reproduce.methods import Method, Stage, answer, first_options
-from stepformer.reproduce.plan import read_checkpoint
 from stepformer.reproduce.sources import Source, Words
 from stepformer.show.export.pictures import draw_alignment
 
@@ -67,7 +67,7 @@ def make_scene(source: Source, checkpoint: str, split: str = "test", task: int =
     if not 0 <= task < len(tasks):
         raise UsageError(f"the split {split} has tasks 0 to {len(tasks) - 1}, not {task}")
     own = np.flatnonzero(whole.tasks == tasks[task])
-    loaded = load_checkpoint(read_checkpoint(checkpoint).weights.path or "", device)
+    loaded = load_checkpoint(checkpoint_file(checkpoint), device)
     stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, loaded.inference.to_dict())
     video = median_video(stage)
     return Scene(stage, source.words(split, int(own[video]), whole), video, not source.real)

@@ -68,6 +68,8 @@ class Weights:
     hash: str = ""
     inference: Mapping[str, Any] = field(default_factory=dict)
     code: str = ""  # that trains
+    label: str = ""  # of a checkpoint, from what the file itself says
+    dim: int = 0  # of the features that a checkpoint takes
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -77,22 +79,13 @@ class Weights:
         return {"weights": self.hash, "inference": dict(self.inference)}
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A given model: its weights and what they are called, from what the file itself says."""
-
-    weights: Weights
-    label: str
-    dim: int
-
-
-def read_checkpoint(name: str | Path) -> Checkpoint:
+def read_checkpoint(name: str | Path) -> Weights:
     """A checkpoint by its name, its file, or a run folder, of which the best weights are taken, else the last."""
     file = checkpoint_file(name)
     loaded = load_checkpoint(file)
     known = str(loaded.provenance.get("preset") or "") or f"weights {loaded.hash[:8]}"
-    weights = Weights(None, str(file), loaded.hash, loaded.inference.to_dict())
-    return Checkpoint(weights, known, loaded.model.config.feature_dim)
+    dim = loaded.model.config.feature_dim
+    return Weights(None, str(file), loaded.hash, loaded.inference.to_dict(), label=known, dim=dim)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------
@@ -265,7 +258,7 @@ class Setup:
     batch: int | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)  # dotted config fields of every training
     stores: tuple[str, ...] = ()  # to train on instead of the simulation
-    checkpoint: Checkpoint | None = None  # a given model instead of training
+    checkpoint: Weights | None = None  # a given model instead of training
     device: str = "cpu"
     updates: int = methods.UPDATES  # of published methods, at most
     baselines: tuple[str, ...] = ()  # of plugins: a row each, per setting
@@ -399,7 +392,7 @@ def registered_rows(name: str) -> list[Row]:
 
 def _weights(setup: Setup, recipe: Recipe, seed: int) -> Weights:
     if setup.checkpoint is not None:
-        return setup.checkpoint.weights
+        return setup.checkpoint
     config = training(setup, recipe, seed)
     values = json.loads(json.dumps(config.to_dict()))
     return Weights(values, inference=asdict(config.inference), code=code_hash(_TRAIN_CODE))

@@ -44,9 +44,9 @@ class Words:
 class Source(ABC):
     """Videos by split. Tables have a group of columns per split."""
 
-    name: str
     fingerprint: str
     dim: int
+    device: str
     datasets: Mapping[str, str]  # split -> dataset, in the order of the columns
     real: bool = True
     has_texts: bool = True
@@ -77,7 +77,7 @@ class Simulated(Source):
         self.fingerprint = sha256_of(path)
         if limit is not None:
             self.world, self.fingerprint = _limited(self.world, limit), f"{self.fingerprint} {limit} videos per split"
-        self.name, self.dim, self.device = "simulated", self.world.dim, device
+        self.dim, self.device = self.world.dim, device
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
         counts = ", ".join(f"{len(self.world.split(s))} videos of {d}" for s, d in self.datasets.items())
@@ -161,56 +161,53 @@ def half_sparse(videos: Videos) -> Videos:
 # -- features of annotated videos -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureFiles:
-    """A dataset's annotations and a folder of ``<task>_<video>.npy`` or ``<video>.npy`` files, (frames, width).
+class Features(Source):
+    """Real features of annotated videos; the same for every seed.
 
-    features: None takes those of the dataset itself, which a plain folder may have.
-    texts: an ``.npz`` of step texts and their vectors in the space of the features, or the encoder that makes them;
-    without it there is no localisation. stores: feature stores whose phrases of the same videos are their narration.
-    dev: the subset on whose videos options are chosen; without it nothing is chosen.
+    dataset: its annotations. features: a folder of ``<task>_<video>.npy`` or ``<video>.npy`` files, (frames, width), or
+    a feature store; None takes those of the dataset itself, which a plain folder may have. texts: an ``.npz`` of step
+    texts and their vectors in the space of the features, or the encoder that makes them; without it there is no
+    localisation. stores: feature stores whose phrases of the same videos are their narration. dev: the subset on whose
+    videos options are chosen; without it nothing is chosen.
     """
 
-    dataset: str
-    features: str | None = None
-    rate_hz: float = 1.0
-    texts: str | None = None
-    stores: tuple[str, ...] = ()
-    subset: str | None = None
-    dev: str | None = None
-
-
-class Features(Source):
-    """Real features of annotated videos; the same for every seed."""
-
-    def __init__(self, files: FeatureFiles, device: str = "cpu") -> None:
-        self.files, self.device = files, device
-        dataset = read_dataset(files.dataset)
-        subset = files.subset or dataset.test_subset
-        if files.dev is not None and (files.dev == subset or subset in (None, "all")):
+    def __init__(
+        self,
+        dataset: str,
+        features: str | None = None,
+        rate_hz: float = 1.0,
+        texts: str | None = None,
+        stores: Sequence[str] = (),
+        subset: str | None = None,
+        dev: str | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.device = device
+        annotated = read_dataset(dataset)
+        subset = subset or annotated.test_subset
+        if dev is not None and (dev == subset or subset in (None, "all")):
             raise UsageError("options must be chosen on other videos than those reported: give --subset beside --dev")
-        stores = open_stores(files.stores) if files.stores else []
+        opened = open_stores(stores) if stores else []
         self._trials: dict[str, Trial] = {}
         self._words: dict[str, list[Words]] = {}
-        splits = {"test": subset} | ({"dev": files.dev} if files.dev else {})
+        splits = {"test": subset} | ({"dev": dev} if dev else {})
         digest, facts = hashlib.sha256(), []
         for split, name in splits.items():
-            part = dataset if name in (None, "all") else dataset.select(name)
-            records, rate_hz, load = videos_with_features(part, files.features, files.rate_hz)
+            part = annotated if name in (None, "all") else annotated.select(name)
+            records, rate_hz, load = videos_with_features(part, features, rate_hz)
             missing = sum(bool(r.labels) for r in part.videos) - len(records)
             facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
-            texts = text_vectors(files.texts, records, part) if files.texts else None
-            self._trials[split] = trial_of(records, part, rate_hz, texts, stores, device, load)
-            self._words[split] = [_words(r, part, stores) for r in records]
+            vectors = text_vectors(texts, records, part) if texts else None
+            self._trials[split] = trial_of(records, part, rate_hz, vectors, opened, device, load)
+            self._words[split] = [_words(r, part, opened) for r in records]
             digest.update(fingerprint(self._trials[split]).encode())
         self.fingerprint = digest.hexdigest()
-        self.name, self.datasets, self.has_dev = dataset.name, {"test": dataset.name}, "dev" in splits
-        self.has_texts = files.texts is not None
+        self.datasets, self.has_dev, self.has_texts = {"test": annotated.name}, "dev" in splits, texts is not None
         trial = self._trials["test"]
         self.dim = trial.batches[0].video.shape[2]
         said = torch.cat([b.phrase_mask.any(1) for b in trial.batches]).cpu().numpy()
         self.narrated = set(trial.tasks[said]) == set(trial.tasks)
-        self.about = f"Real features of {dataset.name}: {', '.join(facts)}, {rate_hz:g} per second."
+        self.about = f"Real features of {annotated.name}: {', '.join(facts)}, {rate_hz:g} per second."
 
     def trial(self, place: str, seed: int) -> Trial:
         """The loaded videos."""
@@ -235,21 +232,3 @@ def _words(record: VideoRecord, dataset: Dataset, stores: Sequence[FeatureStore]
     task = dataset.tasks[record.task]
     said = tuple(phrase.text for phrase, _ in phrases_of(record, stores))
     return Words(task.title, task.steps, tuple(task.steps[a.step] for a in record.ordered_steps), said)
-
-
-@dataclass(frozen=True)
-class SourceSpec:
-    """A source by its files, for other processes to open. Exactly one of the first two is given."""
-
-    world: str | None = None
-    files: FeatureFiles | None = None
-    device: str = "cpu"
-    limit: int | None = None  # of a world: videos per split
-
-    def open(self) -> Source:
-        """The source itself."""
-        if self.world is not None:
-            return Simulated(self.world, self.device, self.limit)
-        if self.files is not None:
-            return Features(self.files, self.device)
-        raise UsageError("give the videos: --world FILE, --features FOLDER with --dataset, or --smoke")
