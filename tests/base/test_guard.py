@@ -198,3 +198,17 @@ def test_a_store_whose_index_is_a_pipe_is_not_waited_for(tmp_path):
 
     os.mkfifo(tmp_path / "index.jsonl")
     assert list(index_lines(tmp_path / "index.jsonl")) == []
+
+
+def test_a_store_whose_index_never_ends_a_line_is_refused_in_little_memory(tmp_path):
+    from stepformer.data.store import index_lines
+
+    index = tmp_path / "index.jsonl"
+    index.write_bytes(b'{"id": "a"}\n')
+    os.truncate(index, 50 << 30)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="a line of more than 64 MiB"):
+        list(index_lines(index))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200 << 20

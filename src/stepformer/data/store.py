@@ -48,6 +48,7 @@ Array = npt.NDArray[np.float32]
 # neither can occur inside a JSON string, where the quotes would be escaped
 _PHRASES_MARK, _CHATTER_MARK = b', "phrases": ', b'"chatter": true'
 _KINDS = {"F16": "<f2", "F32": "<f4"}
+_LINE_BYTES = 64 << 20  # of the index: a video with all that is said in it
 _OPEN_SHARDS = 64  # memory-mapped shards kept open at once, well under the usual limit on open files
 
 
@@ -385,7 +386,9 @@ def index_lines(index: Path) -> Iterator[tuple[int, bytes]]:
         return
     with index.open("rb") as stream:
         offset = 0
-        for line in stream:
+        while line := stream.readline(_LINE_BYTES + 1):
+            if len(line) > _LINE_BYTES:
+                raise InputError(f"{index} has a line of more than {_LINE_BYTES >> 20} MiB, which is no video's")
             if line.endswith(b"\n") and line.strip():
                 yield offset, line
             offset += len(line)
