@@ -119,7 +119,7 @@ def measure(
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     trainer = make_trainer(shape, device, on_device)
-    step_ms, cpu_s = _time(trainer.train_step, repeats, cuda)
+    step_ms, cpu_s = _time(trainer.train_step, repeats, cuda, 100)
     trainer.settle()
     row = {
         **asdict(shape), "step_ms": step_ms, "cpu_s_per_step": cpu_s,
@@ -149,11 +149,12 @@ def make_trainer(shape: Shape, device: str, on_device: bool = False) -> Any:
     return Trainer(config, tempfile.gettempdir(), source, device, quiet=True)
 
 
-def _time(step: Callable[[int], Any], repeats: int, cuda: bool) -> tuple[float, float]:
-    """Median ms per step and processor seconds per step. On a GPU a repeat is ten steps started without waiting."""
+def _time(step: Callable[[int], Any], repeats: int, cuda: bool, at_once: int = 10) -> tuple[float, float]:
+    """Median ms per step and processor seconds per step. On a GPU a repeat is ``at_once`` steps, started without
+    waiting: the first waits for its batch, all others find theirs brought beside the step before, as in training."""
     import torch
 
-    inner, warm = (10, 2) if cuda else (1, 1)
+    inner, warm = (at_once, 2) if cuda else (1, 1)
     number = itertools.count()
     taken, worked = [], []
     for repeat in range(repeats + warm):

@@ -120,7 +120,7 @@ class Context:
         if config.positions == "relative" and config.position_code == "textbook" and mask.is_cuda:
             codes: Tensor = self.kernels.relative_codes(mask, config.dim)
             return codes
-        return self.model._codes(mask).to(kind).flatten(0, 1)
+        return self.model.codes(mask).to(kind).flatten(0, 1)
 
     @property
     def layer(self) -> ContextLayer:

@@ -34,7 +34,7 @@ from stepformer.core import context
 from stepformer.core.devices import Beside, has_triton
 from stepformer.core.flat import Flat, update
 from stepformer.core.losses import BUILT_IN, Ahead, Criterion
-from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.model import Looked, Slots, StepDecoder, Sum
 from stepformer.core.stack import Stack, weight_kinds
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class _Recorded:
     """One of a shape's two: its input buffers, its graph, and where the graph leaves the numbers to log."""
 
     inputs: dict[str, Tensor]  # the batch, and "control": this step's rates, seed and number
+    looked: Looked | None = None  # the video as the decoder reads it, where that depends on nothing learned
     free: Any = None  # the event after which the buffers may be written: the last replay is through
     graph: Any = None
     names: list[str] = field(default_factory=list)
@@ -120,6 +121,7 @@ class GraphStep:
             self.stack = Stack(
                 model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads), self.seed
             )
+        self._reads_as_is = self._reads_bf16()
         self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
         self._flags: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
         self._cuda = device.type == "cuda"
@@ -127,6 +129,14 @@ class GraphStep:
         self._turn = 0
         self._free = [torch.zeros((), dtype=torch.int32, pin_memory=self._cuda) for _ in range(_LATE + 2)]
         self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(_LATE + 2)]
+
+    def _reads_bf16(self) -> bool:
+        """Whether the decoder reads frames, in bf16, to which nothing but fixed codes is done before."""
+        model, config = self.model, self.model.config
+        changed = config.context_layers or config.read_out or isinstance(model.project_in, nn.Linear)
+        return (
+            self.stack is not None and self.precision == "bf16" and not changed and config.positions != "relative"
+        )
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +194,8 @@ class GraphStep:
         self._turn = 1 - self._turn if self._cuda else 0
         recorded = self._recorded.get((*shape, self._turn))
         if recorded is None:
-            recorded = _Recorded(self._buffers(*shape, batch.video.shape[2]))
+            buffers = self._buffers(*shape, batch.video.shape[2])
+            recorded = _Recorded(buffers, self._looked(buffers["video"]) if self._reads_as_is else None)
             self._fill(recorded, batch, rates)
             if self._cuda:
                 recorded.free = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -215,8 +226,18 @@ class GraphStep:
                 buffer[:, :n].copy_(value, non_blocking=True)
                 if name.endswith("mask") and n < buffer.shape[1]:
                     buffer[:, n:] = False
+            if recorded.looked is not None:
+                self._looked(recorded.inputs["video"], recorded.looked)
         if here:
             torch.cuda.current_stream().wait_stream(self._copies)
+
+    def _looked(self, video: Tensor, out: Looked | None = None) -> Looked:
+        """A video with the codes of its frames, in bf16; made while the batch comes, beside the step under way."""
+        everywhere = torch.ones((1, video.shape[1]), dtype=torch.bool, device=video.device)
+        both = self.model.config.positions_on == "keys"
+        kept = (out.placed, out.memory if both else None) if out is not None else None
+        placed, plain = Sum(video, self.model.codes(everywhere).to(video.dtype)).made(both, kept)
+        return Looked(video, video if plain is None else plain, placed)
 
     def _buffers(self, B: int, N: int, L: int, video: torch.dtype, phrases: torch.dtype, D: int) -> dict[str, Tensor]:
         device = self.device
@@ -254,6 +275,8 @@ class GraphStep:
         video, look = recorded.inputs["video"], None
         if self.context is not None:
             look = self.context.look
+        elif recorded.looked is not None:
+            look = partial(_as_is, recorded.looked)
         elif self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
             video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
         with self._autocast():
@@ -301,6 +324,10 @@ class GraphStep:
         logged = {"loss": loss, **parts, "grad_norm": norm}
         recorded.names = list(logged)
         recorded.stats = torch.stack([value.detach().float() for value in logged.values()])
+
+
+def _as_is(looked: Looked, *_: Tensor) -> Looked:
+    return looked
 
 
 class NotFinite(Exception):  # noqa: N818  # the trainer turns it into its own error

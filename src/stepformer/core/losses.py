@@ -238,6 +238,13 @@ def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = 
     return chosen.gather(1, order), valid.gather(1, order)
 
 
+def _picked(frames: Tensor, index: Tensor) -> Tensor:
+    """frames (B, N, D), index (B, I) -> (B, I, D): whole rows, which gather() would look up number by number."""
+    B, N, _ = frames.shape
+    rows = index + torch.arange(0, B * N, N, device=index.device)[:, None]
+    return frames.flatten(0, 1).index_select(0, rows.flatten()).view(*index.shape, -1)
+
+
 def smooth_loss(
     similarity: Tensor, index: Tensor, valid: Tensor, window: Tensor | float, gamma: float, form: Form, with_self: bool
 ) -> Tensor:
@@ -291,8 +298,7 @@ def released_smooth_loss(
     near = (index[..., None] + offset.round().long()).clamp(min=0)
     near = torch.minimum(near, (lengths - 1).clamp(min=0)[:, None, None])
     drawn = torch.cat((index, near.flatten(1)), 1)  # (B, 4 I): attention of all other frames is not needed
-    picked = frames.gather(1, drawn[..., None].expand(-1, -1, frames.shape[-1]))
-    attention = (cosines(picked, slots) / 0.03).softmax(-1)
+    attention = (cosines(_picked(frames, drawn), slots) / 0.03).softmax(-1)
     anchor, positive = attention[:, : index.shape[1]], attention[:, index.shape[1] :]  # (B, I, K), (B, 3 I, K)
     positive = positive.reshape(*shape, -1)
     low = torch.finfo(attention.dtype).min
@@ -429,7 +435,7 @@ def _smooth(x: LossInput) -> Tensor:
     drawn = ahead.drawn if ahead is not None else None
     index, valid, window = drawn if drawn is not None else _draw(x.video_mask, c, x.generator)
     frames = x.output.frames
-    picked = _unit_once(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])))
+    picked = _unit_once(_picked(frames, index))
     # this way round the gradient of the slots comes out in their layout
     similarity = products(x.pair.slots, picked).mT  # (B, I, K)
     if _kernels(similarity) and max(similarity.shape[1:]) <= 128:

@@ -23,13 +23,16 @@ def _lower(value1, from1, value2, from2):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _threshold(  # type: ignore[no-untyped-def]
-    similarity, lengths, drops, K, L, KEEP: tl.constexpr, TOP: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
-):
-    """What dropping costs in one video: less the k-th largest similarity; floats as integers of the same order."""
+    similarity, lengths, drops, rows, K, L, KEEP: tl.constexpr, TOP: tl.constexpr, ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What dropping costs in one video: less the k-th largest similarity; floats as integers of the same order. Also
+    writes -1 to the video's rows."""
     item = tl.program_id(0).to(tl.int64)
     n = tl.load(lengths + item).to(tl.int32)
     s = tl.arange(0, ROWS)
     c = tl.arange(0, WIDTH)
+    tl.store(rows + item * L + c, -1, mask=c < L)
     counted = (s < K)[:, None] & (c < n)[None, :]
     values = tl.load(similarity + item * K * L + s[:, None] * L + c[None, :], mask=counted, other=0.0)
     bits = values.to(tl.int32, bitcast=True)
@@ -39,8 +42,12 @@ def _threshold(  # type: ignore[no-untyped-def]
     line = tl.zeros([], tl.uint32)
     for place in tl.static_range(32):
         tried = line | (tl.full([], 1, tl.uint32) << (31 - place))
-        reach = tl.sum((counted & (order >= tried)).to(tl.int32), axis=1)
-        line = tl.where(tl.sum(tl.minimum(reach, TOP), axis=0) >= k, tried, line)
+        reached = (counted & (order >= tried)).to(tl.int32)
+        if TOP >= WIDTH:  # every similarity counts: one sum over all
+            reach = tl.sum(tl.reshape(reached, [ROWS * WIDTH], can_reorder=True), axis=0)
+        else:
+            reach = tl.sum(tl.minimum(tl.sum(reached, axis=1), TOP), axis=0)
+        line = tl.where(reach >= k, tried, line)
     back = line.to(tl.int32, bitcast=True)
     back = tl.where(back < 0, back ^ -2147483648, ~back)
     tl.store(drops + item, tl.where(number > 0, -(back.to(tl.float32, bitcast=True)), 0.0).to(tl.float64))
@@ -144,10 +151,11 @@ def match_rows(similarity: Tensor, lengths: Tensor, keep: float, top: int | None
     similarity = similarity.contiguous()
     drops = torch.empty(B, dtype=torch.float64, device=similarity.device)
     scratch = torch.empty((B, L, slots), dtype=torch.int32, device=similarity.device)
-    rows = torch.full((B, L), -1, dtype=torch.int32, device=similarity.device)
+    rows = torch.empty((B, L), dtype=torch.int32, device=similarity.device)
     _threshold[(B,)](
-        similarity, lengths, drops, K, L, KEEP=keep, TOP=min(top or L, L), ROWS=int(triton.next_power_of_2(K)),
-        WIDTH=int(triton.next_power_of_2(L)), num_warps=4 if K * L <= 1 << 12 else 8,
+        similarity, lengths, drops, rows, K, L, KEEP=keep, TOP=top if top and top < L else 1 << 20,
+        ROWS=int(triton.next_power_of_2(K)), WIDTH=int(triton.next_power_of_2(L)),
+        num_warps=4 if K * L <= 1 << 12 else 8,
     )  # fmt: skip
     _match[(B,)](similarity, lengths, drops, scratch, rows, K, L, SLOTS=slots, num_warps=1)
     return rows

@@ -176,14 +176,22 @@ class Sum(NamedTuple):
         """Of the sum."""
         return self.memory.shape
 
-    def made(self, both: bool = False) -> tuple[Tensor, Tensor | None]:
-        """The sum in bf16 and, if ``both``, the frames in bf16."""
+    def made(
+        self, both: bool = False, out: tuple[Tensor, Tensor | None] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The sum in bf16 and, if ``both``, the frames in bf16; written to ``out`` where it is given."""
         memory, codes = self
         if memory.is_cuda and len(codes) == 1 and codes.shape[1:] == memory.shape[1:]:
             from stepformer.core.stack_kernels import add_codes
 
-            return add_codes(memory, codes, both)
-        return (memory + codes).bfloat16(), memory.bfloat16() if both else None
+            return add_codes(memory, codes, both, out)
+        made = (memory + codes).bfloat16(), memory.bfloat16() if both else None
+        if out is None:
+            return made
+        for kept, new in zip(out, made, strict=True):
+            if kept is not None and new is not None:
+                kept.copy_(new)
+        return out
 
 
 class Looked(NamedTuple):
@@ -427,7 +435,7 @@ class StepDecoder(nn.Module):
         """Frames, memory and memory with codes; fused: decoder layers follow that read frames in half precision."""
         config = self.config
         memory = self.project_in(video)  # (B, N, dim)
-        codes = self._codes(full).to(memory.dtype)
+        codes = self.codes(full).to(memory.dtype)
         frames = video
         if self.frames_out is not None:
             # unit-norm features are small beside LayerNorm's scale; sqrt(dim) brings both to one size
@@ -454,7 +462,7 @@ class StepDecoder(nn.Module):
             x = layer(x, added, key, value, mask)
         return self.norm(x), weights
 
-    def _codes(self, mask: Tensor) -> Tensor:
+    def codes(self, mask: Tensor) -> Tensor:
         """Position codes of the frames: (B or 1, N, dim), zeros where the model has no positions."""
         config, N = self.config, mask.shape[1]
         if config.positions == "none":

@@ -52,10 +52,10 @@ class _PairLosses(torch.autograd.Function):
         slots, seen = slots.contiguous(), mask.flatten()
         every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.flatten(0, 1)
         beside, aligning = Beside(slots.device), Beside(slots.device, 5)
+        cosines = torch.bmm(slots, phrases.mT)  # (B, K, L); alignment takes longest, so it begins first
+        with aligning:
+            rows = match_rows(cosines, lengths, how.keep, how.best_per_slot)
         with beside:
-            cosines = torch.bmm(slots, phrases.mT)  # (B, K, L)
-            with aligning:
-                rows = match_rows(cosines, lengths, how.keep, how.best_per_slot)
             own_phrases, own_slots = loss_kernels.own_sums(cosines, lengths, how.gamma)
         over_phrases, over_slots, products = make_sums(every, said, seen, how.gamma, how.both_ways)
         beside.join()

@@ -69,8 +69,9 @@ def add_norm(
 ) -> None:  # fmt: skip
     """x_out = x + dropout(branch + bias), y = norm(x_out), y_query = y + query of its slot, all (R, D); query (K, D).
 
-    Also writes the mean and one over the standard deviation of each row, (R,).
+    x has all rows, or those that repeat. Also writes each row's mean and one over its standard deviation, (R,).
     """
+    x = x.repeat(len(x_out) // len(x), 1)
     if branch is not None:
         assert bias is not None
         x = x + _drop(branch.to(x.dtype) + bias, seed, site, threshold)
@@ -172,15 +173,16 @@ def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scal
 
 
 def attend(
-    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None, slots: int,
-    heads: int, seed: Tensor, site: int, threshold: int,
+    qkv: Tensor, bias: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None,
+    slots: int, heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
 
+    bias (3 D): added to qkv here, as products without one are faster by more than it takes.
     sums (B, 3 D): of d_qkv over each video's slots.
     """
     size = qkv.shape[1] // 3 // heads
-    q, k, v = _wide(qkv).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
+    q, k, v = (_wide(qkv) + bias).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
     p = (q @ k.mT * size**-0.5).softmax(-1)
     passed = _drop(p, seed, site, threshold)
     if out is not None:
@@ -288,7 +290,6 @@ class _Layers(torch.autograd.Function):
             value = key if same else plain
         key = key.to(kind).contiguous()
         value = key if same else value.to(kind).contiguous()
-        hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
         R, size, wide = B * K, D // H, queries.dtype
@@ -312,10 +313,13 @@ class _Layers(torch.autograd.Function):
         folded = new(L if grads_to_frames else 1, B, K * H, D)
         query = None if content else queries.detach()
 
-        # weights sum to 1: the bias of the values is one of what follows
-        behind = full["cross_out_bias"] + torch.bmm(half["cross_out"], half["v_bias"][..., None])[..., 0]
+        beside = Beside(queries.device, 6)
+        with beside:
+            hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+            # weights sum to 1: the bias of the values is one of what follows
+            behind = full["cross_out_bias"] + torch.bmm(half["cross_out"], half["v_bias"][..., None])[..., 0]
 
-        start = queries.detach().expand(B, K, D).reshape(R, D) if content else queries.new_zeros(R, D)
+        start = queries.detach() if content else queries.new_zeros(1, D)
         branch: Tensor | None = None
 
         def norm(
@@ -332,11 +336,11 @@ class _Layers(torch.autograd.Function):
             bias = full["ff2_bias"][i - 1] if i else None
             norm(3 * i, "norm1", i, bias, s[0] - 1, y1[i], None if content else yq[i])
             if content:
-                torch.addmm(half["qkv_bias"][i], y1[i], half["qkv"][i].t(), out=qkv[i])
+                torch.mm(y1[i], half["qkv"][i].t(), out=qkv[i])
             else:
                 for rows, given in ((slice(0, 2 * D), yq[i]), (slice(2 * D, 3 * D), y1[i])):
-                    torch.addmm(half["qkv_bias"][i, rows], given, half["qkv"][i, rows].t(), out=qkv[i, :, rows])
-            ops.attend(qkv[i], own[i], None, None, None, K, H, seed, s[0], dropout)
+                    torch.mm(given, half["qkv"][i, rows].t(), out=qkv[i, :, rows])
+            ops.attend(qkv[i], full["qkv_bias"][i], own[i], None, None, None, K, H, seed, s[0], dropout)
             branch = own[i] @ half["out"][i].t()
             plain, asking = (y2[i], None) if content else (None, y2[i])
             norm(3 * i + 1, "norm2", i, full["out_bias"][i], s[1], plain, asking)
@@ -344,6 +348,7 @@ class _Layers(torch.autograd.Function):
             asked = folded[i if grads_to_frames else 0]
             torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
             torch.bmm(asked, key.mT, out=scores[i])
+            beside.join()
             ops.softmax(scores[i], hidden, passed, level[i], size**-0.5, seed, s[2], dropout)
             torch.bmm(passed, value, out=read[i])
             torch.bmm(_heads(read[i].view(R, H * D), H), half["v"][i].view(H, size, D).mT, out=_heads(mixed[i], H))
@@ -402,7 +407,6 @@ class _Layers(torch.autograd.Function):
             )  # fmt: skip
 
         d_state = d_state.reshape(R, D).contiguous()
-        dy[3 * L].copy_(d_state)
         norm(3 * L, "norm", 0, 6 * L - 1, d_state)
         for i in reversed(range(L)):
             s = stack.sites(i)
@@ -425,7 +429,10 @@ class _Layers(torch.autograd.Function):
             torch.bmm(_heads(d_folded[i].view(R, H * D), H), half["k"][i].view(H, size, D).mT, out=_heads(d_q[i], H))
             torch.mm(d_q[i], half["q"][i], out=dy[3 * i + 1])
             norm(3 * i + 1, "norm2", i, s[1])
-            ops.attend(qkv[i], None, d_own[i] @ half["out"][i], d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout)
+            down = d_own[i] @ half["out"][i]
+            ops.attend(
+                qkv[i], full["qkv_bias"][i], None, down, d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout
+            )
             if content:
                 torch.mm(d_qkv[i], half["qkv"][i], out=dy[3 * i])
             else:
@@ -436,45 +443,47 @@ class _Layers(torch.autograd.Function):
         grad = stack.grad
         # too small to fill the GPU each: biases and norms, and what is made per head, beside the large products
         small, per_head = Beside(key.device, 3), Beside(key.device, 4)
+        with per_head:
+            for name, few, many in (("k", q, d_folded), ("v", d_mixed, read)):
+                for one, other, out in zip(few, many, grad[name], strict=True):
+                    weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
+        dy[3 * L].copy_(d_state)
+        sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D); reads much, which those per head do not
         with small:
             to, made = [], []
             for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
                 to.append(grad[name])
-                made.append(torch.sum(down, 1, dtype=wide))
-            sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D)
-            layers = sums[:-1].view(L, 3, 3, D)
+                made.append(torch.sum(down, 1, dtype=wide).to(kind))
+            rounded = sums.to(kind)
+            layers = rounded[:-1].view(L, 3, 3, D).permute(1, 2, 0, 3).contiguous()  # the norm, which sum, (L, D)
             to += [grad["norm"], grad["norm_bias"], grad["ff2_bias"][L - 1 :]]
-            made += [sums[-1:, 0], sums[-1:, 1], sums[-1:, 2]]
+            made += [rounded[-1:, 0], rounded[-1:, 1], rounded[-1:, 2]]
             for place in range(3):
                 to += [grad[f"norm{place + 1}"], grad[f"norm{place + 1}_bias"]]
-                made += [layers[:, place, 0], layers[:, place, 1]]
+                made += [layers[place, 0], layers[place, 1]]
             # the bias of a branch stands in the norm behind it; that of the last layer's feed-forward in the final norm
             to += [grad["out_bias"], grad["cross_out_bias"], grad["ff2_bias"][: L - 1]]
-            made += [layers[:, 1, 2], layers[:, 2, 2], layers[1:, 0, 2]]
+            made += [layers[1, 2], layers[2, 2], layers[0, 2, 1:]]
             torch._foreach_copy_(to, made)
-            weight_gradient(d_cross, mixed, grad["cross_out"])
             summed = grad["cross_out_bias"]  # of what the values' bias was added to as well
             torch.bmm(summed[:, None], half["cross_out"], out=grad["v_bias"][:, None])
-            grad["cross_out"].baddbmm_(summed[..., None], half["v_bias"][:, None])
             if content:
                 d_queries = dx.view(B, K, D).sum(0)
             else:
                 d_queries = added.view(L * B, K, D).sum(0, dtype=wide)
                 d_queries += dy[1::3].reshape(L * B, K, D).sum(0, dtype=wide)
-        with per_head:
-            for name, few, many in (("k", q, d_folded), ("v", d_mixed, read)):
-                for one, other, out in zip(few, many, grad[name], strict=True):
-                    weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
         if content:
             weight_gradient(d_qkv, y1, grad["qkv"])
         else:
             weight_gradient(d_qkv[:, :, : 2 * D], yq, grad["qkv"][:, : 2 * D])
             weight_gradient(d_qkv[:, :, 2 * D :], y1, grad["qkv"][:, 2 * D :])
         for name, down, given in (
-            ("out", d_own, own), ("q", d_q, y2), ("ff1", d_before, y3), ("ff2", d_ff, after),
+            ("cross_out", d_cross, mixed), ("out", d_own, own), ("q", d_q, y2), ("ff1", d_before, y3),
+            ("ff2", d_ff, after),
         ):  # fmt: skip
             weight_gradient(down, given, grad[name])
         small.join()
+        grad["cross_out"].addcmul_(summed[..., None], half["v_bias"][:, None])
         per_head.join()
         if d_value is d_key and d_key is not None:
             d_value = None  # both are in the one

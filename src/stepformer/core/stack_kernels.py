@@ -33,7 +33,7 @@ def _kept(seed, site, index, THRESHOLD: tl.constexpr):  # type: ignore[no-untype
 
 @triton.jit(do_not_specialize=["site"])
 def _add_norm(  # type: ignore[no-untyped-def]
-    x, branch, bias, weight, shift, query, x_out, y, y_query, mean, rstd, seed, site, K, eps,
+    x, branch, bias, weight, shift, query, x_out, y, y_query, mean, rstd, seed, site, K, x_rows, eps,
     DIM: tl.constexpr, WIDTH: tl.constexpr, ADD: tl.constexpr, PLAIN: tl.constexpr, QUERY: tl.constexpr,
     THRESHOLD: tl.constexpr,
 ):  # fmt: skip
@@ -41,7 +41,7 @@ def _add_norm(  # type: ignore[no-untyped-def]
     c = tl.arange(0, WIDTH)
     ok = c < DIM
     at = row * DIM + c
-    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+    value = tl.load(x + (row % x_rows) * DIM + c, mask=ok, other=0.0).to(tl.float32)
     if ADD:
         added = tl.load(branch + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + c, mask=ok, other=0.0)
         if THRESHOLD > 0:
@@ -169,12 +169,19 @@ def _logits(scores, hidden, scale, c, N: tl.constexpr):  # type: ignore[no-untyp
     return value * scale + tl.load(hidden + c, mask=c < N, other=float("-inf"))
 
 
+@triton.jit
+def _row():  # type: ignore[no-untyped-def]
+    """The last row first: the product before wrote it last and the one behind reads it last, so that the GPU's cache
+    holds what this kernel begins with, and what it ends with is there for the other."""
+    return tl.num_programs(0) - 1 - tl.program_id(0)
+
+
 @triton.jit(do_not_specialize=["site"])
 def _softmax(  # type: ignore[no-untyped-def]
     scores, hidden, out, level, seed, site, scale, PER_ITEM, PITCH,
     N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0)
+    row = _row()
     c = tl.arange(0, WIDTH)
     start = row.to(tl.int64) * PITCH
     value = _logits(scores + start, hidden + (row // PER_ITEM) * N, scale, c, N)
@@ -193,7 +200,7 @@ def _softmax_back(  # type: ignore[no-untyped-def]
     grad, scores, hidden, level, extra, dropped, seed, site, scale, scale_2, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
     WIDTH: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0)
+    row = _row()
     c = tl.arange(0, WIDTH)
     inside = c < N
     start = row.to(tl.int64) * PITCH
@@ -228,9 +235,16 @@ def _mean_weights(  # type: ignore[no-untyped-def]
     tl.store(out + slot.to(tl.int64) * N + c, total / HEADS, mask=c < N)
 
 
+@triton.jit
+def _with_bias(x, bias, c, ok, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+    value = tl.load(x, mask=ok, other=0.0)
+    added = tl.load(bias + c, mask=c < SIZE, other=0.0)[None, :]
+    return tl.where(ok, value.to(tl.float32) + added, 0.0).to(value.dtype)
+
+
 @triton.jit(do_not_specialize=["site"])
 def _attend(  # type: ignore[no-untyped-def]
-    qkv, out, grad, d_qkv, sums, seed, site, scale, K, HEADS,
+    qkv, bias, out, grad, d_qkv, sums, seed, site, scale, K, HEADS,
     DIM: tl.constexpr, SIZE: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BACK: tl.constexpr,
     THRESHOLD: tl.constexpr,
 ):  # fmt: skip
@@ -241,9 +255,10 @@ def _attend(  # type: ignore[no-untyped-def]
     c = tl.arange(0, WIDTH)
     ok = (i < K)[:, None] & (c < SIZE)[None, :]
     at = (item * K + i)[:, None] * (3 * DIM) + head * SIZE + c[None, :]
-    q = tl.load(qkv + at, mask=ok, other=0.0)
-    k = tl.load(qkv + at + DIM, mask=ok, other=0.0)
-    v = tl.load(qkv + at + 2 * DIM, mask=ok, other=0.0)
+    bias += head * SIZE
+    q = _with_bias(qkv + at, bias, c, ok, SIZE)
+    k = _with_bias(qkv + at + DIM, bias + DIM, c, ok, SIZE)
+    v = _with_bias(qkv + at + 2 * DIM, bias + 2 * DIM, c, ok, SIZE)
     pair = (i < K)[:, None] & (i < K)[None, :]
     p = tl.where(pair, tl.dot(q, tl.trans(k)) * scale, -1e30)
     p = tl.where(pair, tl.exp(p - tl.max(p, axis=1)[:, None]), 0.0)
@@ -326,11 +341,11 @@ def add_norm(
     threshold: int, eps: float,
 ) -> None:  # fmt: skip
     """See :func:`stepformer.core.stack.add_norm`."""
-    rows, dim = x.shape
+    rows, dim = x_out.shape
     width = _width(dim)
     _add_norm[(rows,)](
         x, branch, bias, weight, shift, query, x_out, y, y_query, mean, rstd, seed, site,
-        1 if query is None else len(query), eps,
+        1 if query is None else len(query), len(x), eps,
         DIM=dim, WIDTH=width, ADD=branch is not None, PLAIN=y is not None, QUERY=y_query is not None,
         THRESHOLD=threshold, num_warps=_warps(width),
     )  # fmt: skip
@@ -362,16 +377,18 @@ def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tenso
     return parts.sum(1)
 
 
-def add_codes(x: Tensor, codes: Tensor, both: bool = False) -> tuple[Tensor, Tensor | None]:
+def add_codes(
+    x: Tensor, codes: Tensor, both: bool = False, out: tuple[Tensor, Tensor | None] | None = None
+) -> tuple[Tensor, Tensor | None]:
     """(B, N, D) + (1, N, D) in bf16 and, if ``both``, the first in bf16, in one pass: torch takes four times as long
     where types differ."""
     x = x.contiguous()
-    out = torch.empty(x.shape, dtype=torch.bfloat16, device=x.device)
-    plain = torch.empty_like(out) if both else None
+    placed = torch.empty(x.shape, dtype=torch.bfloat16, device=x.device) if out is None else out[0]
+    plain = (torch.empty_like(placed) if out is None else out[1]) if both else None
     size = x[0].numel()
     codes = codes.expand(1, *x.shape[1:]).contiguous()
-    _add_codes[(triton.cdiv(size, 2048), len(x))](x, codes, out, plain, size, PLAIN=both, BLOCK=2048)
-    return out, plain
+    _add_codes[(triton.cdiv(size, 2048), len(x))](x, codes, placed, plain, size, PLAIN=both, BLOCK=2048)
+    return placed, plain
 
 
 def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
@@ -391,8 +408,9 @@ def activate_back(
     if triton.cdiv(rows, part) < len(sums):
         sums[triton.cdiv(rows, part) :].zero_()
     _activate_back[(triton.cdiv(rows, part), triton.cdiv(width, 64))](
-        grad, before, bias, sums, seed, site, rows, width, PART=part, GELU=gelu, THRESHOLD=threshold, BLOCK=64
-    )
+        grad, before, bias, sums, seed, site, rows, width, PART=part, GELU=gelu, THRESHOLD=threshold, BLOCK=64,
+        num_warps=2 if part <= 32 else 4,
+    )  # fmt: skip
 
 
 def softmax(
@@ -432,16 +450,16 @@ def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scal
 
 
 def attend(
-    qkv: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None, slots: int,
-    heads: int, seed: Tensor, site: int, threshold: int,
+    qkv: Tensor, bias: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None,
+    slots: int, heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """See :func:`stepformer.core.stack.attend`."""
     rows, dim = len(qkv), qkv.shape[1] // 3
     size = dim // heads
     _attend[(rows // slots * heads,)](
-        qkv, out, grad, d_qkv, sums, seed, site, size**-0.5, slots, heads,
+        qkv, bias, out, grad, d_qkv, sums, seed, site, size**-0.5, slots, heads,
         DIM=dim, SIZE=size, SLOTS=_width(slots), WIDTH=_width(size), BACK=grad is not None, THRESHOLD=threshold,
-        num_warps=4,
+        num_warps=2 if slots <= 32 else 4,
     )  # fmt: skip
 
 

@@ -78,7 +78,8 @@ def test_add_norm(kernels, dropout, query, first):
     def make():
         written = [torch.full((R, D), torch.nan, device=DEVICE) for _ in range(3)]
         written += [torch.full((R,), torch.nan, device=DEVICE) for _ in range(2)]
-        x, branch, bias, weight, shift = draw(R, D), draw(R, D), draw(D), draw(D), draw(D)
+        x = draw(K if first else R, D)  # the first norm sees the same slots in every video
+        branch, bias, weight, shift = draw(R, D), draw(D), draw(D), draw(D)
         added = draw(K, D)
         given = (x, None if first else branch, None if first else bias, weight, shift, added if query else None)
         y_query = written.pop(2) if query else (written.pop(2), None)[1]
@@ -180,16 +181,17 @@ def test_attend(kernels, dropout, slots, size):
     B, H = 2, 3
     R, D = B * slots, H * size
 
-    def draw(*shape):  # Triton multiplies float32 in TF32: numbers that it has exactly
-        return torch.randn(*shape).bfloat16().float().to(DEVICE)
+    def draw(*shape):  # Triton multiplies float32 in TF32: numbers that it has exactly, and their sums
+        return torch.randn(*shape).mul(16).round().div(16).to(DEVICE)
 
     def forward():
         out = torch.full((R, D), torch.nan, device=DEVICE)
-        return (draw(R, 3 * D), out, None, None, None, slots, H, SEED, 11, dropout), [out]
+        return (draw(R, 3 * D), draw(3 * D), out, None, None, None, slots, H, SEED, 11, dropout), [out]
 
     def backward():
         d_qkv, sums = (torch.full((n, 3 * D), torch.nan, device=DEVICE) for n in (R, B))
-        return (draw(R, 3 * D), None, draw(R, D), d_qkv, sums, slots, H, SEED, 11, dropout), [d_qkv, sums]
+        given = draw(R, 3 * D), draw(3 * D), None, draw(R, D)
+        return (*given, d_qkv, sums, slots, H, SEED, 11, dropout), [d_qkv, sums]
 
     both(kernels, "attend", forward)
     both(kernels, "attend", backward)
