@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Literal, TextIO, TypeVar
+from typing import Any, Literal, TypeVar
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import in_process, read_text
@@ -103,23 +103,6 @@ def with_video(function: Callable[..., T], *args: Any, video: str | None, apart:
     return in_process(function, *args, what=video, time_s=None, memory_bytes=most_memory())
 
 
-def listed(names: Sequence[str], stdin: TextIO | None = None) -> list[str]:
-    """The names, with ``-`` replaced by the lines of stdin that are neither empty nor a comment.
-
-    Raises:
-        UsageError: no name was given. InputError: the list on stdin is empty.
-    """
-    if not names:
-        raise UsageError("name at least one video: a file, a folder, a pattern, or - for a list on stdin")
-    out: list[str] = []
-    for name in names:
-        lines = [name] if name != "-" else [line.strip() for line in (stdin if stdin is not None else sys.stdin)]
-        out += [line for line in lines if line and not line.startswith("#")]
-    if not out:
-        raise InputError("the list of videos on stdin is empty")
-    return out
-
-
 def lines_of(path: str, what: str) -> list[str]:
     """The lines of a text file that are neither empty nor a comment."""
     if not Path(path).exists():
@@ -141,8 +124,14 @@ def find_sources(names: Sequence[str], ids: bool = False) -> list[Source]:
     from stepformer.data.precomputed import SUFFIXES
     from stepformer.data.store import INFO_FILE, FeatureStore
 
+    if not names:
+        raise UsageError("name at least one video: a file, a folder, a pattern, or - for a list on stdin")
+    given = [line.strip() for name in names for line in (sys.stdin if name == "-" else [name])]
+    given = [name for name in given if name and not name.startswith("#")]
+    if not given:
+        raise InputError("the list of videos on stdin is empty")
     out: dict[Source, None] = {}
-    for name in listed(names):
+    for name in given:
         path = Path(name).expanduser()
         if (path / INFO_FILE).is_file():
             found = [Source(path, "store", key) for key in FeatureStore(path).ids]

@@ -226,7 +226,7 @@ def add(parser: argparse._ActionsContainer, *names: str, **defaults: Any) -> Non
                 settings.pop("metavar", None)
             if own.get("required") or own.get("default") is not None:
                 settings["help"] = settings["help"].partition(" (default")[0]
-        parser.add_argument(*settings.pop("flags", ()), _flag(name), **settings)
+        parser.add_argument(*settings.pop("flags", ()), "--" + name.replace("_", "-"), **settings)
 
 
 def workers_of(args: argparse.Namespace) -> int:
@@ -272,10 +272,6 @@ def set_fields(pairs: Sequence[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             out[key.strip()] = text.strip()
     return out
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 # -- parsing -----------------------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Ou
     plans: list[list[Output]] = []
     owner: dict[str, Source] = {}
     for source in sources:
-        plan = [_named(path.replace(_PLACE, source.name)) for path in args.write]
+        named = [path.replace(_PLACE, source.name) for path in args.write]
+        plan = [Output(path, "json" if path == "-" else export.format_of(path).name) for path in named]
         folder = Path(args.out) if args.out is not None else source.path.parent
         plan += [Output(str(folder / f"{source.name}.steps{_suffix(name, source.path)}"), name) for name in wanted]
         for output in plan:
@@ -63,10 +64,6 @@ def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Ou
                 raise UsageError(f"{other} and {source} would both be written to {output.path}; run them apart")
         plans.append(plan)
     return plans
-
-
-def _named(path: str) -> Output:
-    return Output(path, "json" if path == "-" else export.format_of(path).name)
 
 
 def _suffix(name: str, video: Path) -> str:
@@ -78,21 +75,19 @@ def _suffix(name: str, video: Path) -> str:
 
 def may_write(paths: Iterable[str], overwrite: bool, run: str = "") -> None:
     """Raises where a file is there already that a different run wrote, or somebody's hand."""
-    there = [p for p in map(Path, paths) if str(p) != "-" and p.exists() and not (run and _writer(p) == run)]
+    found = [path for path in map(Path, paths) if str(path) != "-" and path.exists()]
+    there = [path for path in found if not run or _written(path.parent).get(path.name) != run]
     if there and not overwrite:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise UsageError(f"{there[0]}{more} is there already, from another run; --overwrite replaces it")
 
 
-def _writer(path: Path) -> str:
-    """The run that wrote a file, as the options beside it say."""
-    return str(_saved(path.parent).get("files", {}).get(path.name, ""))
-
-
-def _saved(folder: Path) -> dict[str, Any]:
+def _written(folder: Path) -> dict[str, Any]:
+    """File -> the run that wrote it, as the options kept in a folder say."""
     with suppress(InputError):
         saved = read_json(folder / OPTIONS_FILE)
-        return saved if isinstance(saved, dict) and isinstance(saved.get("files", {}), dict) else {}
+        files = saved.get("files") if isinstance(saved, dict) else None
+        return files if isinstance(files, dict) else {}
     return {}
 
 
@@ -130,9 +125,9 @@ def save_options(args: argparse.Namespace, written: Iterable[str]) -> None:
     folders: dict[Path, dict[str, str]] = defaultdict(dict)
     for path in map(Path, written):
         folders[path.parent][path.name] = run_id(args)
-    for folder, files in sorted(folders.items()):
-        before = _saved(folder).get("files", {})
-        record = {"stepformer": __version__, "command": args.command, **settings_of(args), "files": {**before, **files}}
+    for folder, new in sorted(folders.items()):
+        files = _written(folder) | new
+        record = {"stepformer": __version__, "command": args.command, **settings_of(args), "files": files}
         try:
             write_json(folder / OPTIONS_FILE, record)
         except WriteError as error:  # the results are there, and worth more than how they came about

@@ -38,14 +38,6 @@ def _open_clip() -> Any:
     return open_clip
 
 
-def _split(model: str) -> tuple[str, str | None]:
-    """MODEL/PRETRAINED to its parts; a hub id names both at once."""
-    if model.startswith(("hf-hub:", "local-dir:")):
-        return model, None
-    name, _, pretrained = model.partition("/")
-    return name, pretrained or None
-
-
 class OpenClipEncoder:
     """Pictures of a second, two by default, to one (N, D) unit vector; texts to (L, D)."""
 
@@ -63,15 +55,16 @@ class OpenClipEncoder:
         if pictures_a_second < 1:
             raise UsageError(f"pictures_a_second must be at least 1, got {pictures_a_second}")
         open_clip = _open_clip()
-        architecture, pretrained = _split(model)
+        whole = model.startswith(("hf-hub:", "local-dir:"))  # names architecture and weights at once
+        architecture, _, pretrained = (model, "", "") if whole else model.partition("/")
         if network is None:
-            if pretrained is None and not architecture.startswith(("hf-hub:", "local-dir:")):
+            if not pretrained and not whole:
                 tags = [tag for name, tag in open_clip.list_pretrained() if name == architecture]
                 raise UsageError(
                     f"openclip:{architecture} needs its weights named too: {architecture}/{{{','.join(tags)}}}"
                 )
             try:
-                network = open_clip.create_model(architecture, pretrained=pretrained, device=device)
+                network = open_clip.create_model(architecture, pretrained=pretrained or None, device=device)
             except (RuntimeError, ValueError, OSError) as error:
                 raise MissingError(f"open_clip cannot load {model}: {error}") from error
         self._network = network.eval().to(device)

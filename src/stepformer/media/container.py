@@ -220,8 +220,9 @@ def _reason(error: BaseException) -> str:
 
 def video_stream(container: Any, path: str | os.PathLike[str]) -> Any:
     """The video track a player would choose; a cover picture is not a video."""
-    pictures = [stream for stream in container.streams.video if _is_cover(stream)]
-    real = [stream for stream in container.streams.video if stream not in pictures]
+    from av.stream import Disposition
+
+    real = [stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic]
     if not real:
         kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
         raise InputError(f"{path} has no video track (it holds: {kinds})")
@@ -229,12 +230,6 @@ def video_stream(container: Any, path: str | os.PathLike[str]) -> Any:
     if not usable:
         raise InputError(f"{path} holds video of a codec that this FFmpeg cannot decode")
     return max(usable, key=lambda stream: (bool(int(stream.disposition) & 1), -stream.index))  # 1: the default track
-
-
-def _is_cover(stream: Any) -> bool:
-    from av.stream import Disposition
-
-    return bool(stream.disposition & Disposition.attached_pic)
 
 
 def pixel_aspect(stream: Any) -> float:

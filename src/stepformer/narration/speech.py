@@ -23,6 +23,7 @@ from stepformer.base.cache import kept_file
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
 from stepformer.media import SAMPLE_RATE_HZ, audio_blocks
 from stepformer.media.audio import Samples
+from stepformer.media.container import opened
 from stepformer.narration.cues import Cue
 from stepformer.narration.readers import parse_subtitles
 
@@ -63,7 +64,10 @@ def transcribe(
         OtherLanguageError: another language than English is spoken, and ``language`` does not name it.
         MissingError: the weights are not here.
     """
-    kept = _kept_file(Path(video), str(model), language)
+    try:
+        kept = kept_file("speech", Path(video), _VERSION, str(model), language, suffix=".json")
+    except OSError as error:
+        raise InputError(f"{video}: cannot be read: {error.strerror or error}") from error
     if cache and (found := _read_kept(kept)) is not None:
         return found
     segments: list[dict[str, Any]] = []
@@ -77,13 +81,6 @@ def transcribe(
         with suppress(OSError):  # a full or read-only disk costs the second look its speed, nothing else
             files.write_text(kept, text + "\n")
     return _cues(text, str(kept))
-
-
-def _kept_file(video: Path, model: str, language: str) -> Path:
-    try:
-        return kept_file("speech", video, _VERSION, model, language, suffix=".json")
-    except OSError as error:
-        raise InputError(f"{video}: cannot be read: {error.strerror or error}") from error
 
 
 def _read_kept(path: Path) -> list[Cue] | None:
@@ -128,7 +125,10 @@ def _loudest(sound: Samples) -> float:
 
 def parts_with_speech(video: str | os.PathLike[str], report: Report | None = None) -> Iterator[tuple[float, Samples]]:
     """(start_s, sound) of the parts of a video in which somebody speaks for at least two seconds."""
-    total_s = _length_s(video) if report is not None else 0.0
+    total_s = 0.0
+    if report is not None:
+        with opened(video) as container:
+            total_s = float(container.duration or 0) / 1e6
     waiting: list[Samples] = []
     held, done = 0, 0  # samples
     blocks = audio_blocks(video, _BLOCK_S)
@@ -160,13 +160,6 @@ def _end_of_part(spans: Sequence[tuple[float, float]], held: int) -> int:
     pauses = [(b - a, (a + b) / 2) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     late = [(length, middle) for length, middle in pauses if middle > end_s * 2 / 3 and length > 0.2]
     return round(max(late)[1] * SAMPLE_RATE_HZ) if late else held
-
-
-def _length_s(video: str | os.PathLike[str]) -> float:
-    from stepformer.media.container import opened
-
-    with opened(video) as container:
-        return float(container.duration or 0) / 1e6
 
 
 # -- words --------------------------------------------------------------------------------------------------------

@@ -294,9 +294,9 @@ class IndexWriter:
 
     def commit(self) -> IndexInfo:
         """Writes the generation, then the name of it; earlier generations go."""
-        generation = 1 + (self.old.generation if self.old is not None else _last_generation(self.folder))
+        others = [path for path in (self.folder / FOLDER).glob("*") if path.is_dir() and path.name.isdigit()]
+        generation = 1 + max((int(path.name) for path in others), default=0)
         place = generation_folder(self.folder, generation)
-        shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         counts = {}
         rng = np.random.default_rng(0)
@@ -323,15 +323,9 @@ class IndexWriter:
             moments=counts["moments"],
         )  # fmt: skip
         write_json(self.folder / FOLDER / "index.json", {"format": FORMAT, "version": FORMAT_VERSION, **asdict(info)})
-        for other in (self.folder / FOLDER).iterdir():
-            if other.is_dir() and other.name.isdigit() and int(other.name) != generation:
-                shutil.rmtree(other, ignore_errors=True)
+        for other in others:
+            shutil.rmtree(other, ignore_errors=True)
         return info
-
-
-def _last_generation(folder: Path) -> int:
-    numbers = [int(p.name) for p in (folder / FOLDER).glob("*") if p.is_dir() and p.name.isdigit()]
-    return max(numbers, default=0)
 
 
 @dataclass(frozen=True, slots=True)
