@@ -36,7 +36,7 @@ take the lid off the pot -> take the lid off the pot
 then i take my rolling pin and roll out the dough -> take the rolling pin; roll out the dough
 what you're going to want to do is loosen the lug nuts -> loosen the lug nuts
 i went ahead and cut the apples into small cubes -> cut the apples into small cubes
-we have to drain the oil before we remove the filter -> drain the oil; remove the filter
+we have to drain the oil before we remove the filter -> drain the oil
 the chicken gets coated in flour -> coat the chicken in flour
 the onions are added to the pan -> add the onions to the pan
 after that you can start mixing in the chocolate chips -> mix in the chocolate chips
@@ -49,7 +49,7 @@ we're going to let the dough rise for one hour -> let the dough rise for one hou
 let it cool -> let it cool
 put the cake in the oven for thirty minutes -> put the cake in the oven
 so basically you just wanna squeeze out all of the excess water -> squeeze out the excess water
-i usually like to season mine with salt and pepper -> season with salt and pepper
+i usually like to season mine with salt and pepper ->
 at this point you should tighten the screws with a screwdriver -> tighten the screws with a screwdriver
 i think i will add two tablespoons of freshly grated parmesan cheese to the bowl ->
     add two tablespoons of freshly grated parmesan cheese
@@ -60,15 +60,15 @@ the next step is to sew the button onto the shirt -> sew the button onto the shi
 just keep stirring the sauce -> stir the sauce
 continue to knead the dough -> knead the dough
 start by removing the battery cover -> remove the battery cover
-i have already peeled the potatoes -> peel the potatoes
+i have already peeled the potatoes ->
 we'll be dipping each strawberry in chocolate -> dip each strawberry in chocolate
-using a sharp knife cut the bread into slices -> use a sharp knife; cut the bread into slices
+using a sharp knife cut the bread into slices -> cut the bread into slices
 with the spatula flip the pancake -> flip the pancake
 carefully lift the tire onto the hub -> lift the tire onto the hub
 gently fold in the egg whites -> fold in the egg whites
 wrap it tightly in plastic wrap -> wrap it in plastic wrap
 so yeah i'm gonna go ahead and um throw in the mushrooms -> throw in the mushrooms
-i am now going to be showing you how to tie a tie -> tie a tie
+i am now going to be showing you how to tie a tie ->
 make a small cut in the fabric -> make a small cut in the fabric
 grab your scissors and trim the edges -> grab the scissors; trim the edges
 we need to plug the cable into the port -> plug the cable into the port
@@ -80,7 +80,7 @@ add the onions and the garlic to the pot and cook it for five minutes ->
     add the onions and garlic to the pot; cook it for five minutes
 mix your flour and your baking powder -> mix the flour and baking powder
 i used to fry the fish but now i bake the fish in the oven -> bake the fish in the oven
-we used a knife to cut the bread -> use a knife; cut the bread
+we used a knife to cut the bread -> cut the bread
 bake for thirty minutes -> bake for thirty minutes
 wipe the toner over your face i could take a bath in this -> wipe the toner over the face
 i'm going to put salt -> add salt
@@ -115,7 +115,7 @@ preheat the oven to 350 degrees grease a baking pan pour in the batter bake for 
 chop the onion add garlic add the spices cook for two minutes ->
     chop the onion; add garlic; add the spices; cook for two minutes
 fold the pastry over the filling brush with egg wash bake until golden brown ->
-    fold the pastry over the filling; brush with egg wash; bake the pastry
+    fold the pastry over the filling; brush with egg wash; bake
 unscrew the cap drain the oil replace the filter tighten the bolt ->
     unscrew the cap; drain the oil; replace the filter; tighten the bolt
 take your potatoes peel them cut them into cubes boil them in salted water ->

@@ -66,7 +66,10 @@ _VAGUE = word_set(
 )
 _QUALITIES = word_set(
     "spicy sweet sour hot cold warm fresh large small big long short soft hard thick thin dry wet raw fine good nice "
-    "other full skinles bonele"
+    "other full skinles bonele yellow purple pink gray brown golden italian english french chinese japanese korean "
+    "indian mexican asian ripe crispy moist fluffy crunchy chunky creamy smooth lean tender juicy natural final inner "
+    "outer upper opposite vertical horizontal circular rectangular oval diagonal regular normal basic clas standard "
+    "different same smaller larger bigger fried melted grated peeled beaten chopped sliced diced minced"
 )
 _NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
 _ASKING = word_set("what which who whatever why how")
@@ -489,7 +492,7 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
     if not all(part in known or part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
     if not phrase.text.startswith("let ") and not all(
-        word in _thing_words() | often or word[:1].isdigit() for word in _things(name.replace("'s", ""))
+        word in _thing_words() | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))
     ):
         return False  # "mix the soy sauce and a spicy"
     if len(parts) == 1:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from stepformer.narration import lexicon, syntax
+from stepformer.narration.asides import aside
 from stepformer.narration.groundability import groundability, is_chatter, noun_score
 from stepformer.narration.phrases import Phrase
 from stepformer.narration.syntax import Tree
@@ -32,7 +33,7 @@ class Extractor:
     ) -> None:
         self.tree, self.resolved, self.need_object = tree, resolved, need_object
         self.detail, self.tangible = detail, tangible
-        self.verbs = [i for i in range(len(tree)) if syntax.is_verb(tree, i)]
+        self.verbs = [i for i in range(len(tree)) if syntax.is_verb(tree, i) and not syntax.is_kind(tree, i)]
         self.lemma = {i: self._base(i, lemma_of) for i in self.verbs}
 
     def _base(self, i: int, lemma_of: Callable[[str, str], str]) -> str:
@@ -67,7 +68,7 @@ class Extractor:
             return [make(verb, things=let, prep=self._prep(i, [i]), let=True)]
         own = syntax.objects(tree, i)
         things = own or syntax.shared_objects(tree, i, self.lemma)
-        particles = [c for c in tree.children[i] if syntax.is_particle(tree, c)][:1]
+        particles = [c for c in tree.children[i] if syntax.is_particle(tree, c) and not self._behind_place(i, c)][:1]
         if not things:
             if i in self.resolved and not particles and not self.need_object and syntax.by_person(tree, i):
                 return [make(verb, prep=self._prep(i, [i]), elided=self.resolved[i])]
@@ -86,6 +87,11 @@ class Extractor:
         together = verb in lexicon.TOGETHER or any(tree.low[p] == "together" for p in particles)
         groups = [things] if together else [[thing] for thing in things]
         return [make(verb, particles, group, prep) for group in groups]
+
+    def _behind_place(self, i: int, particle: int) -> bool:
+        """ "preheat the oven to 200 with the pot inside": not the oven is inside."""
+        tree = self.tree
+        return any(i < prep < particle and tree.having(prep, "pobj") for prep in tree.having(i, "prep"))
 
     def _let(self, i: int) -> list[int]:
         """ "let the dough rise": the dough, for the verb "rise"; [] where it is no such thing."""
@@ -145,6 +151,10 @@ class Extractor:
         names = [self.resolved.get(thing) or tree.words(span) for thing, span in zip(things, spans, strict=True)]
         named = elided or " and ".join(names if len(names) < 3 else [" ".join(names[:-1]), names[-1]])
         particle = tree.low[particles[0]] if particles else ""
+        if particles and tree.low[particles[0] - 1] == "upside":
+            particle = f"upside {particle}"
+        elif particle == "inside" and tree.low[particles[0] + 1 : particles[0] + 2] == ["out"]:
+            particle = "inside out"
         where = prep[0] if prep else ""
         noun = tree.low[syntax.measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
         taken_up = elided or self.resolved.get(things[0] if things else -1, "")
@@ -173,9 +183,7 @@ class Extractor:
             start_s=min(tree.start_s[t] for t in tokens),
             end_s=max(tree.end_s[t] for t in tokens),
             chatter=chatter,
-            groundability=groundability(
-                verb, noun, chatter=chatter, negated=no, second=second, tangible=self.tangible
-            ),
+            groundability=groundability(verb, noun, chatter=chatter, negated=no, second=second, tangible=self.tangible),
             verb=verb,
             particle=particle,
             object=named,
@@ -183,6 +191,7 @@ class Extractor:
             negated=no,
             sentence=sentence,
             said_object="" if elided else said,
+            aside=aside(tree, i, self.lemma),
         )
 
     def _rest(self, i: int, text: str) -> str:

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stepformer.narration import lexicon
+from stepformer.narration.asides import PAST
 from stepformer.narration.lexicon import word_set
 from stepformer.narration.phrases import Phrase
 
 MOST_WORDS = 8
 _LEAST_GROUNDED = 0.5  # what a camera would hardly see names no step
-_REACH_S = 25.0  # a reference is sure only to what was spoken of so lately
+_REACH_S = 15.0  # a reference is sure only to what was spoken of so lately
 _OWNERS = word_set("your my our his her their this that these those")
 _DETERMINERS = _OWNERS | word_set("the a an some any all both")
 _AMOUNTS = (
@@ -27,25 +28,30 @@ _AMOUNTS = (
     "lots of", "plenty of", "the rest of", "quite a bit of", "a little", "a bit", "some", "any",
 )  # fmt: skip
 _OWN = word_set("mine yours ours hers")
-_NOT_TAKEN_UP = lexicon.CONTAINERS | lexicon.NOT_TAKEN_UP
+_NOT_TAKEN_UP = lexicon.CONTAINERS | lexicon.NOT_TAKEN_UP | lexicon.PARTS_AND_TOOLS
+_TAKING_UP = word_set("have take get grab use want need")  # "take an egg and beat it"
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay")
-_NO_PLACE = word_set("one two way ways point points recipe recipes thing things kind sort")
+_NO_PLACE = word_set("one two way ways point points recipe recipes thing things kind sort season right")
 _TAKING, _INTO = word_set("take get use grab"), word_set("in into onto over on through")
 _DANGLING = word_set("in on off up")  # say nothing behind an object, unless they make one act with the verb
+_SEVERAL = word_set("couple few dozen hundred pair bunch third quarter half")
 _BARE_END = word_set("right now then here there")  # of a place: "on top right"
 # what captions without marks run together: "two tablespoons and an in the cream", "use whatever sausage"
 _BROKEN = re.compile(
     r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
-    r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|anyway|because|which|who)\b"
+    r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|stuff|anyway|because|which|who)\b"
 )
+_SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the pan skin side down"
 _PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
 def spoken_names(phrases: Sequence[Phrase]) -> list[str | None]:
     """A name for each of a video's phrases in order, or None for one that names no step (chatter, "do not") or whose
     object stands in the name of one before: "add the onions" and "add garlic" are one name if said with one verb."""
+    if _told_as_past(phrases):
+        phrases = [replace(phrase, aside="") if phrase.aside == PAST else phrase for phrase in phrases]
     names: list[str | None] = []
     while (first := len(names)) < len(phrases):
         end = first + 1
@@ -59,6 +65,12 @@ def spoken_names(phrases: Sequence[Phrase]) -> list[str | None]:
         else:
             names += [joined, *[None] * (end - first - 1)]
     return names
+
+
+def _told_as_past(phrases: Sequence[Phrase]) -> bool:
+    """Whether a talk tells what was done, step by step, so that its past is no story beside the steps."""
+    steps = [phrase for phrase in phrases if not (phrase.chatter or phrase.negated)]
+    return 2 * sum(phrase.aside == PAST for phrase in steps) > len(steps)
 
 
 def _without_alternatives(phrases: Sequence[Phrase]) -> list[Phrase | None]:
@@ -77,7 +89,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
 
     sure: what a pronoun or an object that was left out stands for is certain; otherwise it is not put in its place.
     """
-    if phrase.chatter or phrase.negated or phrase.groundability < _LEAST_GROUNDED:
+    if phrase.chatter or phrase.negated or phrase.aside or phrase.groundability < _LEAST_GROUNDED:
         return None
     if not phrase.verb:  # a phrase of somebody else's making, with its text alone
         return " ".join(phrase.text.split()[:MOST_WORDS]) or None
@@ -86,10 +98,10 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     thing = phrase.object
     if phrase.said_object is not None and not sure:
         thing = phrase.said_object
-    thing = _plain(thing)
+    thing = " ".join(_without_next(_plain(thing).split()))
     if thing in _OWN:
         thing = ""
-    where = _where(phrase.preposition)
+    where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split())))
     if where and phrase.sentence and where.split()[-1] not in phrase.sentence.lower():
         where = ""  # "in this": what is meant is not sure
     verb = phrase.verb
@@ -98,12 +110,14 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     parts_of = thing.split(" of ")
     if len(parts_of) > 2 and parts_of[1].rstrip("s").split()[-1] not in lexicon.MEASURES:
         thing = " of ".join(parts_of[:2])  # "a cup of flour of salt"
+    if verb in _NEEDS_A_PLACE and not thing and where.split()[:1] in (["in"], ["into"], ["to"], ["at"]):
+        return None  # "we just put in our mouths"
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
         # "put salt" adds it; "put the pan" says nothing
         if thing.split()[-1] in _NOT_TAKEN_UP | _PRONOUNS:
             return None
         verb = "add" if verb == "put" else verb
-    if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where):
+    if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where or phrase.particle):
         return None
     if _BROKEN.search(f"{thing} {where}"):
         return None
@@ -139,12 +153,21 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
         return False
     if verb == "use" and whose[:1] and whose[0] in ("into", "onto"):
         return False  # two clauses run together
+    if verb in ("use", "get") and not where:
+        return False  # does not say what is done
     words = [word for word in thing.split() if word not in _DETERMINERS]
+    if thing[:2] == "a " and words and words[-1].endswith("s") and not _is_one(words):
+        return False  # "a balls"
     if words and thing.startswith(words[0]) and f"{verb}:{words[0]}" in lexicon.COMPOUNDS:
         return False
     if not words or words[-1] not in lexicon.NOT_FOOD | lexicon.PERSON_NOUNS:
         return True
     return verb not in lexicon.FOOD_VERBS
+
+
+def _is_one(words: Sequence[str]) -> bool:
+    """Whether words behind "a" may end in an s."""
+    return words[-1].endswith(("ss", "us", "is", "ses")) or "of" in words or words[0] in _SEVERAL
 
 
 def _switched(thing: str) -> bool:
@@ -160,19 +183,28 @@ def _directly_behind(phrase: Phrase) -> bool:
 
 
 def _sure(phrases: Sequence[Phrase], at: int) -> bool:
-    """Whether what the reference of phrase ``at`` stands for was acted on lately, and not mixed into something."""
+    """Whether what the reference of phrase ``at`` stands for is plain: it was acted on, or taken, just before, and not
+    mixed into something else."""
     phrase = phrases[at]
     if phrase.said_object is None:
         return True
     noun = phrase.object.split()[-1] if phrase.object else ""
-    if noun in _NOT_TAKEN_UP or (noun in lexicon.SEASONINGS and phrase.verb in lexicon.ON_DISHES):
+    if not noun or noun in _NOT_TAKEN_UP:
         return False
-    for before in reversed(phrases[:at]):
-        if phrase.start_s - before.end_s > _REACH_S:
-            return False
-        if noun and noun in before.object.split():
-            return before.verb not in lexicon.ADDING or phrase.particle == "in"
-    return True  # named in the same sentence without being acted on
+    if noun.rstrip("s") in phrase.preposition:
+        return False  # nobody adds water to water
+    before = phrases[at - 1] if at else None
+    if before is None or before.negated or before.aside or phrase.start_s - before.end_s > _REACH_S:
+        return False
+    if noun in lexicon.SEASONINGS and before.verb not in _TAKING_UP:
+        return False  # by now it is in or on something
+    if noun not in before.object.split() or (before.verb in lexicon.ADDING and phrase.particle != "in"):
+        return False
+    if before.particle in ("off", "away"):
+        return False  # "wipe off the soap and dab it dry"
+    if before.verb not in _TAKING_UP and (before.chatter or before.verb not in lexicon.PHYSICAL_VERBS):
+        return False
+    return before.said_object is None or _sure(phrases, at - 1)
 
 
 def _one_verb(before: Phrase, phrase: Phrase) -> bool:
@@ -188,7 +220,8 @@ def _joined(phrases: Sequence[Phrase]) -> str | None:
     for phrase in phrases:
         thing = _plain(phrase.object)
         bare = thing.removeprefix("the ").removeprefix("a ").removeprefix("an ") if things else thing
-        if bare and bare not in things and bare not in _PRONOUNS:
+        measure = bare.split()[-1:] and bare.split()[-1] in lexicon.MEASURES  # "two teaspoons and chili powder"
+        if bare and not measure and bare not in things and bare not in _PRONOUNS:
             things.append(bare)
     for count in range(len(things), 1, -1):
         listed = ", ".join(things[: count - 1]) + " and " + things[count - 1]
@@ -209,11 +242,27 @@ def _closed(words: Sequence[str]) -> str | None:
             break
         kept.append(word)
     cut = len(kept) < len(words)
+    kept = _without_next(kept)
     if len(kept) > 3 and kept[-1] in _BARE_END and kept[-2] not in _DETERMINERS:
         kept = kept[:-1]
     while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in lexicon.PARTICLES)):
         kept, cut = kept[:-1], True
     return None if cut and len(kept) < 2 else " ".join(kept)
+
+
+def _without_next(words: list[str]) -> list[str]:
+    """Words without the verb of what is said next, "put the dough in the bowl cover", and what follows it."""
+    if words[:3] == ["to", "the", "boil"]:
+        return words[:3]  # "to the boil broccoli"
+    while len(words) > 1 and words[-2] not in _DETERMINERS | _OPEN | lexicon.WHERE_WORDS:
+        before, word = words[-2:]
+        end = word == "cover" and before in lexicon.CONTAINERS if word in lexicon.COMPOUND_ENDS else (
+            word in lexicon.VERBS_ONLY and word not in lexicon.CONCRETE_NOUNS | {"open", "close", "lower"}
+        )  # fmt: skip
+        if not end:
+            break
+        words = words[:-1]
+    return words
 
 
 def _plain(thing: str) -> str:
@@ -232,6 +281,10 @@ def _plain(thing: str) -> str:
         words = words[1:] if taken else ["the", *words[1:]]
     last = len(words) - 1
     kept = [w for at, w in enumerate(words) if at == last or not (w in lexicon.PRAISE or (at and w in _OWNERS))]
+    if kept[:2] == ["amount", "of"]:
+        kept = kept[2:]  # "little amount of oil"
+    if kept[:1] == ["a"] and len(kept) < len(words) and kept[1][:1] in "aeio":
+        kept[0] = "an"  # "a nice even layer"
     return " ".join(kept)
 
 

@@ -72,7 +72,7 @@ def _is_noun(low: Sequence[str], i: int) -> bool:
     """ "a quick stir until", "a small cut in": a word of hand work behind "a" and an adjective."""
     if i < 2 or low[i - 2] not in ("a", "an", "another", "one", "final", "last"):
         return False
-    acted = low[i] in lexicon.ACTION_NOUNS or low[i] in ("cut", "slice", "fold")
+    acted = (low[i] in lexicon.ACTION_NOUNS and not _thing(low[i - 1])) or low[i] in ("cut", "slice", "fold")
     return acted and low[i + 1] not in lexicon.OBJECT_STARTS
 
 
@@ -83,12 +83,12 @@ def _goes_on(low: Sequence[str], i: int) -> bool:
         return False
     if after in lexicon.MANNER or _object_follows(low, i):
         return True
-    if word in lexicon.COMPOUND_ENDS:
-        return word in lexicon.WITH_VERBS and after == "with"
+    if word in lexicon.COMPOUND_ENDS:  # "take off the drain cover with a screwdriver" uncovers
+        return word in lexicon.WITH_VERBS and after == "with" and lexicon.PARTS_AND_TOOLS.isdisjoint(low[i + 2 : i + 5])
     if after in lexicon.WHERE_WORDS:
         amount = third in lexicon.OBJECT_STARTS or third in lexicon.NUMBERS or third.isdigit()
         return amount or word in lexicon.WITH_VERBS or _thing(third)
-    return _thing(after) or after == "then"
+    return _thing(after) or after == "then" or (_thing(third) and after not in lexicon.PHYSICAL_VERBS)
 
 
 def _thing(word: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,19 @@ def _fix_conjuncts(tag: list[str], dep: list[str], head: list[int]) -> None:
             head[i] = at - 1
 
 
+def _fix_compounds(low: list[str], tag: list[str], dep: list[str], head: list[int]) -> None:
+    """Makes one noun of two that the parser did not join: "loosen the wheel nuts", "pull the washer lever"."""
+    for i in range(1, len(dep) - 1):
+        left = [j for j in range(max(0, i - 4), i) if head[j] == i] if dep[i] == "dobj" and tag[i] == "NN" else []
+        if head[i + 1] != head[i] or not any(tag[j] in ("DT", "PRP$") for j in left):
+            continue
+        lost = dep[i + 1] == "advmod" and tag[i + 1] == "RB" and low[i + 1] in lexicon.CONCRETE_NOUNS
+        if lost or (dep[i + 1] == "dobj" and tag[i + 1] in ("NN", "NNS")):
+            dep[i], dep[i + 1], tag[i + 1] = "compound", "dobj", "NN" if lost else tag[i + 1]
+            for j in (i, *left):
+                head[j] = i + 1
+
+
 @dataclass(slots=True)
 class Tree:
     """Tokens of one stretch, all lists of one length T; ``head[i] == i`` for the root of a sentence."""
@@ -80,6 +94,7 @@ class Tree:
 
     def __post_init__(self) -> None:
         _fix_conjuncts(self.tag, self.dep, self.head)
+        _fix_compounds(self.low, self.tag, self.dep, self.head)
         self.children = [[] for _ in self.text]
         for i, head in enumerate(self.head):
             if head != i:
@@ -156,6 +171,8 @@ def noun_tokens(tree: Tree, i: int, *, whole: bool = False) -> list[int]:
 
 
 def _kept(tree: Tree, i: int) -> bool:
+    if tree.low[i] == "and" and tree.low[i + 1 : i + 2] in (["half"], ["a"]):
+        return True  # "two and a half cups"
     return tree.low[i] not in lexicon.SOFTENERS and tree.tag[i] not in ("UH", "CC")
 
 
@@ -224,6 +241,14 @@ def is_verb(tree: Tree, i: int) -> bool:
     return tree.low[i] in lexicon.PHYSICAL_VERBS and any(child > i for child in tree.having(i, "dobj"))
 
 
+def is_kind(tree: Tree, i: int) -> bool:
+    """Whether a form in -ing says of what kind a thing is: "a few inches of potting soil"."""
+    of = tree.head[i]
+    if tree.tag[i] != "VBG" or tree.dep[i] != "pcomp" or tree.low[of] != "of" or i != of + 1:
+        return False
+    return tree.tag[tree.head[of]].startswith("NN") and i + 1 in tree.having(i, "dobj")
+
+
 def subject(tree: Tree, i: int) -> int | None:
     """The subject of verb ``i``: its own, or that of the verb it is conjoined with or belongs to; None if none."""
     for _ in range(12):
@@ -251,7 +276,7 @@ def by_person(tree: Tree, i: int) -> bool:
 
 def negation(tree: Tree, i: int, lemma: Mapping[int, str]) -> bool | None:
     """Whether verb ``i`` must not be done, by its own negation or that of the verbs which lead to it ("i'm not going to
-    use", "without burning it", "avoid touching"); None where it need not be done."""
+    use", "without burning it", "instead of burning it", "avoid touching"); None where it need not be done."""
     no = _denied(tree, i)
     for _ in range(8):
         head = tree.head[i]
@@ -261,16 +286,21 @@ def negation(tree: Tree, i: int, lemma: Mapping[int, str]) -> bool | None:
             if tree.dep[head] in ("xcomp", "ccomp"):
                 i = head
                 continue
+        if tree.dep[i] in ("advcl", "relcl", "acl") and tree.low[i - 1] == "to":
+            user = head if is_verb(tree, head) else tree.head[head]
+            return no or _denied(tree, user)  # "never use a screwdriver to lever the tire off"
         if head == i or tree.dep[i] not in ("xcomp", "ccomp", "pcomp", "prep", "acomp"):
             break
-        if tree.low[head] == "without":
+        if tree.low[head] == "without" or any(tree.low[c] == "instead" for c in tree.children[head]):
             return not no
         name, denied = lemma.get(head, tree.low[head]), _denied(tree, head)
         if (denied and name in lexicon.NOT_NEEDED) or tree.low[head : head + 2] == ["used", "to"]:
             return None
         if name in lexicon.NOT_OMITTED:
             no = no != (not denied)
-        elif name in lexicon.STOPPING or (denied and (name in lexicon.LIGHT_VERBS or tree.tag[head] == "VBG")):
+        elif name in lexicon.STOPPING or (
+            denied and (name in lexicon.LIGHT_VERBS or tree.tag[head] == "VBG" or tree.dep[i] == "xcomp")
+        ):
             no = not no
         i = head
     return no
@@ -297,7 +327,7 @@ def objects(tree: Tree, i: int) -> list[int]:
     if is_passive(tree, i):
         at = subject(tree, i)
         return _things(tree, joined(tree, at)) if at is not None else []
-    found = [thing for child in tree.having(i, "dobj") for thing in joined(tree, child)]
+    found = [thing for child in _direct(tree, i) for thing in joined(tree, child)]
     if not found:
         # "keep your back straight", "get it clean": the thing is the subject of a small clause
         for clause in tree.having(i, "ccomp", "oprd", "xcomp"):
@@ -312,6 +342,18 @@ def objects(tree: Tree, i: int) -> list[int]:
         if all(tree.tag[thing] in _WH or tree.low[thing] == "that" for thing in found) and (found or bare):
             found = [tree.head[i]]
     return _things(tree, found)
+
+
+def _direct(tree: Tree, i: int) -> list[int]:
+    """Direct objects. One behind a pronoun, or behind another's prepositional phrase, is none: "push it down fish
+    slices are flexible", "pour milk over the season chicken"."""
+    found = tree.having(i, "dobj")
+    if tree.low[i + 1 : i + 2] in (["it"], ["them"]) and tree.dep[i + 1] not in ("dative", "iobj", "nsubj", "poss"):
+        return [i + 1]
+    for at, (before, child) in enumerate(itertools.pairwise(found), 1):
+        if any(tree.tag[t] in ("IN", "TO") and tree.low[t] != "of" for t in range(before + 1, child)):
+            return found[:at]
+    return found
 
 
 def _pronoun_behind(tree: Tree, i: int) -> bool:

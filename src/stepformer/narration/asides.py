@@ -1,0 +1,139 @@
+"""Whether what is said is done here and now, or belongs to a story, a plan, a supposition, a title or somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepformer.narration import lexicon, syntax
+from stepformer.narration.lexicon import word_set
+from stepformer.narration.syntax import Tree
+
+PAST, DONE, LATER, MAYBE, OTHERS, TITLE = "past", "done", "later", "maybe", "others", "title"
+_FAR = 8  # verbs that lead to one another
+_CONDITIONS = word_set("if unless whether")
+_NOT_YET = word_set("before until till when whenever")
+_HAVING = word_set("have 've ve has had having")
+_WOULD = word_set("could would might may")
+_WISHING = word_set("want like prefer wish")
+_HABITS = word_set("normally usually sometimes typically")
+_OTHER_PEOPLE = lexicon.PERSON_NOUNS | word_set("they people nobody everybody everyone somebody someone anyone anybody")
+_SUPPOSING = word_set("imagine suppose pretend say tell ask wish beg")
+_ENDS = (("at", "the", "end"), ("at", "the", "very", "end"))
+_FINISHED = word_set("now fully already perfectly completely nicely all done")
+_NEXT = word_set("time week month video episode")
+_SOON = word_set("bit minute moment while second sec hour day week month year few couple")
+
+
+def aside(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
+    """Why verb ``i`` is not done here and now: "past", "done" (already), "later", "maybe" (a condition, an alternative,
+    a supposition), "others" (do it, or are asked to), "title" (what the video is about); "" if it is."""
+    verb = i
+    for _ in range(_FAR):
+        found = _own(tree, verb, lemma)
+        if found:
+            return found
+        head, dep = tree.head[verb], tree.dep[verb]
+        if head == verb:
+            break
+        if dep == "conj":
+            if [tree.low[c] for c in tree.having(head, "cc") if head < c < verb][-1:] == ["or"]:
+                return MAYBE
+            if tree.having(verb, "nsubj", "nsubjpass", "aux"):
+                break
+        elif dep == "ccomp":
+            if lemma.get(head, tree.low[head]) not in _SUPPOSING:
+                break
+        elif dep == "advcl":  # "use a lever to lift it"
+            if tree.low[verb - 1] != "to":
+                break
+        elif dep not in ("xcomp", "pcomp"):
+            break
+        verb = head
+    return LATER if _deferred(tree, i) else ""
+
+
+def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
+    """As :func:`aside`, by the words that hang on the verb itself."""
+    low = tree.low
+    before = [low[c] for c in tree.having(i, "mark", "advmod") if c < i]
+    if not _CONDITIONS.isdisjoint(before) or _conditional(tree, i):
+        return MAYBE
+    if "how" in before:
+        return TITLE
+    if not _NOT_YET.isdisjoint(before):
+        return LATER
+    helping = tree.having(i, "aux", "auxpass")
+    helped = {low[c] for c in helping}
+    if lemma.get(i) != "have" and ("already" in before or not helped.isdisjoint(_HAVING)):
+        return DONE  # but "we've got the garlic" is what is there
+    if not helped.isdisjoint(("is", "are", "'s", "'re")) and tree.tag[i] == "VBN" and not _FINISHED.isdisjoint(before):
+        return DONE  # "it is now fully assembled"
+    if tree.tag[i] == "VBN" and not helped and tree.dep[i] not in ("ccomp", "conj") and low[i] != lemma.get(i, ""):
+        return DONE  # "a piece made of metal"
+    if _was(tree, i, lemma, helped):
+        return PAST
+    own = tree.having(i, "nsubj", "nsubjpass")
+    result = not own and tree.dep[i] == "advcl" and tree.tag[i] == "VBG"
+    if result and (_by_act(tree, tree.head[i]) or not syntax.by_person(tree, tree.head[i])):
+        return OTHERS  # "twisting it will cause keys to collide, bending the keys"
+    if _by_act(tree, i) or (own and _of_others(tree, own[0])):
+        return OTHERS
+    if own and own[0] < i and any(c < own[0] and low[c] not in ("let", "lets") for c in helping):
+        return OTHERS  # "could you move the camera"
+    if not helped.isdisjoint(_WOULD) or not _HABITS.isdisjoint(before):
+        return MAYBE
+    either = any(low[c] == "or" for c in tree.having(i, "cc"))
+    return MAYBE if "can" in helped and (either or "also" in before) else ""
+
+
+def _conditional(tree: Tree, i: int) -> bool:
+    """Whether a clause with "if" stands before the verb, or one behind it that leaves it open ("if you like")."""
+    for clause in tree.having(i, "advcl"):
+        if any(tree.low[c] in _CONDITIONS for c in tree.having(clause, "mark", "advmod")):
+            wish = tree.low[clause] in _WISHING and any(tree.low[c] == "you" for c in tree.having(clause, "nsubj"))
+            if clause < i or wish:
+                return True
+    return False
+
+
+def _was(tree: Tree, i: int, lemma: Mapping[int, str], helped: set[str]) -> bool:
+    """Whether it is told as past: "i broke a rim", "it was covered"."""
+    if not helped.isdisjoint(("was", "were", "did")):
+        return True
+    if tree.tag[i] != "VBD" or syntax.is_passive(tree, i):
+        return False
+    # "put", "cut": an imperative that the tagger takes for a past
+    return tree.low[i] != lemma.get(i, "") or "once" in tree.low[max(0, i - 2) : i]
+
+
+def _by_act(tree: Tree, i: int) -> bool:
+    """ "turning it too far breaks it"; but "what you're going to do is turn it"."""
+    return any(tree.tag[c] == "VBG" and not tree.having(c, "nsubj") for c in tree.having(i, "csubj"))
+
+
+def _of_others(tree: Tree, subject: int) -> bool:
+    if tree.low[subject] in _OTHER_PEOPLE:
+        return True
+    below = [noun for of in tree.having(subject, "prep") for noun in tree.having(of, "pobj")]
+    return any(tree.low[noun] in _OTHER_PEOPLE for noun in below)  # "a lot of people"
+
+
+def _deferred(tree: Tree, i: int) -> bool:
+    """Whether it comes later: "later we'll add the peas", "we check the pressure later", "at the very end"."""
+    low = tree.low
+    first = min([i, *(t for t in tree.children[i] if t < i)])
+    last = i + 1
+    while last < len(tree) and tree.sentence[last] == tree.sentence[i] and not tree.tag[last].startswith("VB"):
+        last += 1
+    for at in range(max(0, first - 3), last):
+        near = at >= first or at + 1 == first or low[at + 1] in (",", "on")
+        if low[at] in ("later", "tomorrow") and not (at and low[at - 1] in lexicon.TIME_NOUNS | {"sooner", "or"}):
+            return near
+        if low[at] == "next" and low[at + 1 : at + 2] and low[at + 1] in _NEXT:
+            return True
+        if at > i and any(tuple(low[at : at + len(end)]) == end for end in _ENDS):
+            return True
+        soon = low[at : at + 2] in (["in", "a"], ["in", "an"]) and not _SOON.isdisjoint(low[at + 2 : at + 4])
+        if at > i and soon and "of" not in low[at + 3 : at + 5]:
+            return True
+    return False
