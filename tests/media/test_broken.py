@@ -1,5 +1,6 @@
 """Broken files give as many good seconds as there are and say where they broke; files that are no video say so."""
 
+import os
 import subprocess
 import sys
 import time
@@ -318,3 +319,18 @@ def test_time_stamps_that_go_far_back_do_not_send_the_reader_round_in_circles():
     clips = sum(len(batch) for batch in reader.clips(FrameSpec((32, 32)), 1.0))
     assert clips == 2 and time.process_time() - began < 5
     assert reader.stats["packets"] < 200
+
+
+@pytest.mark.parametrize("kind", ["avi", "mkv", "ts"])
+def test_nothing_but_zeros_behind_a_video_is_waited_for_once(tmp_path, monkeypatch, kind):
+    """As a download leaves it that was stopped after its room was made: 50 GB take minutes to look through."""
+    from stepformer.media import container
+
+    file = tmp_path / f"a.{kind}"
+    file.write_bytes((Path(__file__).parents[1] / "fuzz" / "corpus" / file.name).read_bytes())
+    os.truncate(file, 50 << 30)
+    monkeypatch.setattr(container, "_WAIT_S", 0.3)
+    began = time.monotonic()
+    assert sum(len(batch) for batch in video.VideoReader(file).clips(FrameSpec((32, 32)), 1.0)) == 2
+    assert sum(len(block) for block in video.audio_blocks(file)) > 8000
+    assert time.monotonic() - began < 64 * 0.3

@@ -14,6 +14,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_of
 
 SAMPLE_RATE_HZ = 16_000
+_GIVE_UP = 64  # read errors in a row without a good packet
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
 
 Samples = npt.NDArray[np.float32]
@@ -110,7 +111,7 @@ def _frames(
     import av
 
     failures, at_s = 0, 0.0
-    while failures < 64:
+    while failures < _GIVE_UP:
         try:
             for packet in packets_of(container, stream, path):
                 try:
@@ -124,8 +125,9 @@ def _frames(
                 except av.error.FFmpegError:
                     problems.damage(at_s)
             return
-        except av.error.FFmpegError:
-            failures += 1
+        except av.error.FFmpegError as error:
+            # where nothing came for a minute, once is enough
+            failures += _GIVE_UP if isinstance(error, av.error.ExitError) else 1
             problems.damage(at_s)
 
 

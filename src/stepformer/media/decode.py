@@ -250,8 +250,9 @@ class FrameDecoder:
                             self._problems.damage(self._time_of(packet))
                         yield packet
                 return
-            except self._av.error.FFmpegError:
-                failures += 1
+            except self._av.error.FFmpegError as error:
+                # where nothing came for a minute, once is enough
+                failures += _GIVE_UP if isinstance(error, self._av.error.ExitError) else 1
                 if self._broken_at is None:
                     self._broken_at = self._last_end_s
                 if failures >= _GIVE_UP:
