@@ -2,7 +2,7 @@
 
 The modules of :mod:`stepformer.core.model` say what is computed. Every frame is normed, projected, attends to
 all others of its video and goes through a feed-forward: as separate operations forty passes over all frames.
-Here everything between two matrix products is one kernel (Triton on CUDA, plain torch elsewhere), and frames are
+Here everything between two matrix products is one kernel (`core.context_kernels`), and frames are
 stored in the type that products are made in. Attention itself is torch's. Gradients of the weights are written in
 place (:mod:`stepformer.core.flat`); dropout is a hash of (seed, place, element), as in :mod:`stepformer.core.stack`.
 
@@ -15,7 +15,6 @@ R = B N rows; D the width of the decoder, W that of the features; H heads.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -32,48 +31,6 @@ _CHUNKS = 8  # rows are summed in so many parts where they are the long side of 
 _MORE = 8  # numbers added to every head
 _NEVER = -30_000.0
 _SITES = range(1 << 20, (1 << 20) + 3)  # places of dropout: the branch of attention, feed-forward, its branch
-
-
-# -- what stands between the matrix products, in plain torch ----------------------------------------------------------
-
-
-def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, kind: torch.dtype) -> list[Tensor]:
-    """x (R, D) at length sqrt(D); that normed; that with codes (R or fewer, D) added; mean and 1 / deviation (R,)."""
-    wide = weight.dtype
-    u = F.normalize(x.to(wide), dim=-1) * math.sqrt(x.shape[1])
-    mean = u.mean(1)
-    rstd = ((u - mean[:, None]).square().mean(1) + eps).rsqrt()
-    y = (u - mean[:, None]) * rstd[:, None] * weight + shift
-    placed = (y.view(-1, *codes.shape) + codes.to(wide)).view_as(y)
-    return [u.to(kind), y.to(kind), placed.to(kind), mean, rstd]
-
-
-def leave(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient of x (R, D) from that of ``sqrt(D) x / |x|``."""
-    wide = torch.promote_types(grad.dtype, torch.float32)
-    x, grad = x.to(wide), grad.to(wide)
-    inverse: Tensor = 1 / x.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
-    unit = x * inverse
-    return (grad - unit * (grad * unit).sum(1, keepdim=True)) * inverse * math.sqrt(x.shape[1])
-
-
-def add_end(
-    x: Tensor, branch: Tensor, bias: Tensor, codes: Tensor, seed: Tensor, site: int, threshold: int
-) -> tuple[Tensor, Tensor]:
-    """x + dropout(branch + bias), and that with codes added: (R, D) each."""
-    out = x.to(bias.dtype) + stack._drop(branch.to(bias.dtype) + bias, seed, site, threshold)
-    placed = (out.view(-1, *codes.shape) + codes.to(bias.dtype)).view_as(out)
-    return out.to(x.dtype), placed.to(x.dtype)
-
-
-def drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
-    """x with some elements dropped, the others larger."""
-    return stack._drop(x, seed, site, threshold)
-
-
-def add_unit(video: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
-    """video (R, W) at length 1, plus branch and bias, in the type of the branch."""
-    return (F.normalize(video.to(bias.dtype), dim=-1) + branch.to(bias.dtype) + bias).to(branch.dtype)
 
 
 # -- the two functions, before attention and behind it ----------------------------------------------------------------
@@ -143,15 +100,11 @@ class Context:
         return self.model.frames_out
 
     @property
-    def kernels(self) -> ModuleType | Any:
+    def kernels(self) -> ModuleType:
         """Where the functions between the matrix products are."""
-        if self.seed.is_cuda:
-            from stepformer.core import context_kernels
+        from stepformer.core import context_kernels
 
-            return context_kernels
-        import sys
-
-        return sys.modules[__name__]
+        return context_kernels
 
     @property
     def threshold(self) -> int:
@@ -306,7 +259,3 @@ class _After(torch.autograd.Function):
         context.grad(norm.bias).copy_(norms[1])
         context.give(out, down, mixed, norms[2], wide="given")
         return down @ wide_out.t(), dx if ctx.needs_input_grad[1] else None, None, None, None
-
-
-add_norm, add_norm_back, norm_sums = stack.add_norm, stack.add_norm_back, stack.norm_sums
-activate, activate_back = stack.activate, stack.activate_back

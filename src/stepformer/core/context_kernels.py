@@ -123,7 +123,7 @@ def relative_codes(mask: Tensor, dim: int) -> Tensor:
 
 
 def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, kind: torch.dtype) -> list[Tensor]:
-    """See :func:`stepformer.core.context.enter`."""
+    """x (R, D) at length sqrt(D); that normed; that with codes (R or fewer, D) added; mean and 1 / deviation (R,)."""
     x = x.contiguous()
     rows, dim = x.shape
     u, y, placed = (torch.empty((rows, dim), dtype=kind, device=x.device) for _ in range(3))
@@ -137,7 +137,7 @@ def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, k
 
 
 def leave(grad: Tensor, x: Tensor) -> Tensor:
-    """See :func:`stepformer.core.context.leave`."""
+    """The gradient of x (R, D) from that of ``sqrt(D) x / |x|``."""
     out = torch.empty_like(grad)
     rows, dim = grad.shape
     width = _width(dim)
@@ -148,7 +148,7 @@ def leave(grad: Tensor, x: Tensor) -> Tensor:
 def add_end(
     x: Tensor, branch: Tensor, bias: Tensor, codes: Tensor, seed: Tensor, site: int, threshold: int
 ) -> tuple[Tensor, Tensor]:
-    """See :func:`stepformer.core.context.add_end`."""
+    """x + dropout(branch + bias), and that with codes added: (R, D) each."""
     out, placed = torch.empty_like(x), torch.empty_like(x)
     rows, dim = x.shape
     width = _width(dim)
@@ -160,7 +160,7 @@ def add_end(
 
 
 def drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
-    """See :func:`stepformer.core.context.drop`."""
+    """x with some elements dropped, the others larger."""
     if not threshold:
         return x
     out = torch.empty_like(x)
@@ -169,7 +169,7 @@ def drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
 
 
 def add_unit(video: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
-    """See :func:`stepformer.core.context.add_unit`."""
+    """video (R, W) at length 1, plus branch and bias, in the type of the branch."""
     out = torch.empty_like(branch)
     rows, dim = branch.shape
     width = _width(dim)

@@ -1,4 +1,4 @@
-"""All parameters of a model in one tensor, and the optimiser's step over it as one pass.
+"""All parameters of a model in one tensor, so that the optimiser's step is one pass (`core.stack_kernels.update`).
 
 A model of 150 parameters takes 150 small kernels for whatever is done to each. Here parameters are views into one
 tensor, so that the norm of the gradient, the update, the running mean of the weights and their bf16 copy are four
@@ -95,37 +95,3 @@ class Flat:
 def _move(p: Tensor, to: Tensor) -> None:
     to.copy_(p)
     p.data = to
-
-
-def update(
-    values: Tensor, grads: Tensor, first: Tensor, second: Tensor, mean: Tensor | None, half: Tensor, control: Tensor,
-    norm: Tensor, bad: Tensor, clip: float, betas: tuple[float, float], decay: float, eps: float, decoupled: bool,
-) -> None:  # fmt: skip
-    """Clipping, Adam (decoupled: AdamW), the mean of the weights and their copy in bf16, in one pass on a GPU.
-
-    All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t and the
-    root of 1 - beta2^t. norm: of the gradient. Where it is not finite ``bad`` becomes 1, and where ``bad`` is 1 nothing
-    changes: the weights stay as they were when the first gradient went wrong.
-    """
-    if values.is_cuda:
-        from stepformer.core import stack_kernels
-
-        stack_kernels.update(
-            values, grads, first, second, mean, half, control, norm, bad, clip, betas, decay, eps, decoupled
-        )
-        return
-    if bool(bad) or not bool(norm.isfinite()):
-        bad.fill_(1)
-        return
-    lr, follow, bias1, bias2 = control[:4].to(values.dtype)
-    g = grads.to(values.dtype) * (clip / (norm + 1e-6)).clamp(max=1.0)
-    if decoupled:
-        values.mul_(1 - lr * decay)
-    else:
-        g = g + decay * values
-    first.lerp_(g, 1 - betas[0])
-    second.mul_(betas[1]).addcmul_(g, g, value=1 - betas[1])
-    values.sub_(lr / bias1 * first / (second.sqrt() / bias2 + eps))
-    half.copy_(values)
-    if mean is not None:
-        mean.lerp_(values, float(follow))

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from stepformer.core import context
 from stepformer.core.devices import Beside, has_triton
-from stepformer.core.flat import Flat, update
+from stepformer.core.flat import Flat
 from stepformer.core.losses import BUILT_IN, Ahead, Criterion
 from stepformer.core.model import Looked, Slots, StepDecoder, Sum
 from stepformer.core.stack import Stack, weight_kinds
@@ -89,7 +89,7 @@ class _Recorded:
 class GraphStep:
     """The recorded steps of one run. Made when the first step is; weights or moments loaded later need a new one.
 
-    On the CPU it computes the same without recording, for tests: kernels there are no trouble to launch.
+    On the CPU, in tests, it computes the same without recording.
     """
 
     def __init__(
@@ -305,6 +305,8 @@ class GraphStep:
 
     def _step(self, recorded: _Recorded) -> None:
         """What is recorded."""
+        from stepformer.core import stack_kernels
+
         flat, o = self.flat, self.config.optim
         control = recorded.inputs["control"]
         self.seed.copy_(control[4:5])
@@ -317,7 +319,7 @@ class GraphStep:
         loss, parts = self.losses(recorded, output, ahead)
         self.gradients(loss)
         norm = torch.linalg.vector_norm(flat.grads, dtype=flat.values.dtype)
-        update(
+        stack_kernels.update(
             flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, control, norm, self.bad,
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
         )  # fmt: skip

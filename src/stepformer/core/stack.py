@@ -6,7 +6,7 @@ kernels and none of the float32 attention:
 - cross-attention with folded projections (``Attention._folded``): ``heads * K`` rows per video against the frames as
   they are, two batched products with one pass of softmax between; what is stored are the scores in bf16
 - everything between two matrix products is one kernel: residual, dropout and norm; bias, activation and dropout; the
-  attention of slots among each other. Triton on CUDA (`core.stack_kernels`), plain torch elsewhere
+  attention of slots among each other. Triton on CUDA (`core.stack_kernels`)
 - gradients of weights are made for all layers at once when the backward pass is through, in one batched product per
   kind of weight: one layer's alone would keep a quarter of the GPU busy
 - weights come in stacks, all layers of one kind behind each other, and their gradients are written in place to stacks
@@ -19,7 +19,6 @@ R = B K rows; D the width; H heads; a row of the folded attention is (video, slo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -27,173 +26,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from stepformer.core.devices import Beside
 from stepformer.core.model import DecoderLayer, StepDecoder, Sum
 
 _CHANCES = 1 << 24  # dropout draws one of so many numbers
-_LOG2E = math.log2(math.e)
-
-
-# -- what stands between the matrix products, in plain torch ----------------------------------------------------------
-
-
-def _mix(x: Tensor) -> Tensor:
-    """A 32-bit integer hash, in int64."""
-    low = 0xFFFFFFFF
-    x = x ^ (x >> 16)
-    x = (x * 0x7FEB352D) & low
-    x = x ^ (x >> 15)
-    return (x * 0x046CA68B) & low
-
-
-def _kept(seed: Tensor, site: int, shape: tuple[int, ...], threshold: int) -> Tensor:
-    """Which elements dropout keeps; seed (1,) int64, site: the place in the network."""
-    low = 0xFFFFFFFF
-    key = (_mix(_mix(seed & low) + site & low)) & low
-    index = torch.arange(math.prod(shape), device=seed.device)
-    return ((_mix((index * 0x1E3779B1 + key) & low) >> 8) >= threshold).view(shape)
-
-
-def _drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
-    if not threshold:
-        return x
-    return torch.where(_kept(seed, site, tuple(x.shape), threshold), x * (_CHANCES / (_CHANCES - threshold)), 0.0)
-
-
-def add_norm(
-    x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, query: Tensor | None,
-    x_out: Tensor, y: Tensor | None, y_query: Tensor | None, mean: Tensor, rstd: Tensor, seed: Tensor, site: int,
-    threshold: int, eps: float,
-) -> None:  # fmt: skip
-    """x_out = x + dropout(branch + bias), y = norm(x_out), y_query = y + query of its slot, all (R, D); query (K, D).
-
-    x has all rows, or those that repeat. Also writes each row's mean and one over its standard deviation, (R,).
-    """
-    x = x.repeat(len(x_out) // len(x), 1)
-    if branch is not None:
-        assert bias is not None
-        x = x + _drop(branch.to(x.dtype) + bias, seed, site, threshold)
-    x_out.copy_(x)
-    mean.copy_(x.mean(1))
-    centred = x - mean[:, None]
-    rstd.copy_((centred.square().mean(1) + eps).rsqrt())
-    normed = centred * rstd[:, None] * weight + shift
-    if y is not None:
-        y.copy_(normed)
-    if y_query is not None:
-        assert query is not None
-        y_query.copy_((normed.view(-1, *query.shape) + query).flatten(0, 1))
-
-
-def add_norm_back(
-    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
-    seed: Tensor, site: int, threshold: int,
-) -> None:  # fmt: skip
-    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch."""
-    unit = (x - mean[:, None]) * rstd[:, None]
-    g = dy.to(x.dtype) * weight
-    new = rstd[:, None] * (g - unit * (unit * g).mean(1, keepdim=True) - g.mean(1, keepdim=True))
-    dx.copy_(dx + new if more else new)
-    if d_branch is not None:
-        d_branch.copy_(_drop(dx, seed, site, threshold))
-
-
-def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
-    """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
-    g, unit = dy.to(x.dtype), (x - mean[..., None]) * rstd[..., None]
-    return torch.stack(((g * unit).sum(1), g.sum(1), d_branch.to(x.dtype).sum(1)), 1)
-
-
-def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
-    """out = dropout(activation(before + bias)): (R, F)."""
-    x = before.to(bias.dtype) + bias
-    out.copy_(_drop(F.gelu(x) if gelu else x.relu(), seed, site, threshold))
-
-
-def activate_back(
-    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
-) -> None:
-    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``.
-
-    sums (S, F): that of the bias, each row from some of the rows.
-    """
-    x = before.to(bias.dtype) + bias
-    g = _drop(grad.to(bias.dtype), seed, site, threshold)
-    if gelu:
-        slope = 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-        grad.copy_(g * slope)
-    else:
-        grad.copy_(torch.where(x > 0, g, 0.0))
-    sums.zero_()[0] = _wide(grad).sum(0)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
-
-
-def softmax(
-    scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
-) -> None:
-    """What dropout leaves of the attention: scores (B, K H, N) -> out (B, K H, N).
-
-    hidden (B, N): 0 where there is a frame, minus infinity elsewhere. level (B, K H): with it :func:`_weights` makes
-    the attention from the scores again, so that it is not stored; to the base of 2, which exponentials are fastest in.
-    """
-    level.copy_((_wide(scores) * scale + hidden[:, None]).logsumexp(-1) * _LOG2E)
-    level.masked_fill_(level == -torch.inf, torch.inf)  # no frame, no attention
-    out.copy_(_drop(_weights(scores, hidden, level, scale), seed, site, threshold))
-
-
-def _weights(scores: Tensor, hidden: Tensor, level: Tensor, scale: float) -> Tensor:
-    return torch.exp2((_wide(scores) * scale + hidden[:, None]) * _LOG2E - level[..., None])
-
-
-def softmax_back(
-    grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
-    dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
-) -> None:  # fmt: skip
-    """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
-
-    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped``: what dropout left, made again.
-    """
-    p, g = _weights(scores, hidden, level, scale), _drop(_wide(grad), seed, site, threshold)
-    if extra is not None:
-        g = g + (extra / heads).repeat_interleave(heads, 1)
-    grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
-    if dropped is not None:
-        dropped.copy_(_drop(p, seed, site, threshold))
-
-
-def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
-    """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
-    B, rows, N = scores.shape
-    return _weights(scores, hidden, level, scale).view(B, rows // heads, heads, N).mean(2)
-
-
-def attend(
-    qkv: Tensor, bias: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None,
-    slots: int, heads: int, seed: Tensor, site: int, threshold: int,
-) -> None:  # fmt: skip
-    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
-
-    bias (3 D): added to qkv here, as products without one are faster by more than it takes.
-    sums (B, 3 D): of d_qkv over each video's slots.
-    """
-    size = qkv.shape[1] // 3 // heads
-    q, k, v = (_wide(qkv) + bias).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
-    p = (q @ k.mT * size**-0.5).softmax(-1)
-    passed = _drop(p, seed, site, threshold)
-    if out is not None:
-        out.copy_((passed @ v).transpose(1, 2).flatten(2).flatten(0, 1))
-    if grad is not None and d_qkv is not None and sums is not None:
-        g = _wide(grad).view(-1, slots, heads, size).transpose(1, 2)
-        dp = _drop(g @ v.mT, seed, site, threshold)
-        ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * size**-0.5
-        made = torch.stack((ds @ k, ds.mT @ q, passed.mT @ g))  # (3, B, H, K, D / H)
-        d_qkv.copy_(made.permute(1, 3, 0, 2, 4).reshape(d_qkv.shape))
-        sums.copy_(_wide(d_qkv).view(-1, slots, d_qkv.shape[1]).sum(1))
 
 
 # -- the weights ------------------------------------------------------------------------------------------------------
@@ -251,15 +88,11 @@ class Stack:
         return state, weights if attention else None
 
     @property
-    def kernels(self) -> ModuleType | Any:
+    def kernels(self) -> ModuleType:
         """Where the functions between the matrix products are."""
-        if self.seed.is_cuda:
-            from stepformer.core import stack_kernels
+        from stepformer.core import stack_kernels
 
-            return stack_kernels
-        import sys
-
-        return sys.modules[__name__]
+        return stack_kernels
 
     def sites(self, layer: int) -> range:
         """Places of dropout: attention among slots, its branch, attention to frames, its branch, feed-forward, its."""

@@ -340,7 +340,10 @@ def add_norm(
     x_out: Tensor, y: Tensor | None, y_query: Tensor | None, mean: Tensor, rstd: Tensor, seed: Tensor, site: int,
     threshold: int, eps: float,
 ) -> None:  # fmt: skip
-    """See :func:`stepformer.core.stack.add_norm`."""
+    """x_out = x + dropout(branch + bias), y = norm(x_out), y_query = y + query of its slot, all (R, D); query (K, D).
+
+    x has all rows, or those that repeat. Also writes each row's mean and one over its standard deviation, (R,).
+    """
     rows, dim = x_out.shape
     width = _width(dim)
     _add_norm[(rows,)](
@@ -358,7 +361,7 @@ def add_norm_back(
     dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
     seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """See :func:`stepformer.core.stack.add_norm_back`."""
+    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch."""
     rows, dim = x.shape
     width = _width(dim)
     _add_norm_back[(rows,)](
@@ -368,7 +371,7 @@ def add_norm_back(
 
 
 def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
-    """See :func:`stepformer.core.stack.norm_sums`."""
+    """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
     norms, rows, dim = x.shape
     parts = torch.empty((norms, triton.cdiv(rows, _PART), 3, dim), dtype=torch.float32, device=x.device)
     _norm_sums[(triton.cdiv(dim, 128), parts.shape[1], norms)](
@@ -392,7 +395,7 @@ def add_codes(
 
 
 def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
-    """See :func:`stepformer.core.stack.activate`."""
+    """out = dropout(activation(before + bias)): (R, F)."""
     total = before.numel()
     _activate[(triton.cdiv(total, 1024),)](
         before, bias, out, seed, site, total, before.shape[1], GELU=gelu, THRESHOLD=threshold, BLOCK=1024
@@ -402,7 +405,10 @@ def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor
 def activate_back(
     grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """See :func:`stepformer.core.stack.activate_back`."""
+    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``.
+
+    sums (S, F): that of the bias, each row from some of the rows.
+    """
     rows, width = before.shape
     part = int(triton.next_power_of_2(triton.cdiv(rows, len(sums))))  # rows that one program sums over
     if triton.cdiv(rows, part) < len(sums):
@@ -416,7 +422,11 @@ def activate_back(
 def softmax(
     scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """See :func:`stepformer.core.stack.softmax`."""
+    """What dropout leaves of the attention: scores (B, K H, N) -> out (B, K H, N).
+
+    hidden (B, N): 0 where there is a frame, minus infinity elsewhere. level (B, K H): with it ``softmax_back`` makes
+    the attention from the scores again, so that it is not stored; to the base of 2, which exponentials are fastest in.
+    """
     B, rows, N = scores.shape
     width = _width(N)
     _softmax[(B * rows,)](
@@ -429,7 +439,10 @@ def softmax_back(
     grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
     dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """See :func:`stepformer.core.stack.softmax_back`."""
+    """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
+
+    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped``: what dropout left, made again.
+    """
     B, rows, N = grad.shape
     width = _width(N)
     _softmax_back[(B * rows,)](
@@ -440,7 +453,7 @@ def softmax_back(
 
 
 def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
-    """See :func:`stepformer.core.stack.mean_weights`."""
+    """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
     B, rows, N = scores.shape
     out = torch.empty((B, rows // heads, N), dtype=torch.float32, device=scores.device)
     _mean_weights[(B * rows // heads,)](
@@ -453,7 +466,11 @@ def attend(
     qkv: Tensor, bias: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None,
     slots: int, heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """See :func:`stepformer.core.stack.attend`."""
+    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
+
+    bias (3 D): added to qkv here, as products without one are faster by more than it takes.
+    sums (B, 3 D): of d_qkv over each video's slots.
+    """
     rows, dim = len(qkv), qkv.shape[1] // 3
     size = dim // heads
     _attend[(rows // slots * heads,)](
@@ -467,7 +484,12 @@ def update(
     values: Tensor, grads: Tensor, first: Tensor, second: Tensor, mean: Tensor | None, half: Tensor, control: Tensor,
     norm: Tensor, bad: Tensor, clip: float, betas: tuple[float, float], decay: float, eps: float, decoupled: bool,
 ) -> None:  # fmt: skip
-    """See :func:`stepformer.core.flat.update`."""
+    """Clipping, Adam (decoupled: AdamW), the mean of the weights and their copy in bf16, in one pass on a GPU.
+
+    All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t and the
+    root of 1 - beta2^t. norm: of the gradient. Where it is not finite ``bad`` becomes 1, and where ``bad`` is 1 nothing
+    changes: the weights stay as they were when the first gradient went wrong.
+    """
     total = values.numel()
     _update[(triton.cdiv(total, 2048),)](
         values, grads, first, second, mean, half, control, norm, bad, total, clip, *betas, decay, eps,

@@ -14,6 +14,8 @@ from stepformer.core import context
 from stepformer.core.flat import Flat
 from stepformer.core.model import StepDecoder, preset
 
+pytestmark = pytest.mark.usefixtures("plain_kernels")
+
 SMALL = preset(
     "default", feature_dim=24, dim=24, layers=1, heads=3, feedforward=20, slots=5, dropout=0.0, apart=False
 )

@@ -13,6 +13,8 @@ from stepformer.core.config import make_config
 from stepformer.core.graph import padded_size, why_not
 from stepformer.core.training import NonFiniteLossError, Trainer
 
+pytestmark = pytest.mark.usefixtures("plain_kernels")
+
 SIZE = {"dim": 24, "layers": 2, "heads": 3, "feedforward": 20, "slots": 5}
 
 

@@ -11,7 +11,8 @@ import os
 import pytest
 import torch
 
-from stepformer.core import flat, losses, stack
+from stepformer.core import losses
+from tests.core.step import plain as reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = [
@@ -57,7 +58,7 @@ class AllRows:
 def both(kernels, name, make):
     """The tensors that a function wrote, by the plain version and by the kernel, from the same arguments."""
     found = []
-    for module in (stack, kernels):
+    for module in (reference, kernels):
         torch.manual_seed(0)
         arguments, written = make()
         getattr(module, name)(*arguments)
@@ -108,7 +109,7 @@ def test_sums_over_rows(kernels):
     S, R, D = 3, 300, 20
     dy, x, d_branch = draw(S, R, D), draw(S, R, D), draw(S, R, D)
     mean, rstd = x.mean(2), 1 / x.std(2)
-    plain, fast = (ops.norm_sums(dy, x, mean, rstd, d_branch) for ops in (stack, kernels))
+    plain, fast = (ops.norm_sums(dy, x, mean, rstd, d_branch) for ops in (reference, kernels))
     assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-4)
 
 
@@ -162,15 +163,15 @@ def test_softmax(kernels, dropout, extra):
 
     def backward():
         scores, _, level, arguments = made()
-        stack.softmax(*arguments)
+        reference.softmax(*arguments)
         grad, again = rows().copy_(draw(B, K * H, N)), rows()
         other = draw(B, K, N) if extra else None
         return (grad, scores, hidden, level, other, H, again, 0.5, SEED, 2, dropout), [grad, again]
 
     both(kernels, "softmax_back", backward)
     scores, _, level, arguments = made()
-    stack.softmax(*arguments)
-    plain, fast = (ops.mean_weights(scores, hidden, level, H, 0.5) for ops in (stack, kernels))
+    reference.softmax(*arguments)
+    plain, fast = (ops.mean_weights(scores, hidden, level, H, 0.5) for ops in (reference, kernels))
     assert torch.allclose(plain, fast, atol=1e-5)
     assert torch.allclose(plain.sum(-1), torch.ones(B, K, device=DEVICE))
 
@@ -201,7 +202,7 @@ def test_attend(kernels, dropout, slots, size):
 @pytest.mark.parametrize("codes", [60, 20, 1])
 def test_what_is_done_to_all_frames(dropout, codes):
     """The kernels of the context layer; 60 rows, whose codes repeat."""
-    from stepformer.core import context, context_kernels
+    from stepformer.core import context_kernels
 
     R, D = 60, 24
     x, branch, bias, weight = draw(R, D), draw(R, D), draw(D), draw(D)
@@ -213,7 +214,7 @@ def test_what_is_done_to_all_frames(dropout, codes):
         "drop": (x, SEED, 3, dropout),
         "add_unit": (x, branch, bias),
     }.items():
-        plain, fast = (getattr(module, name)(*arguments) for module in (context, context_kernels))
+        plain, fast = (getattr(module, name)(*arguments) for module in (reference, context_kernels))
         pairs = zip(plain, fast, strict=True) if isinstance(plain, list | tuple) else [(plain, fast)]
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in pairs), name
 
@@ -248,7 +249,7 @@ def test_unit_vectors_in_their_own_type(dtype):
 def test_update(kernels, decoupled, averaged, broken, monkeypatch):
     P = 3001
     found = []
-    for module in (flat, kernels):
+    for module in (reference, kernels):
         torch.manual_seed(1)
         values, grads, first, mean = (draw(P) for _ in range(4))
         second, half = draw(P).abs(), values.bfloat16()
@@ -258,7 +259,7 @@ def test_update(kernels, decoupled, averaged, broken, monkeypatch):
         tensors = [values, grads, first, second, mean if averaged else None, half]
         before = values.clone()
         arguments = (*tensors, control, norm, bad, 1.0, (0.9, 0.99), 0.2, 1e-8, decoupled)
-        if module is flat and DEVICE == "cuda":
+        if module is reference and DEVICE == "cuda":
             arguments = tuple(a.cpu() if isinstance(a, torch.Tensor) else a for a in arguments)
         module.update(*arguments)
         found.append([t.float().cpu() for t in arguments[:6] if t is not None])

@@ -12,6 +12,8 @@ from stepformer.core.flat import Flat
 from stepformer.core.model import ModelConfig, StepDecoder, preset
 from stepformer.core.stack import Stack, weight_kinds
 
+pytestmark = pytest.mark.usefixtures("plain_kernels")
+
 SMALL = {"feature_dim": 24, "dim": 24, "layers": 3, "heads": 3, "feedforward": 20, "slots": 5, "dropout": 0.0}
 PRESETS = {
     "paper": preset("paper", **SMALL),

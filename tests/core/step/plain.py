@@ -1,0 +1,236 @@
+"""What the Triton kernels of a training step compute, in plain torch: what they are tested against, and what stands in
+for them in the tests of what is built on them, where there is no GPU."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_CHANCES = 1 << 24
+_LOG2E = math.log2(math.e)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """A 32-bit integer hash, in int64."""
+    low = 0xFFFFFFFF
+    x = x ^ (x >> 16)
+    x = (x * 0x7FEB352D) & low
+    x = x ^ (x >> 15)
+    return (x * 0x046CA68B) & low
+
+
+def _kept(seed: Tensor, site: int, shape: tuple[int, ...], threshold: int) -> Tensor:
+    """Which elements dropout keeps; seed (1,) int64, site: the place in the network."""
+    low = 0xFFFFFFFF
+    key = (_mix(_mix(seed & low) + site & low)) & low
+    index = torch.arange(math.prod(shape), device=seed.device)
+    return ((_mix((index * 0x1E3779B1 + key) & low) >> 8) >= threshold).view(shape)
+
+
+def _drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
+    if not threshold:
+        return x
+    return torch.where(_kept(seed, site, tuple(x.shape), threshold), x * (_CHANCES / (_CHANCES - threshold)), 0.0)
+
+
+def add_norm(
+    x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, query: Tensor | None,
+    x_out: Tensor, y: Tensor | None, y_query: Tensor | None, mean: Tensor, rstd: Tensor, seed: Tensor, site: int,
+    threshold: int, eps: float,
+) -> None:  # fmt: skip
+    """x_out = x + dropout(branch + bias), y = norm(x_out), y_query = y + query of its slot, all (R, D); query (K, D).
+
+    x has all rows, or those that repeat. Also writes each row's mean and one over its standard deviation, (R,).
+    """
+    x = x.repeat(len(x_out) // len(x), 1)
+    if branch is not None:
+        assert bias is not None
+        x = x + _drop(branch.to(x.dtype) + bias, seed, site, threshold)
+    x_out.copy_(x)
+    mean.copy_(x.mean(1))
+    centred = x - mean[:, None]
+    rstd.copy_((centred.square().mean(1) + eps).rsqrt())
+    normed = centred * rstd[:, None] * weight + shift
+    if y is not None:
+        y.copy_(normed)
+    if y_query is not None:
+        assert query is not None
+        y_query.copy_((normed.view(-1, *query.shape) + query).flatten(0, 1))
+
+
+def add_norm_back(
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
+    seed: Tensor, site: int, threshold: int,
+) -> None:  # fmt: skip
+    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch."""
+    unit = (x - mean[:, None]) * rstd[:, None]
+    g = dy.to(x.dtype) * weight
+    new = rstd[:, None] * (g - unit * (unit * g).mean(1, keepdim=True) - g.mean(1, keepdim=True))
+    dx.copy_(dx + new if more else new)
+    if d_branch is not None:
+        d_branch.copy_(_drop(dx, seed, site, threshold))
+
+
+def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
+    """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
+    g, unit = dy.to(x.dtype), (x - mean[..., None]) * rstd[..., None]
+    return torch.stack(((g * unit).sum(1), g.sum(1), d_branch.to(x.dtype).sum(1)), 1)
+
+
+def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
+    """out = dropout(activation(before + bias)): (R, F)."""
+    x = before.to(bias.dtype) + bias
+    out.copy_(_drop(F.gelu(x) if gelu else x.relu(), seed, site, threshold))
+
+
+def activate_back(
+    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+) -> None:
+    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``.
+
+    sums (S, F): that of the bias, each row from some of the rows.
+    """
+    x = before.to(bias.dtype) + bias
+    g = _drop(grad.to(bias.dtype), seed, site, threshold)
+    if gelu:
+        slope = 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+        grad.copy_(g * slope)
+    else:
+        grad.copy_(torch.where(x > 0, g, 0.0))
+    sums.zero_()[0] = _wide(grad).sum(0)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def softmax(
+    scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
+) -> None:
+    """What dropout leaves of the attention: scores (B, K H, N) -> out (B, K H, N).
+
+    hidden (B, N): 0 where there is a frame, minus infinity elsewhere. level (B, K H): with it :func:`_weights` makes
+    the attention from the scores again, so that it is not stored; to the base of 2, which exponentials are fastest in.
+    """
+    level.copy_((_wide(scores) * scale + hidden[:, None]).logsumexp(-1) * _LOG2E)
+    level.masked_fill_(level == -torch.inf, torch.inf)  # no frame, no attention
+    out.copy_(_drop(_weights(scores, hidden, level, scale), seed, site, threshold))
+
+
+def _weights(scores: Tensor, hidden: Tensor, level: Tensor, scale: float) -> Tensor:
+    return torch.exp2((_wide(scores) * scale + hidden[:, None]) * _LOG2E - level[..., None])
+
+
+def softmax_back(
+    grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
+    dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
+) -> None:  # fmt: skip
+    """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
+
+    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped``: what dropout left, made again.
+    """
+    p, g = _weights(scores, hidden, level, scale), _drop(_wide(grad), seed, site, threshold)
+    if extra is not None:
+        g = g + (extra / heads).repeat_interleave(heads, 1)
+    grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
+    if dropped is not None:
+        dropped.copy_(_drop(p, seed, site, threshold))
+
+
+def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+    """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
+    B, rows, N = scores.shape
+    return _weights(scores, hidden, level, scale).view(B, rows // heads, heads, N).mean(2)
+
+
+def attend(
+    qkv: Tensor, bias: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None,
+    slots: int, heads: int, seed: Tensor, site: int, threshold: int,
+) -> None:  # fmt: skip
+    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
+
+    bias (3 D): added to qkv here, as products without one are faster by more than it takes.
+    sums (B, 3 D): of d_qkv over each video's slots.
+    """
+    size = qkv.shape[1] // 3 // heads
+    q, k, v = (_wide(qkv) + bias).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
+    p = (q @ k.mT * size**-0.5).softmax(-1)
+    passed = _drop(p, seed, site, threshold)
+    if out is not None:
+        out.copy_((passed @ v).transpose(1, 2).flatten(2).flatten(0, 1))
+    if grad is not None and d_qkv is not None and sums is not None:
+        g = _wide(grad).view(-1, slots, heads, size).transpose(1, 2)
+        dp = _drop(g @ v.mT, seed, site, threshold)
+        ds = p * (dp - (p * dp).sum(-1, keepdim=True)) * size**-0.5
+        made = torch.stack((ds @ k, ds.mT @ q, passed.mT @ g))  # (3, B, H, K, D / H)
+        d_qkv.copy_(made.permute(1, 3, 0, 2, 4).reshape(d_qkv.shape))
+        sums.copy_(_wide(d_qkv).view(-1, slots, d_qkv.shape[1]).sum(1))
+
+
+def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, kind: torch.dtype) -> list[Tensor]:
+    """x (R, D) at length sqrt(D); that normed; that with codes (R or fewer, D) added; mean and 1 / deviation (R,)."""
+    wide = weight.dtype
+    u = F.normalize(x.to(wide), dim=-1) * math.sqrt(x.shape[1])
+    mean = u.mean(1)
+    rstd = ((u - mean[:, None]).square().mean(1) + eps).rsqrt()
+    y = (u - mean[:, None]) * rstd[:, None] * weight + shift
+    placed = (y.view(-1, *codes.shape) + codes.to(wide)).view_as(y)
+    return [u.to(kind), y.to(kind), placed.to(kind), mean, rstd]
+
+
+def leave(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of x (R, D) from that of ``sqrt(D) x / |x|``."""
+    wide = torch.promote_types(grad.dtype, torch.float32)
+    x, grad = x.to(wide), grad.to(wide)
+    inverse: Tensor = 1 / x.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
+    unit = x * inverse
+    return (grad - unit * (grad * unit).sum(1, keepdim=True)) * inverse * math.sqrt(x.shape[1])
+
+
+def add_end(
+    x: Tensor, branch: Tensor, bias: Tensor, codes: Tensor, seed: Tensor, site: int, threshold: int
+) -> tuple[Tensor, Tensor]:
+    """x + dropout(branch + bias), and that with codes added: (R, D) each."""
+    out = x.to(bias.dtype) + _drop(branch.to(bias.dtype) + bias, seed, site, threshold)
+    placed = (out.view(-1, *codes.shape) + codes.to(bias.dtype)).view_as(out)
+    return out.to(x.dtype), placed.to(x.dtype)
+
+
+def drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
+    """x with some elements dropped, the others larger."""
+    return _drop(x, seed, site, threshold)
+
+
+def add_unit(video: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
+    """video (R, W) at length 1, plus branch and bias, in the type of the branch."""
+    return (F.normalize(video.to(bias.dtype), dim=-1) + branch.to(bias.dtype) + bias).to(branch.dtype)
+
+
+def update(
+    values: Tensor, grads: Tensor, first: Tensor, second: Tensor, mean: Tensor | None, half: Tensor, control: Tensor,
+    norm: Tensor, bad: Tensor, clip: float, betas: tuple[float, float], decay: float, eps: float, decoupled: bool,
+) -> None:  # fmt: skip
+    """Clipping, Adam (decoupled: AdamW), the mean of the weights and their copy in bf16, in one pass on a GPU.
+
+    All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t and the
+    root of 1 - beta2^t. norm: of the gradient. Where it is not finite ``bad`` becomes 1, and where ``bad`` is 1 nothing
+    changes: the weights stay as they were when the first gradient went wrong.
+    """
+    if bool(bad) or not bool(norm.isfinite()):
+        bad.fill_(1)
+        return
+    lr, follow, bias1, bias2 = control[:4].to(values.dtype)
+    g = grads.to(values.dtype) * (clip / (norm + 1e-6)).clamp(max=1.0)
+    if decoupled:
+        values.mul_(1 - lr * decay)
+    else:
+        g = g + decay * values
+    first.lerp_(g, 1 - betas[0])
+    second.mul_(betas[1]).addcmul_(g, g, value=1 - betas[1])
+    values.sub_(lr / bias1 * first / (second.sqrt() / bias2 + eps))
+    half.copy_(values)
+    if mean is not None:
+        mean.lerp_(values, float(follow))
