@@ -15,7 +15,7 @@ MIL-NCE, your own): a simulated world in that encoder's space, then the same tra
 --world gives a world of real pictures (stepformer bench world), which is carried over into the encoder's space;
 without it, procedures come from the package's grammar and pictures are imagined. --videos adds your own narrated
 videos: they are encoded as prepare features does it, and training goes on with them. Minutes on a GPU; on a CPU it
-says how far it is and can be stopped and gone on with --resume. FOLDER/model.safetensors is the model:
+says how far it is and can be stopped and continued with --resume. FOLDER/model.safetensors is the model:
 stepformer discover VIDEO --model FOLDER."""
 EXAMPLES = [
     "stepformer adapt --encoder openclip:ViT-B-32/laion2b_s34b_b79k --world world.safetensors --out mine/",

@@ -12,9 +12,9 @@ from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
 from stepformer.narration.listening import Listening
 
-HELP = """Finds the ordered steps of videos, with start, end, name and score. Turn at most one of --steps, --detail,
+HELP = """Finds the ordered steps of videos, with start, end, name and score. Give at most one of --steps, --detail,
 --percentile and --similarity; by default a video is cut as finely as it needs. Names come from what is said: subtitles
-given, beside or inside the video, else its speech; where nothing is said they are guesses and say so.
+given, beside or inside the video, else its speech. Where nothing is said, steps are numbered.
 
 VIDEO may also be features: a folder of .npy, .npz or safetensors files (--rate of them per second), one of them, or a
 feature store. What is written is what stepformer evaluate reads. --out without --format writes JSON."""
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--use", choices=USES, default="both", help="slots say what, structure says where")
     parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from by sight")
     parser.add_argument(
-        "--vectors", action="store_true", help="beside JSON, NAME.steps.vectors.npy, by which evaluate clusters steps"
+        "--vectors", action="store_true", help="also NAME.steps.vectors.npy beside JSON, for evaluate to cluster by"
     )
     add(parser, "subtitles", *LISTENING, *OVER_VIDEOS)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stepformer.evaluation.table1 import Table1Options
 
 HELP = """Audits a dataset folder (--check), or scores a folder of predictions on it under the paper's protocols and
-those of its neighbours. DATASET is CrossTask (folder or tar.gz), COIN (JSON), ProceL (folder, data.mat or JSON),
+those of related papers. DATASET is CrossTask (folder or tar.gz), COIN (JSON), ProceL (folder, data.mat or JSON),
 HowTo100M (--check only) or a plain folder of your own; docs/evaluation.md has all layouts.
 
 Predictions are one file per video, called <task>_<video> or <video>: what discover and locate write, in any format that
@@ -56,12 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scoring.add_argument("--protocol", choices=["all", *PROTOCOLS], default="all", help="one protocol, or side by side")
     scoring.add_argument("--ids", choices=ID_KINDS, default="auto", help="what the ids mean")
     scoring.add_argument(
-        "--missing", choices=["error", "background", "skip"], default="error", help="what a missing prediction is"
+        "--missing", choices=["error", "background", "skip"], default="error", help="how a missing prediction counts"
     )
     add(scoring, "seeds", "threads", seeds=[0, 1, 2, 3, 4], threads=1)
     scoring.add_argument("--keep", type=share, default=0.6, metavar="0..1", help="share of a cluster's members kept")
     scoring.add_argument(
-        "--distance", choices=DISTANCES, default="euclidean", help="which members are kept: the nearest by"
+        "--distance", choices=DISTANCES, default="euclidean", help="by which the nearest members are kept"
     )
     scoring.add_argument("--per-task", action="store_true", help="Table 1 task by task as well")
     add(scoring, "format", format=["text"])

@@ -129,18 +129,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "write": {"action": Several, "default": [], "metavar": "FILE",
               "help": "write the timeline to FILE, format by suffix; {name} is the video's name; may be given again"},
     "plot": {"action": "store_true", "help": "also a picture of the timeline and the similarities, NAME.steps.png"},
-    "overwrite": {"action": "store_true", "help": "write over files of an earlier, different run"},
-    "skip_existing": {"action": "store_true", "help": "leave what has its files already"},
+    "overwrite": {"action": "store_true", "help": "replace files of an earlier, different run"},
+    "skip_existing": {"action": "store_true", "help": "skip inputs whose files are there already"},
     "title": {"metavar": "TEXT", "help": "title of page and pictures (default: the name of the input)"},
     # how a run goes
-    "keep_going": {"action": "store_true", "help": "go on after an input that fails; exit code 5 at the end"},
+    "keep_going": {"action": "store_true", "help": "continue after an input that fails; exit code 5 at the end"},
     "dry_run": {"action": "store_true", "help": "say what would be done, do nothing"},
     "cluster": {"metavar": "ADDRESS", "help": "work on a Ray cluster, auto or its head's address, whose nodes see the "
                 "same files (default: this machine)"},
-    "time_limit": {"type": above_zero, "metavar": "SECONDS", "help": "give a video up after so long (default: never)"},
+    "time_limit": {"type": above_zero, "metavar": "SECONDS", "help": "give up on a video after that (default: never)"},
     "no_cache": {"action": "store_true", "help": "read every video again, and keep nothing"},
     # steps and names
-    "steps": {"type": positive, "metavar": "N", "help": "about how many steps (default: as many as the video needs)"},
+    "steps": {"type": positive, "metavar": "N", "help": "how many steps (default: as many as the video needs)"},
     "detail": {"type": share, "metavar": "0..1", "help": "0 few and long steps, 1 many and short (default: 0.5)"},
     "unordered": {"action": "store_true", "help": "the order of the steps is not fixed"},
     "step": {"action": Several, "default": [], "metavar": "TEXT", "help": "a step to locate; may be given again"},
@@ -176,10 +176,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "features": {"metavar": "FOLDER", "help": "folder of features, one .npy per video (default: none)"},
     "rate": {"type": above_zero, "default": 1.0, "metavar": "HZ", "help": "features, or predicted ids, per second"},
     "videos": {"metavar": "FOLDER", "help": "folder of video files (default: none)"},
-    "resume": {"action": "store_true", "help": "go on with the run in the folder"},
+    "resume": {"action": "store_true", "help": "continue the run in the folder"},
     "checkpoint": {"metavar": "PATH", "help": "weights: a file or a run folder (default: none)"},
     "chart": {"type": Path, "metavar": "FILE", "help": "also draw the times, as SVG or PNG (default: none)"},
-    "limit": {"type": positive, "metavar": "N", "help": "at most about so many videos (default: all)"},
+    "limit": {"type": positive, "metavar": "N", "help": "at most about this many videos (default: all)"},
     "seconds": {"type": above_zero, "default": 60.0, "metavar": "S", "help": "how much of a video is taken"},
     "encoders": {"action": Several, "type": words, "metavar": "NAMES",
                  "help": "encoders, separated by commas or given again (default: all that read video)"},
@@ -280,6 +280,8 @@ def set_fields(pairs: Sequence[str]) -> dict[str, Any]:
 class Parser(argparse.ArgumentParser):
     """Help that starts with the description, which starts with examples; errors as UsageError, with a near name."""
 
+    takes = ""  # the positional arguments as the usage shows them; parsing changes them for a while
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
 
@@ -287,7 +289,7 @@ class Parser(argparse.ArgumentParser):
         """Description, usage, options; argparse puts usage first."""
         formatter = self._get_formatter()
         formatter.add_text(self.description)
-        formatter.add_text(f"usage: {self.prog} {self._positionals_shown()} [options]".replace("  ", " "))
+        formatter.add_text(f"usage: {self.prog} {self.takes} [options]".replace("  ", " "))
         for group in self._action_groups:
             formatter.start_section(group.title)
             formatter.add_text(group.description)
@@ -295,14 +297,6 @@ class Parser(argparse.ArgumentParser):
             formatter.end_section()
         formatter.add_text("Switches are off unless given. stepformer.toml and STEPFORMER_* set options too.")
         return formatter.format_help()
-
-    def _positionals_shown(self) -> str:
-        shown = []
-        for action in self._actions:
-            if not action.option_strings:
-                name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
-                shown.append({"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name))
-        return " ".join(shown)
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of printing a page of usage."""
@@ -324,7 +318,11 @@ class Parser(argparse.ArgumentParser):
 def finish(parser: argparse.ArgumentParser) -> None:
     """Adds what every command has, and the default to each help."""
     add(parser.add_argument_group("every command"), *COMMON)
+    shown = []
     for action in parser._actions:
+        if not action.option_strings:
+            name = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+            shown.append({"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name))
         if not action.option_strings or action.dest == "help":
             continue
         action.help = action.help or ""
@@ -335,8 +333,10 @@ def finish(parser: argparse.ArgumentParser) -> None:
             action.help = f"{plain} (default: {'yes' if action.default else 'no'})"
         elif action.nargs != 0 and "(default:" not in action.help:
             given = action.default if isinstance(action.default, (list, tuple)) else [action.default]
-            shown = " ".join(str(value) for value in given if value is not None)
-            action.help += f" (default: {shown or 'none'})".replace("%", "%%")
+            text = " ".join(str(value) for value in given if value is not None)
+            action.help += f" (default: {text or 'none'})".replace("%", "%%")
+    if isinstance(parser, Parser):
+        parser.takes = " ".join(shown)
 
 
 def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], fields: Sequence[str] = ()) -> Any:

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("file", type=Path, metavar="FILE", help="subtitle file, video or sound")
     add(parser, "from")
-    parser.add_argument("--video-id", metavar="ID", help="which video of a HowTo100M caption file (default: the first)")
+    parser.add_argument("--video-id", metavar="ID", help="which video of a HowTo100M file (default: the only one)")
     add(parser, *LISTENING)
     add(parser.add_argument_group("phrases"), *PHRASES)
 

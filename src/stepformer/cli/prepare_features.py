@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("src", type=Path, help="folder of videos, list of videos (one per line), or one video")
     parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
-    add(parser, "from", "encoder", **{"from": {"choices": KINDS, "default": "videos"}})
+    named = {"help": "encoder of the features, NAME or NAME:VALUE (default: clip)"}
+    add(parser, "from", "encoder", encoder=named, **{"from": {"choices": KINDS, "default": "videos"}})
     parser.add_argument(
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )

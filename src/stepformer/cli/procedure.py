@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("videos", nargs="+", metavar="VIDEO", help="videos, folders, globs, feature stores, or -")
     add(parser, "steps", "detail", "no_labels")
     parser.add_argument(
-        "--min-share", type=share, default=0.2, metavar="0..1", help="share of videos with a common step"
+        "--min-share", type=share, default=0.2, metavar="0..1", help="share of the videos that have a common step"
     )
     parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
     add(parser, "out", "overwrite", "title", "model", "encoder", "device", "threads", "rate", "seed", "keep_going")

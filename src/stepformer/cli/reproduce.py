@@ -28,8 +28,8 @@ HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md,
   figures    timelines, attention, alignment and narration of one video
   all        every table, each run once
 
-Videos are simulated (--world), or your own features with annotations (--dataset, --features). Runs are found again by
-what decides their numbers, so a stopped call goes on where it was, and nothing is done twice."""
+Videos are simulated (--world), or your own features with annotations (--dataset, --features). Each run is
+kept under what decides its numbers, so a stopped command continues where it was, and nothing is done twice."""
 
 EXAMPLES = [
     "stepformer reproduce table3 --smoke",
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also baselines that plugins registered, in tables of discovery (default: none)",
     )  # fmt: skip
     runs.add_argument(
-        "--stop-after", type=above_zero, metavar="SECONDS", help="the same command goes on later (default: never)"
+        "--stop-after", type=above_zero, metavar="SECONDS", help="the same command continues later (default: never)"
     )
     runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
     runs.add_argument("--render", action="store_true", help="only write the tables from the results there are")

@@ -18,9 +18,9 @@ from stepformer.errors import InputError, PartialError, UsageError
 
 HELP = """Searches a folder of processed videos for a step in words. The folder is a feature store from prepare
 features, a folder of stores, or one of videos. The answer comes from an index in FOLDER/.stepformer-search, made and
-brought up to date by --update: vectors of discovered steps and of every few seconds of video. The score is by how many
-standard deviations a place fits better than places at random. What no place fits better than most unrelated phrases do
-is "not here"; the nearest places are listed all the same."""
+brought up to date by --update: vectors of discovered steps and of every few seconds of video. The score is how many
+standard deviations better than random places a place fits. If most unrelated phrases fit the library better,
+the answer is "not here", and the nearest places are listed all the same."""
 
 EXAMPLES = [
     "stepformer search store/ --update                       # make the index, or bring it up to date",

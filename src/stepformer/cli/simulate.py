@@ -22,7 +22,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "out", "overwrite", "encoder", "seed", "threads", out={"required": True})
+    add(parser, "out", "overwrite", "encoder", "seed", "threads", out={"required": True}, encoder="clip")
     parser.add_argument(
         "--procedures", type=positive, default=2000, metavar="N", help="procedures drawn from the grammar"
     )
@@ -41,7 +41,7 @@ def make(args: argparse.Namespace, build: Any) -> int:
     from stepformer.encoders.sentence import default_sentence_encoder
 
     may_write([args.out], args.overwrite)
-    name = args.encoder or encoders.DEFAULT
+    name = args.encoder
     encoder = encoders.load(name)
     log.info("embedding texts with %s", name)
     sentences = default_sentence_encoder().encode_text

@@ -39,7 +39,7 @@ FIELDS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument(
-        "--preset", choices=("paper", "released", "default"), help="what is not set otherwise (default: default)"
+        "--preset", choices=("paper", "released", "default"), help="for what is not set otherwise (default: default)"
     )
     add(
         parser,

@@ -20,7 +20,7 @@ USES: tuple[Use, ...] = ("both", "slots", "structure")
 class Knobs:
     """How finely a video is cut and by what. At most one of ``steps``, ``detail``, ``percentile``, ``similarity``.
 
-    steps: about how many steps. detail: 0 few and long, 0.5 the default, 1 many and short. percentile: the drop
+    steps: how many steps. detail: 0 few and long, 0.5 the default, 1 many and short. percentile: the drop
     threshold is this percentile of the slot-frame similarities (the paper's way; 90 keeps the best tenth of the pairs).
     similarity: the drop threshold itself (the released code's way). ordered: slots in order; False gives that up
     (the paper's ablation). use: "both" slots and structure, or one alone; "slots" is the paper's inference.
@@ -40,7 +40,7 @@ class Knobs:
                 f"give one of steps, detail, percentile and similarity, not {' and '.join(given)} together"
             )
         if self.steps is not None and (isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1):
-            raise UsageError(f"steps is about how many steps there are, a whole number from 1; got {self.steps!r}")
+            raise UsageError(f"steps is how many steps there are, a whole number from 1; got {self.steps!r}")
         if self.detail is not None and not 0 <= self.detail <= 1:
             raise UsageError(f"detail goes from 0 (few, long steps) to 1 (many, short ones); got {self.detail!r}")
         if self.percentile is not None and not 0 <= self.percentile < 100:
