@@ -26,10 +26,12 @@ def as_float64(value: Any, name: str) -> NDArray[np.float64]:
     if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous:
         return value
     if hasattr(value, "detach"):  # a tensor, told without importing torch
-        value = value.detach().cpu()
-        value = (value if value.dtype.itemsize == 4 else value.double()).numpy()  # NumPy is quicker to widen float32
+        try:
+            value = value.numpy()  # NumPy is quicker to widen float32
+        except (RuntimeError, TypeError):  # with a gradient, on a GPU, or of a type that NumPy has not
+            value = value.detach().cpu().double().numpy()
     try:
-        return np.ascontiguousarray(value, dtype=np.float64) if np.ndim(value) else np.array(value, dtype=np.float64)
+        return np.array(value, np.float64, order="C", copy=None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} must be numbers in a rectangular array: {error}") from error
 

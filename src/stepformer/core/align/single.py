@@ -43,8 +43,7 @@ class Alignment:
         """One whose assignment a kernel has just made: neither copied nor checked, which would take as long again."""
         made = object.__new__(cls)
         assignment.flags.writeable = False
-        for name, value in (("cost", cost), ("assignment", assignment), ("rows", rows)):
-            object.__setattr__(made, name, value)
+        made.__dict__.update(cost=cost, assignment=assignment, rows=rows)
         return made
 
     @property
