@@ -1,5 +1,5 @@
-"""What the Triton kernels of a training step compute, in plain torch: what they are tested against, and what stands in
-for them in the tests of what is built on them, where there is no GPU."""
+"""What the Triton kernels of a training step compute, in plain torch; `core.stack_kernels` and `core.context_kernels`
+say what each function takes. The kernels are tested against it, and where there is no GPU it stands in for them."""
 
 from __future__ import annotations
 
@@ -41,10 +41,6 @@ def add_norm(
     x_out: Tensor, y: Tensor | None, y_query: Tensor | None, mean: Tensor, rstd: Tensor, seed: Tensor, site: int,
     threshold: int, eps: float,
 ) -> None:  # fmt: skip
-    """x_out = x + dropout(branch + bias), y = norm(x_out), y_query = y + query of its slot, all (R, D); query (K, D).
-
-    x has all rows, or those that repeat. Also writes each row's mean and one over its standard deviation, (R,).
-    """
     x = x.repeat(len(x_out) // len(x), 1)
     if branch is not None:
         assert bias is not None
@@ -65,7 +61,6 @@ def add_norm_back(
     dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
     seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch."""
     unit = (x - mean[:, None]) * rstd[:, None]
     g = dy.to(x.dtype) * weight
     new = rstd[:, None] * (g - unit * (unit * g).mean(1, keepdim=True) - g.mean(1, keepdim=True))
@@ -75,13 +70,11 @@ def add_norm_back(
 
 
 def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
-    """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
     g, unit = dy.to(x.dtype), (x - mean[..., None]) * rstd[..., None]
     return torch.stack(((g * unit).sum(1), g.sum(1), d_branch.to(x.dtype).sum(1)), 1)
 
 
 def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
-    """out = dropout(activation(before + bias)): (R, F)."""
     x = before.to(bias.dtype) + bias
     out.copy_(_drop(F.gelu(x) if gelu else x.relu(), seed, site, threshold))
 
@@ -89,10 +82,6 @@ def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor
 def activate_back(
     grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``.
-
-    sums (S, F): that of the bias, each row from some of the rows.
-    """
     x = before.to(bias.dtype) + bias
     g = _drop(grad.to(bias.dtype), seed, site, threshold)
     if gelu:
@@ -110,11 +99,6 @@ def _wide(x: Tensor) -> Tensor:
 def softmax(
     scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
-    """What dropout leaves of the attention: scores (B, K H, N) -> out (B, K H, N).
-
-    hidden (B, N): 0 where there is a frame, minus infinity elsewhere. level (B, K H): with it :func:`_weights` makes
-    the attention from the scores again, so that it is not stored; to the base of 2, which exponentials are fastest in.
-    """
     level.copy_((_wide(scores) * scale + hidden[:, None]).logsumexp(-1) * _LOG2E)
     level.masked_fill_(level == -torch.inf, torch.inf)  # no frame, no attention
     out.copy_(_drop(_weights(scores, hidden, level, scale), seed, site, threshold))
@@ -128,10 +112,6 @@ def softmax_back(
     grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
     dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
-
-    extra (B, K, N): a gradient of the attention's mean over heads. ``dropped``: what dropout left, made again.
-    """
     p, g = _weights(scores, hidden, level, scale), _drop(_wide(grad), seed, site, threshold)
     if extra is not None:
         g = g + (extra / heads).repeat_interleave(heads, 1)
@@ -141,7 +121,6 @@ def softmax_back(
 
 
 def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
-    """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
     B, rows, N = scores.shape
     return _weights(scores, hidden, level, scale).view(B, rows // heads, heads, N).mean(2)
 
@@ -150,11 +129,6 @@ def attend(
     qkv: Tensor, bias: Tensor, out: Tensor | None, grad: Tensor | None, d_qkv: Tensor | None, sums: Tensor | None,
     slots: int, heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
-
-    bias (3 D): added to qkv here, as products without one are faster by more than it takes.
-    sums (B, 3 D): of d_qkv over each video's slots.
-    """
     size = qkv.shape[1] // 3 // heads
     q, k, v = (_wide(qkv) + bias).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
     p = (q @ k.mT * size**-0.5).softmax(-1)
@@ -171,7 +145,6 @@ def attend(
 
 
 def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, kind: torch.dtype) -> list[Tensor]:
-    """x (R, D) at length sqrt(D); that normed; that with codes (R or fewer, D) added; mean and 1 / deviation (R,)."""
     wide = weight.dtype
     u = F.normalize(x.to(wide), dim=-1) * math.sqrt(x.shape[1])
     mean = u.mean(1)
@@ -182,7 +155,6 @@ def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, k
 
 
 def leave(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient of x (R, D) from that of ``sqrt(D) x / |x|``."""
     wide = torch.promote_types(grad.dtype, torch.float32)
     x, grad = x.to(wide), grad.to(wide)
     inverse: Tensor = 1 / x.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
@@ -193,19 +165,16 @@ def leave(grad: Tensor, x: Tensor) -> Tensor:
 def add_end(
     x: Tensor, branch: Tensor, bias: Tensor, codes: Tensor, seed: Tensor, site: int, threshold: int
 ) -> tuple[Tensor, Tensor]:
-    """x + dropout(branch + bias), and that with codes added: (R, D) each."""
     out = x.to(bias.dtype) + _drop(branch.to(bias.dtype) + bias, seed, site, threshold)
     placed = (out.view(-1, *codes.shape) + codes.to(bias.dtype)).view_as(out)
     return out.to(x.dtype), placed.to(x.dtype)
 
 
 def drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
-    """x with some elements dropped, the others larger."""
     return _drop(x, seed, site, threshold)
 
 
 def add_unit(video: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
-    """video (R, W) at length 1, plus branch and bias, in the type of the branch."""
     return (F.normalize(video.to(bias.dtype), dim=-1) + branch.to(bias.dtype) + bias).to(branch.dtype)
 
 
@@ -213,12 +182,6 @@ def update(
     values: Tensor, grads: Tensor, first: Tensor, second: Tensor, mean: Tensor | None, half: Tensor, control: Tensor,
     norm: Tensor, bad: Tensor, clip: float, betas: tuple[float, float], decay: float, eps: float, decoupled: bool,
 ) -> None:  # fmt: skip
-    """Clipping, Adam (decoupled: AdamW), the mean of the weights and their copy in bf16, in one pass on a GPU.
-
-    All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t and the
-    root of 1 - beta2^t. norm: of the gradient. Where it is not finite ``bad`` becomes 1, and where ``bad`` is 1 nothing
-    changes: the weights stay as they were when the first gradient went wrong.
-    """
     if bool(bad) or not bool(norm.isfinite()):
         bad.fill_(1)
         return
