@@ -49,6 +49,17 @@ def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path):
         guard.read_json(file)
 
 
+@pytest.mark.parametrize("content", [b"{}", b"[" + b" " * 70_000 + b"]"])
+def test_zeros_behind_a_gzip_file_cost_no_time(tmp_path, content):
+    file = tmp_path / "a.json.gz"
+    file.write_bytes(gzip.compress(content))
+    os.truncate(file, 400 << 20)
+    began = time.process_time()
+    assert guard.read_json(file) in ({}, [])
+    assert time.process_time() - began < 5
+    assert guard.gunzip(gzip.compress(b""), "a") == b""  # ends with eight zeros
+
+
 @pytest.mark.parametrize("endless", [False, True])
 def test_a_file_that_is_too_large_is_refused_in_little_memory(tmp_path, endless):
     file = tmp_path / "a.json"
