@@ -163,8 +163,8 @@ def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:
     if data[:2] != b"\x1f\x8b":
         return data
     most = max(FREE_BYTES, EXPANSION * len(data))
-    # Python's reader skips padding byte by byte; the last eight bytes of what is packed may be zeros themselves
-    data = data.rstrip(b"\0") + bytes(8)
+    # Python's reader skips padding byte by byte; what is packed may end with some zeros of its own
+    data = data[: len(data.rstrip(b"\0")) + (1 << 20)]
     with reading(source, "gzip file"):
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(data)).read(min(most, TEXT_BYTES) + 1)
         if len(unpacked) > min(most, TEXT_BYTES):
