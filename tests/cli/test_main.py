@@ -173,6 +173,25 @@ def test_what_the_system_refuses_is_one_sentence(command, capsys):
     assert "is no name of a file" in capsys.readouterr().err
 
 
+def test_a_log_file_on_a_full_disk_is_given_up_with_one_sentence(command, capsys):
+    def fail(args):
+        raise InputError("it is broken")
+
+    command(fail)
+    assert main(["made-up", "--log-file", "/dev/full"]) == 3
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        "stepformer: /dev/full: no more messages are added: [Errno 28] No space left on device",
+        "stepformer: it is broken",
+    ]
+
+
+def test_a_folder_is_no_table_of_phrases(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["prepare", "phrases", "said", "."]) == 2
+    assert "expected a name that ends in .parquet or .jsonl" in capsys.readouterr().err
+
+
+
 def test_what_a_command_returns_is_the_exit_code(command):
     for value, code in ((0, 0), (None, 0), (5, 5)):
         command(lambda args, value=value: value)

@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from stepformer.base.progress import Progress
@@ -40,6 +40,15 @@ class _Plain(logging.Formatter):
         return f"stepformer: {text}" if record.levelno >= logging.WARNING else text
 
 
+class _Kept(logging.FileHandler):
+    """The file of messages: one that cannot be written any more is given up with a warning, not with a traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Called inside the block that caught the error."""
+        log.removeHandler(self)
+        log.warning(f"{self.baseFilename}: no more messages are added: {sys.exc_info()[1]}")
+
+
 def of(name: str, error: str) -> str:
     """The error of one of many inputs, with its name unless it has it."""
     return error if name in error else f"{name}: {error}"
@@ -55,7 +64,7 @@ def messages(verbose: bool = False, quiet: bool = False, file: str | None = None
     handlers: list[logging.Handler] = [shown]
     if file is not None:
         try:
-            kept = logging.FileHandler(file, encoding="utf-8")
+            kept = _Kept(file, encoding="utf-8")
         except ValueError:  # a name that no file can have
             raise UsageError(f"--log-file {file!r} is no name of a file") from None
         kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -68,6 +77,7 @@ def messages(verbose: bool = False, quiet: bool = False, file: str | None = None
         yield
     finally:
         for handler in handlers:
-            handler.close()
+            with suppress(OSError):  # what a full disk did not take has been said
+                handler.close()
         log.handlers, log.propagate, Progress.silent = before[0], before[2], before[3]
         log.setLevel(before[1])

@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.narration.prepare import Report, prepare
 
     options = phrase_options(args)
-    begun = args.dst.with_name(args.dst.name + ".parts")
-    if args.dst.exists() and not args.overwrite and not begun.exists():
+    begun = Path(f"{args.dst}.parts")
+    if args.dst.is_file() and not args.overwrite and not begun.exists():
         log.warning(f"{args.dst} is there already; --overwrite does it again")
         return 0
     with Progress("phrases", None, "words") as progress:
