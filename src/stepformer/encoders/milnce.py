@@ -28,7 +28,6 @@ S3D_FILES = ("s3d_howto100m.safetensors", "s3d_howto100m.pth")
 SOURCE = "the repository antoine77340/S3D_HowTo100M"
 DICTIONARY = "s3d_dict.npy"
 _WORD = re.compile(r"[\w']+")
-_BATCH = 4  # clips through the network at once: 32 frames of 224 x 224 each take 19 MB as floats
 
 
 class MilNceEncoder:
@@ -63,15 +62,9 @@ class MilNceEncoder:
         said = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
         self.fingerprint = fingerprint_of("milnce", "1", self._model.state_dict(), self.wants, rate_hz, said)
 
-    @torch.inference_mode()
     def encode_video(self, frames: Frames) -> Encoded:
         """Clips (N, 32, 224, 224, 3) to vectors (N, 512), raw: their length carries meaning in this space."""
-        frames = check_frames(frames, self.wants, self.name)
-        parts = [
-            self._model(s3d.to_clips(frames[start : start + _BATCH]).to(self._device)).cpu()
-            for start in range(0, len(frames), _BATCH)
-        ]
-        return Encoded(torch.cat(parts).numpy())
+        return s3d.run_clips(self._model, check_frames(frames, self.wants, self.name), self._device)
 
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str]) -> Vectors:

@@ -38,7 +38,6 @@ MAX_TOKENS = 48  # of a text, as in training
 VISUAL_LAYERS = 6
 # parts for captions and re-ranking
 _UNUSED = ("cross.", "decoder.", "cls.", "cls_visual.", "similarity_dense.", "bert.pooler.", "visual.pooler.")
-_BATCH = 4
 _TEXT_BATCH = 32
 
 
@@ -133,15 +132,9 @@ class UniVLEncoder:
         both = {**self._model.state_dict(), **{f"s3d.{k}": v for k, v in self._s3d.state_dict().items()}}
         self.fingerprint = fingerprint_of("univl", "1", both, self.wants, window)
 
-    @torch.inference_mode()
     def encode_video(self, frames: Frames) -> Encoded:
         """Clips (N, 16, 224, 224, 3) to S3D features (N, 1024), for :meth:`finish`."""
-        frames = check_frames(frames, self.wants, self.name)
-        parts = [
-            self._s3d.pooled(s3d.to_clips(frames[start : start + _BATCH]).to(self._device)).cpu()
-            for start in range(0, len(frames), _BATCH)
-        ]
-        return Encoded(torch.cat(parts).numpy())
+        return s3d.run_clips(self._s3d.pooled, check_frames(frames, self.wants, self.name), self._device)
 
     @torch.inference_mode()
     def finish(self, whole: Encoded) -> Encoded:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,6 @@ def text_evidence(
     frames: int,
     rate_hz: float,
     trust: float = 1.0,
-    options: EvidenceOptions = OPTIONS,
 ) -> NDArray[np.float64]:
     """(M, N) evidence that each of M given texts is shown in a frame, from ``similarity`` (M, L) of texts with
     sentences said at ``spans_s``.
@@ -121,8 +120,8 @@ def text_evidence(
     above = similarity - similarity.mean(1, keepdims=True)
     above = np.clip(above / np.maximum(similarity.std(1, keepdims=True), 1e-9), 0.0, 3.0)
     for column, span_s in enumerate(spans_s):
-        out = np.maximum(out, above[:, [column]] * _bump(span_s, options.text_later_s, times_s, options)[None])
-    return np.asarray(trust * options.text * out)
+        out = np.maximum(out, above[:, [column]] * _bump(span_s, OPTIONS.text_later_s, times_s, OPTIONS)[None])
+    return np.asarray(trust * OPTIONS.text * out)
 
 
 def agreement(
@@ -136,15 +135,11 @@ def agreement(
     useful = [i for i, phrase in enumerate(phrases) if not phrase.chatter and not phrase.negated]
     if phrase_vectors is None or frame_vectors is None or len(useful) < _LEAST_PHRASES or len(frame_vectors) < 2:
         return options.doubt
-    said = unit(np.asarray(phrase_vectors, np.float64)[useful])
-    seen = unit(np.asarray(frame_vectors, np.float64))
-    cosine = unit(said - said.mean(0)) @ unit(seen - seen.mean(0)).T  # (L, N)
     half = max(1, round(_WINDOW_S / 2 * rate_hz))
-    total = np.cumsum(np.pad(cosine, ((0, 0), (half + 1, half)), mode="wrap"), axis=1)
-    around = (total[:, 2 * half + 1 :] - total[:, : -2 * half - 1]) / (2 * half + 1)  # (L, N) means of a window
+    around = _near(np.asarray(phrase_vectors)[useful], frame_vectors, half, "wrap")
     middles = np.array([(phrases[i].start_s + phrases[i].end_s) / 2 + options.later_s for i in useful])
     at = (middles * rate_hz).astype(np.int64)
-    rows, frames = np.arange(len(useful)), cosine.shape[1]
+    rows, frames = np.arange(len(useful)), around.shape[1]
     # the same phrases at all other times, in their order: what chance would give
     shifts = np.unique(np.linspace(0, frames, _SHIFTS, endpoint=False).astype(np.int64))
     scores = np.array([around[rows, (at + shift) % frames].mean() for shift in shifts])
@@ -160,13 +155,19 @@ def _fit(phrase_vectors: Floats | None, frame_vectors: Floats | None, rate_hz: f
     from 0 to 2; None where there is nothing to compare."""
     if phrase_vectors is None or frame_vectors is None or len(phrase_vectors) < 2 or len(frame_vectors) < 2:
         return None
-    said, seen = unit(np.asarray(phrase_vectors, np.float64)), unit(np.asarray(frame_vectors, np.float64))
-    cosine = unit(said - said.mean(0)) @ unit(seen - seen.mean(0)).T
-    half = min(max(1, round(_SMOOTH_S / 2 * rate_hz)), len(seen) - 1)
-    total = np.cumsum(np.pad(cosine, ((0, 0), (half + 1, half)), mode="edge"), axis=1)
-    near = (total[:, 2 * half + 1 :] - total[:, : -2 * half - 1]) / (2 * half + 1)
+    half = min(max(1, round(_SMOOTH_S / 2 * rate_hz)), len(frame_vectors) - 1)
+    near = _near(phrase_vectors, frame_vectors, half, "edge")
     spread = np.maximum(near.std(1, keepdims=True), 1e-9)
     return np.asarray(np.clip((near - near.mean(1, keepdims=True)) / spread, 0.0, _MOST_FIT))
+
+
+def _near(phrases: Floats, frames: Floats, half: int, beyond: Literal["wrap", "edge"]) -> NDArray[np.float64]:
+    """(L, N) cosines of phrases (L, D) with frames (N, D), both less their mean, over ``half`` a window to each side;
+    ``beyond``: what stands in for frames outside the video."""
+    said, seen = unit(np.asarray(phrases, np.float64)), unit(np.asarray(frames, np.float64))
+    cosine = unit(said - said.mean(0)) @ unit(seen - seen.mean(0)).T
+    total = np.cumsum(np.pad(cosine, ((0, 0), (half + 1, half)), mode=beyond), axis=1)
+    return np.asarray((total[:, 2 * half + 1 :] - total[:, : -2 * half - 1]) / (2 * half + 1))
 
 
 def _bump(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -69,7 +70,7 @@ class Update:
 def find_sources(folder: Path) -> list[Source]:
     """Every processed video of a library: of ``folder`` if it is a feature store, else of stores in it and files."""
     from stepformer.data.store import INFO_FILE, FeatureStore
-    from stepformer.media import is_video
+    from stepformer.media import find_videos
 
     if not folder.is_dir():
         raise no_such(folder, "folder")
@@ -77,11 +78,11 @@ def find_sources(folder: Path) -> list[Source]:
         return list(_stored(FeatureStore(folder), ""))
     stores = sorted(path.parent for path in folder.glob(f"*/{INFO_FILE}"))
     found = [source for store in stores for source in _stored(FeatureStore(store), f"{store.name}/")]
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if path.is_file() and FOLDER not in path.parts and is_video(name):
+    with suppress(InputError):  # there may be none
+        for path in find_videos([folder]):
             stat = path.stat()
-            found.append(Source(str(name), str(path), f"{stat.st_size}-{stat.st_mtime_ns}", file=path))
+            name = str(path.relative_to(folder))
+            found.append(Source(name, str(path), f"{stat.st_size}-{stat.st_mtime_ns}", file=path))
     if not found:
         raise InputError(
             f"{folder} has no videos and no feature store in it (timelines alone do not show what a step looks like). "
