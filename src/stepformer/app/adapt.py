@@ -1,9 +1,8 @@
 """A StepFormer for any joint encoder: the simulated world in that encoder's space, and the same training.
 
-Texts go through the encoder's own text tower. Pictures cannot, where a world brings only their vectors: they are
-carried by the linear map that takes the world's texts from the old space to the new one (:func:`carried`). What that
-map does to texts is measured; that it does the same to pictures is an assumption, which user videos soften: their
-frames say where pictures really lie, and training goes on with them.
+Texts go through the encoder's own text tower. Pictures of a world, of which only vectors are there, are carried by the
+linear map that takes its texts from the old space to the new one (:func:`carried`). That the map does the same to
+pictures is an assumption, which user videos soften: their frames say where pictures really lie.
 """
 
 from __future__ import annotations

@@ -2,28 +2,16 @@
 
 A flag wins over the environment, that over a config file, that over the default. ``--min-share 0.3`` is
 ``STEPFORMER_MIN_SHARE=0.3`` in the environment and ``min_share = 0.3`` in ``stepformer.toml``: at its top for every
-command that has the option, under ``[procedure]`` or ``[reproduce.table1]`` for one command, under ``[reproduce]`` for
-a group. A switch is ``no_labels = true``. The file is ``--config FILE``, else the nearest ``stepformer.toml`` in this
-folder or above it, else the one in the user's config folder.
+command that has the option, under ``[procedure]`` for one command, under ``[prepare]`` for a group. A switch is
+``no_labels = true``. The file is ``--config FILE``, else the nearest ``stepformer.toml`` in this folder or above it,
+else the one in the user's config folder.
 
-How a command uses it::
-
-    def add_arguments(parser):
-        parser.add_argument("videos", nargs="*", metavar="VIDEO", help="...")    # positional: plain argparse
-        add(parser, "model", "device", "seeds", seeds=[0, 1])                    # of OPTIONS, one with its own default
-        parser.add_argument("--top", type=positive, default=10, metavar="N", help="how many places")  # nobody else's
-
-    def run(args):
-        args.model, args.top        # resolved; args.sources["model"] is "flag", "environment", a file or "default"
-
-- An option that two commands have stands in ``OPTIONS``; ``tests/cli/test_options.py`` walks all parsers and fails
-  where one flag has two kinds or two helps. Another meaning gets another name.
-- Defaults are added to the help here; where the default is None, the help says "(default: ...)" itself.
-- The attribute, the key and the variable are the flag's name with underscores (``args.no_labels``; ``--from`` is
-  ``args.from_``). Every command has ``--json``, ``--config``, ``-v``, ``-q``, ``--log-file`` and ``--debug``;
-  ``Progress`` is silent under ``-q`` by itself; messages go to ``stepformer.cli.log``.
-- Lists are ``action=Several``: repeated, separated by commas where ``type`` splits (``words``, ``numbers``), and what a
-  flag says replaces what a file says.
+An option that two commands have stands in ``OPTIONS`` and is added by name, with a default of the command's own where
+it has one: ``add(parser, "model", "seeds", seeds=[0, 1])``; ``tests/cli/test_options.py`` fails where one flag has two
+kinds or two helps. ``run(args)`` gets resolved values; ``args.sources["model"]`` is "flag", "environment", a file or
+"default". Defaults are added to the help here; where the default is None, the help says "(default: ...)" itself.
+Lists are ``action=Several``: repeated, separated by commas where ``type`` splits (``words``, ``numbers``), and what a
+flag says replaces what a file says.
 
 argparse has types, choices and required options already, so this is plain argparse walked once, and no settings
 library: one would ask for every option again as a typed field.

@@ -1,7 +1,6 @@
 """Any captioner's text as the video side: captions per segment, embedded by the text tower of ``clip``.
 
-People with a vision-language model run it over their video in whatever way they like and write what it said as JSON;
-this turns it into vectors at one per second. Read are:
+What a vision-language model said of a video, as JSON, becomes vectors at one per second. Read are:
 
 - a list of segments ``[{"start": 0, "end": 4, "text": "a hand turns on a tap"}, ...]``
 - ``{"segments": [...]}`` (or "captions", "events", "nodes", "chunks"), with an optional ``"duration"``

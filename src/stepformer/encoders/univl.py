@@ -1,13 +1,11 @@
 """UniVL (Luo et al. 2020), the paper's encoder: S3D clips through a video transformer, BERT for text, 768-d.
 
 Needs, in one folder, ``univl.pretrained.bin`` (MIT, microsoft/UniVL) and ``s3d_howto100m.pth`` (Apache-2.0,
-antoine77340/S3D_HowTo100M): ``stepformer.encoders.load("univl:FOLDER")``. BERT's ``vocab.txt`` is taken from
-there too, or from the MiniLM weights, whose vocabulary is the same. People who have S3D features already (HowTo100M's
-are one .npy a video, [seconds, 1024]) need no S3D: :meth:`UniVLEncoder.finish` takes them from there.
+antoine77340/S3D_HowTo100M); BERT's ``vocab.txt`` from there too, or from MiniLM, which has the same. S3D features that
+are there already (HowTo100M's are one .npy per video, [seconds, 1024]) go in at :meth:`UniVLEncoder.finish`.
 
-UniVL compares the mean over a text's tokens with the mean over a clip's seconds. Here each second keeps its own
-output, in windows that overlap, because UniVL was trained on clips of at most 64 seconds; a second takes its vector
-from the window in which it lies nearest to the middle.
+UniVL was trained on clips of at most 64 seconds. Here each second keeps its own output, in windows that overlap; it
+takes its vector from the window in which it lies nearest to the middle.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Phrases with times as evidence for steps: what is said near a frame speaks for a step there, chatter against one, and
 where the talk turns to something else a step may end.
 
-Speakers are early more often than late: on real narration with human steps (YouCook2, dev half) what is said tells
-frames of steps best from others some seconds later.
-
-Narration that is not about the pictures must do little harm, so evidence weighs by agreement: how much nearer the
-phrases are to the frames around the time they are said than to those of the rest of the video.
+Speakers are early more often than late (YouCook2, dev half). Narration that is not about the pictures must do little
+harm, so evidence weighs by agreement: how much nearer the phrases are to the frames around the time they are said than
+to those of the rest of the video.
 """
 
 from __future__ import annotations

@@ -9,9 +9,7 @@
 >>> [(step.start_s, step.end_s) for step in model.discover_features(vectors, rate_hz=1.0)]
 [(0.0, 20.0), (20.0, 40.0), (40.0, 60.0)]
 
-`encoders.reading` reads a video, `core.inference` cuts it, `knobs` are what a user may turn, `presence` judges which
-given steps are there at all, `loading` finds a model by name, and `stepformer` puts them together. Names are loaded
-when first used, so that `stepformer discover --help` needs no torch.
+Names are loaded when first used, so that `stepformer discover --help` needs no torch.
 """
 
 from __future__ import annotations

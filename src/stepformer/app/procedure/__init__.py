@@ -4,9 +4,6 @@
 >>> procedure = sf.procedure.find(["a.mp4", "b.mp4", "c.mp4"])      # doctest: +SKIP
 >>> [step.name for step in procedure.steps]                         # doctest: +SKIP
 ['crack the eggs', 'whisk the eggs', 'pour into the pan']
-
-`clustering` groups steps across videos and chooses how many groups, `ordering` orders them, `finding` names them and
-puts it together; :mod:`stepformer.show.flow` draws it.
 """
 
 from __future__ import annotations

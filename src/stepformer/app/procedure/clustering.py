@@ -1,12 +1,11 @@
 """Steps of many videos of one task, clustered into the task's common steps.
 
-Three facts about videos of one task shape the clusters, beside what the steps look like. A step comes at about the same
-place in each video; steps mostly keep their order; and two different steps of one video are rarely the same
-common step, unless they stand side by side because discovery cut one step in two. So clusters have a place in time, and
-the steps of one video are assigned together: the cheapest path through the clusters in their order (Viterbi), where
-staying is free, going on costs ``_CHANGE``, going back costs ``_BACK`` more, and a step that is far from every cluster
-may be left out as something only this video does. Paths and clusters take turns until nothing changes; the best of
-several starts is kept. How many clusters there are is chosen by the silhouette between videos.
+A step comes at about the same place in each video of a task; steps mostly keep their order; and two steps of one video
+are rarely the same common step, unless they stand side by side. So clusters have a place in time, and the steps of one
+video are assigned together: the cheapest path through the clusters in their order (Viterbi), where staying is free,
+going on costs ``_CHANGE``, going back costs ``_BACK`` more, and a step that is far from every cluster may be left out,
+as something only this video does. Paths and clusters take turns until nothing changes; the best of several starts is kept.
+How many clusters there are is chosen by the silhouette between videos.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@
 12
 >>> for hit in sf.search.open_index("videos/").search("flip the pancake"):     # doctest: +SKIP
 ...     print(hit.video, hit.start_s, hit.end_s, hit.label)
-
-`index` is what lies on disk (usearch graphs beside the library) and how it is asked, `library` brings videos in.
 """
 
 from __future__ import annotations
