@@ -51,32 +51,13 @@ _FOREIGN = 0.05  # a word is foreign where it is so much rarer than in its own t
 _OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
 _MANY_PHRASES = 500
 _FEW_WORDS = 8  # fewer tell no topic
-_PHRASE_ENDS = word_set(
-    ", and or with into onto from for at by in on over under to of through across around between until"
-)
-_EVERYWHERE = word_set(
-    "ingredient stove refrigerator fridge microwave strainer flake corner end size color food dinner meal flavor bag "
-    "pin leftover moisture texture liquid bottle can part time extra section length hole leg ring foil tong touch knob "
-    "box batch inch side gas starch flavoring mint cardamom concentrate scratch home plate four five front place aside "
-    "leak way lengthwise middle center left right"
-)  # things that the phrases which ship do not have in all their topics
-_VAGUE = word_set(
-    "it them this that these those one ones thing things stuff everything something up down out off on in over away "
-    "back around together the a an some to of for and you me here there he she"
-)
-_QUALITIES = word_set(
-    "spicy sweet sour hot cold warm fresh large small big long short soft hard thick thin dry wet raw fine good nice "
-    "other full skinles bonele yellow purple pink gray brown golden italian english french chinese japanese korean "
-    "indian mexican asian ripe crispy moist fluffy crunchy chunky creamy smooth lean tender juicy natural final inner "
-    "outer upper opposite vertical horizontal circular rectangular oval diagonal regular normal basic clas standard "
-    "different same smaller larger bigger fried melted grated peeled beaten chopped sliced diced minced"
-)
+_PHRASE_ENDS = words("phrase_ends")
+_EVERYWHERE = words("everywhere")  # things that the phrases which ship do not have in all their topics
+_VAGUE = words("says_nothing")
+_QUALITIES = words("qualities")
 _NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
 _ASKING = word_set("what which who whatever why how")
-_NUMBERS = word_set(
-    "one two three four five six seven eight nine ten fifteen twenty thirty forty fifty half quarters thirds couple "
-    "few about more"
-)
+_NUMBERS = words("amounts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from stepformer.base import many
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
-from stepformer.cli.inputs import Source
+from stepformer.cli.inputs import Source, start_worker, worker
 from stepformer.cli.log import log, of, printable
 from stepformer.cli.options import VIDEOS, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
@@ -63,15 +65,16 @@ class Done:
 Finder = Callable[[Any, Source, Any, bool, Any], Any]
 """(model, source, request, cache, progress or None) -> Finding. A module-level function: processes find it by name."""
 
-_worker: dict[str, Any] = {}
+
+def _start(args: argparse.Namespace, find: Finder) -> None:
+    """Loads the model once per process; progress is shown by the process that started it."""
+    start_worker(args)
+    noted = {kind: partial(_note, kind) for kind in ("read", "heard")}
+    worker.update(find=find, progress=SimpleNamespace(**noted))
 
 
-def _start(name: str, encoder: str | None, device: str | None, find: Finder, cache: bool) -> None:
-    """Loads the model once per process."""
-    from stepformer.app.discover import load_model
-
-    model = load_model(name, encoder=encoder, device=device)
-    _worker.update(model=model, find=find, cache=cache, progress=_Noted())
+def _note(kind: str, done_s: float, total_s: float) -> None:
+    many.note((kind, done_s, total_s))
 
 
 def _work(job: Job) -> Done:
@@ -81,7 +84,8 @@ def _work(job: Job) -> Done:
     refused: list[str] = []
     timeline, spent, error, code = None, {}, None, 0
     try:
-        finding = _worker["find"](_worker["model"], job.source, job.request, _worker["cache"], _worker["progress"])
+        cache = not worker["args"].no_cache
+        finding = worker["find"](worker["model"], job.source, job.request, cache, worker["progress"])
         timeline, spent = finding.timeline.to_dict(), finding.seconds
         for output in job.outputs:
             try:
@@ -173,14 +177,14 @@ def _each(
     jobs = [job for job in jobs if job.source not in unread]
     if not jobs or (broken and not args.keep_going):
         return
-    start = (args.model, args.encoder, args.device, find, not args.no_cache)
+    start = (args, find)
     total_s = sum(lengths[job.source] for job in jobs)
     with Progress(args.command, total_s or None, "s of video") as bar:
         progress = VideoProgress(bar)
         here = args.jobs == 1 and args.time_limit is None and args.cluster is None and not args.apart
         if here:
             _start(*start)
-            _worker["progress"] = progress
+            worker["progress"] = progress
         begin = None if here else _start
         at_once, gpu = min(workers_of(args), len(jobs)), args.device != "cpu"
 
@@ -193,18 +197,6 @@ def _each(
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
-
-
-class _Noted:
-    """Progress of a worker process, shown by the one that started it."""
-
-    def read(self, done_s: float, total_s: float) -> None:
-        """Called while one video is read."""
-        many.note(("read", done_s, total_s))
-
-    def heard(self, done_s: float, total_s: float) -> None:
-        """Called while speech is turned into text."""
-        many.note(("heard", done_s, total_s))
 
 
 class VideoProgress:

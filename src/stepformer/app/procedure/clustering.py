@@ -4,8 +4,8 @@ A step comes at about the same place in each video of a task; steps mostly keep 
 are rarely the same common step, unless they stand side by side. So clusters have a place in time, and the steps of one
 video are assigned together: the cheapest path through the clusters in their order (Viterbi), where staying is free,
 going on costs ``_CHANGE``, going back costs ``_BACK`` more, and a step that is far from every cluster may be left out,
-as something only this video does. Paths and clusters take turns until nothing changes; the best of several starts is kept.
-How many clusters there are is chosen by the silhouette between videos.
+as something only this video does. Paths and clusters take turns until nothing changes; the best of several starts is
+kept. How many clusters there are is chosen by the silhouette between videos.
 """
 
 from __future__ import annotations
