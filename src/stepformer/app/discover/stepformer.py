@@ -137,7 +137,7 @@ class StepFormer:
     ) -> Timeline:
         """The steps of a video file, with the words of its narration where it has one.
 
-        At most one of steps (about how many), detail (0 few and long, 0.5 the default, 1 many and short), percentile
+        At most one of steps (how many), detail (0 few and long, 0.5 the default, 1 many and short), percentile
         (the paper's threshold: this percentile of the slot-frame similarities) and similarity (the released code's:
         the threshold itself). ordered: slots in order; False is the paper's ablation. use: "both" slots and structure,
         "slots" (the paper's inference) or "structure". listening: where narration is looked for (by default subtitles,
@@ -235,12 +235,10 @@ class StepFormer:
                     pieces, names = more, more_names
                 else:
                     at += 1
-        step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
-        spans = [_span(piece, seen) for piece in pieces]
         if knobs.steps is None:
             pieces, names = _without_splinters(pieces, names, seen)
-            step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
-            spans = [_span(piece, seen) for piece in pieces]
+        step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
+        spans = [_span(piece, seen) for piece in pieces]
         labelled = time.perf_counter()
         steps = tuple(
             _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
@@ -450,12 +448,11 @@ class StepFormer:
         bank = self._bank_here(None, [], "")
         if bank is None or bank.pictures is None:
             return spoken(spans, phrases, encode)
-        return spoken(
-            spans,
-            phrases,
-            encode,
-            sight=lambda names: bank.shares_below(once("look", self.encoder.encode_text, names), looks),
-        )
+
+        def sight(names: Sequence[str]) -> Floats:
+            return bank.shares_below(once("look", self.encoder.encode_text, names), looks)
+
+        return spoken(spans, phrases, encode, sight=sight)
 
     def _names(
         self,
