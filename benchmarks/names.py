@@ -29,8 +29,7 @@ from stepformer.base.arrays import unit
 from stepformer.base.files import replacing
 from stepformer.cli.options import add
 from stepformer.data.grammar import phrase_bank
-from stepformer.encoders.clip import ClipText
-from stepformer.encoders.pictures import PictureStatistics, clip_pictures
+from stepformer.encoders.clip import ClipText, PictureStatistics, clip_pictures
 from stepformer.narration.lexicon import word_set
 
 HELP = """Measures on held-out frames how often a name by sight is right, at each threshold, how often locate calls a

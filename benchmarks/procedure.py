@@ -160,7 +160,7 @@ def score_case(
 def _order(predictions: list[Any], truth: list[Any]) -> float:
     """Share of pairs of clusters, in the order found, whose steps stand so in the truth; clusters stand for the step
     they share most frames with, and pairs that stand for one step are not counted. 0.5 is chance."""
-    from stepformer.app.procedure.ordering import best_order, precedence
+    from stepformer.app.procedure.finding import best_order, precedence
 
     def firsts(rows: list[Any]) -> list[Any]:
         return [row[np.concatenate(([True], np.diff(row) != 0))] if len(row) else row for row in rows]

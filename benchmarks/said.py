@@ -68,7 +68,7 @@ class Heard:
 def hear(videos: Sequence[Spoken], frames: ClipData, towers: dict[int, Any], sentences: Any) -> list[Heard]:
     """Parses the narration of videos, and finds their pictures."""
     from stepformer.data.grammar import phrase_bank
-    from stepformer.encoders.pictures import clip_pictures
+    from stepformer.encoders.clip import clip_pictures
     from stepformer.narration import extract_phrases
 
     texts = tuple(phrase_bank())

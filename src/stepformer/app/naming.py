@@ -25,7 +25,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.narration.lexicon import KITCHEN_HOMOPHONES, MEASURES, PARTICLES, TIME_NOUNS, word_set, words
 
 if TYPE_CHECKING:
-    from stepformer.encoders.pictures import PictureStatistics
+    from stepformer.encoders.clip import PictureStatistics
     from stepformer.narration import Phrase
 
 Floats = NDArray[np.floating[Any]]

@@ -10,20 +10,22 @@ published, through open_clip, from the model hub. Pictures are the same either w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stepformer.base import weights
+from stepformer.base.arrays import unit
 from stepformer.base.files import sha256_of
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.clip_vit import ClipViT
-from stepformer.encoders.pictures import PictureStatistics, clip_pictures
 from stepformer.encoders.sentence import default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
 from stepformer.media.picture import FrameSpec
@@ -100,6 +102,51 @@ class ClipText:
         """Texts to (L, 512) unit vectors."""
         sentences = torch.from_numpy(self._tuned.encode_text(texts))
         return np.asarray(self._tower(sentences).numpy(), np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PictureStatistics:
+    """How pictures at large lie in a joint space: enough to say whether a text is nearer to one than to any.
+
+    Some texts are near to every picture, so a text's cosine is read beside its mean and spread over pictures at large.
+    Of unit vectors of pictures: ``mean`` (D,), and the covariance as ``factors`` (R, D) and ``rest`` (D,): factors'
+    factors plus the diagonal of the rest.
+    """
+
+    mean: NDArray[np.float32]
+    factors: NDArray[np.float32]
+    rest: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, pictures: NDArray[Any], rank: int = 48) -> PictureStatistics:
+        """The statistics of pictures (N, D)."""
+        x = np.asarray(unit(pictures), np.float64)
+        covariance = np.cov(x, rowvar=False, bias=True)
+        values, vectors = np.linalg.eigh(covariance)
+        factors = (vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0.0))).T
+        rest = np.maximum(np.diag(covariance) - (factors**2).sum(0), 0.0)
+        return cls(*(np.asarray(part, np.float32) for part in (x.mean(0), factors, rest)))
+
+    def scaled(self, texts: NDArray[Any]) -> NDArray[np.float32]:
+        """Texts (P, D) of unit length, divided by the spread of their cosines over pictures."""
+        t = np.asarray(unit(texts), np.float32)
+        spread = np.sqrt(((t @ self.factors.T) ** 2).sum(1) + (t**2) @ self.rest)
+        return np.asarray(t / np.maximum(spread, 1e-6)[:, None], np.float32)
+
+    def standard(self, vectors: NDArray[Any], scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(M, P) cosines of pictures (M, D) with texts, in standard deviations above the text's mean; ``scaled``
+        (P, D) is what :meth:`scaled` made of the texts."""
+        return np.asarray((unit(vectors) - self.mean).astype(np.float32) @ scaled.T)
+
+
+@lru_cache(maxsize=1)
+def clip_pictures() -> PictureStatistics:
+    """Of CLIP ViT-B/16, over photographs of everyday life (Flickr8k, COCO); made by ``stepformer bench names``."""
+    from safetensors.numpy import load_file
+
+    state = load_file(Path(str(resources.files("stepformer.encoders"))) / "clip_pictures.safetensors")
+    mean, factors, rest = (state[name].astype(np.float32) for name in ("mean", "factors", "rest"))
+    return PictureStatistics(mean, factors, rest / 1e3)
 
 
 class ClipEncoder:

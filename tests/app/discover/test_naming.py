@@ -24,7 +24,7 @@ from stepformer.app.naming import (
     topic_of,
 )
 from stepformer.base.arrays import unit
-from stepformer.encoders.pictures import PictureStatistics, clip_pictures
+from stepformer.encoders.clip import PictureStatistics, clip_pictures
 from stepformer.errors import InputError, UsageError
 from stepformer.narration import Phrase
 

@@ -15,7 +15,7 @@ from stepformer.app.discover import stepformer as module
 from stepformer.app.naming import Name
 from stepformer.core.inference import DEFAULT_INFERENCE, find_steps
 from stepformer.core.segments import Segment
-from stepformer.encoders.pictures import PictureStatistics
+from stepformer.encoders.clip import PictureStatistics
 from stepformer.encoders.reading import Features
 from stepformer.errors import MissingError
 from stepformer.narration import Cue, Narration, Phrase

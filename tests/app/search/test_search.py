@@ -16,7 +16,7 @@ from stepformer.app.search.index import uncentred, unit
 from stepformer.cli import main
 from stepformer.data.store import StoredVideo, StoreInfo
 from stepformer.data.store_writer import StoreWriter
-from stepformer.encoders.pictures import PictureStatistics
+from stepformer.encoders.clip import PictureStatistics
 from stepformer.errors import InputError, UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))

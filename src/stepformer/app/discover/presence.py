@@ -13,7 +13,7 @@ from stepformer.core.inference import pooled_slots
 
 if TYPE_CHECKING:
     from stepformer.app.naming import PhraseBank
-    from stepformer.encoders.pictures import PictureStatistics
+    from stepformer.encoders.clip import PictureStatistics
 
 PRESENT = 0.5
 """A text is taken to be in the video if it fits it better than this share of the phrase bank does."""
