@@ -141,6 +141,7 @@ def test_a_time_limit_ends_what_is_stuck_and_the_rest_is_done(monkeypatch):
     found = results(run_many(stuck, items, jobs=1, time_limit_s=1.0))
     assert found.pop(("hangs", 2)) == (None, "it was given up after 1 s, the time limit")
     assert found == {("ok", 1): (1, None), ("ok", 3): (3, None)}
+    assert results(run_many(stuck, [("ok", 1)], jobs=1, time_limit_s=1e21)) == {("ok", 1): (1, None)}
 
 
 def refuse():

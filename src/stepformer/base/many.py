@@ -133,7 +133,7 @@ def run_many(
                 return
             left_s = min((hand.given_up_at(time_limit_s, silence_s)[0] for hand in hands if hand.busy), default=until)
             left_s = min(left_s, until) - now
-            ready = wait([hand.pipe for hand in hands], max(0.0, left_s) if left_s < math.inf else None)
+            ready = wait([hand.pipe for hand in hands], min(max(0.0, left_s), 3600.0))  # a clock has an end
             for hand in list(hands):
                 if hand.pipe in ready:
                     try:
