@@ -287,8 +287,8 @@ def fit_curves(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[list[tuple[i
     """The learning curves of the fitted models, by method, of all seeds: (updates, mean loss) pairs."""
     out: dict[str, list[list[tuple[int, float]]]] = {}
     for run in runs:
-        if run.get("curve"):
-            out.setdefault(str(run["label"]).rsplit(", seed", 1)[0], []).extend(c for c in run["curve"] if c)
+        if curves := [curve for curve in run.get("curve", ()) if curve]:  # too few updates make no point of one
+            out.setdefault(str(run["label"]).rsplit(", seed", 1)[0], []).extend(curves)
     return out
 
 
