@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"videos": args.corpus, "rates": rates, "hours": table, "volumes": sizes}, indent=2))
         return 0
     print(f"{args.corpus:,} videos of {MEAN_S:.0f} s, {args.corpus * MEAN_S / 3600:,.0f} hours\n")
-    names = (f"{s.name}: {s.cores * s.nodes} cores, {s.gpus * s.nodes} GPUs" for s in SETUPS)
+    names = (f"{s.name}: {s.cores * s.nodes} cores, {_gpus(s.gpus * s.nodes)}" for s in SETUPS)
     print(f"| work | {' | '.join(names)} |")
     print("|---|" + "---|" * len(SETUPS))
     for work, row in table.items():
@@ -142,7 +142,7 @@ def volumes(rates: dict[str, float | None], videos: int) -> dict[str, str | None
     gpus = [s.gpus * s.nodes for s in SETUPS]
     step = rates["step_ms"]
     need = None if step is None else BATCH * video_bytes() / (step / 1000) / 1e9
-    reads = None if need is None else ", ".join(f"{need * n:,.0f} GB/s for {n} GPUs" for n in gpus)
+    reads = None if need is None else ", ".join(f"{need * n:,.0f} GB/s for {_gpus(n)}" for n in gpus)
     per_s = [over_cores(rates["decode_cpu_s_per_s"]), rates["encode_gpu_x_real_time"]]  # seconds of video
     whole = None if None in per_s else min(rate for rate in per_s if rate is not None) / MEAN_S * 3600
     limit = "decoding" if whole is not None and (per_s[0] or 0) < (per_s[1] or 0) else "encoding"
@@ -160,6 +160,10 @@ def volumes(rates: dict[str, float | None], videos: int) -> dict[str, str | None
 def over_cores(cpu_s_per_s: float | None) -> float | None:
     """Seconds of video per second on the cores of one machine."""
     return None if not cpu_s_per_s else SETUPS[0].cores / cpu_s_per_s
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU" if number == 1 else f"{number} GPUs"
 
 
 def _time(h: float) -> str:

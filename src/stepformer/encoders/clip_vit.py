@@ -190,4 +190,4 @@ class ClipViT:
         mixed = nn.functional.scaled_dot_product_attention(query[:, :, :only], key, value)
         x = x[:, :only] + out(mixed.transpose(1, 2).flatten(2))
         wide = widen(norm_2(x))
-        return x + narrow(wide.mul_(torch.sigmoid(1.702 * wide)))
+        return x + narrow(wide.mul_((1.702 * wide).sigmoid_()))
