@@ -10,19 +10,34 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepformer.app.procedure.finding import least_togetherness, stretches_of, togetherness
+from stepformer.app.procedure.belonging import (
+    FEWEST_PHRASES,
+    group_likeness,
+    least_likeness,
+    likeness,
+    stranger,
+    stretches_of,
+)
+from stepformer.app.procedure.records import VideoSteps
+from stepformer.base.arrays import unit
 from stepformer.cli.options import add
 from stepformer.errors import UsageError
+from stepformer.timeline import Timeline
 
 HELP = """Clusters the steps of simulated tasks and compares with K-means, with equal parts of the video and with random
 clusters, all on the same segments and with the true number of steps; then with the number that the product chooses
-itself. "order" is the share of pairs of common steps in the true order. Options were chosen on the dev split; test is
-CrossTask's validation timelines. Features are simulated."""
+itself. "order" is the share of pairs of common steps in the true order. Whether videos belong together is asked of
+groups of one task, of as many tasks, and of one task with one other video; the control is the cosine of mean vectors,
+its threshold chosen on the groups themselves (5% false alarms). With --data, the same of YouCook2's recipes by their
+speech alone. Options were chosen on dev; test is CrossTask's validation timelines, and the other half of YouCook2.
+Features are simulated."""
 
+_NOTHING = Timeline("", 1.0, ())
 EXAMPLES = [
     "stepformer bench procedure --world world.safetensors",
     "stepformer bench procedure --world world.safetensors --split dev --limit 120",
@@ -31,7 +46,7 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "world", "model", "split", "limit", "seed", world={"required": True}, limit=180)
+    add(parser, "world", "data", "model", "split", "limit", "seed", world={"required": True}, limit=180)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -66,10 +81,24 @@ def run(args: argparse.Namespace) -> int:
         for (_, spans), truth in zip(cases["discovered"], labels, strict=True)
         for a, b in spans
     ]
-    stretches = [stretches_of(vectors) for vectors in frames]
-    different = {size: belonging(stretches, trial.tasks, args.seed, size) for size in (2, 3, 4, 6)}
+    silent = [VideoSteps(_NOTHING, np.zeros((0, 1)), stretches_of(vectors)) for vectors in frames]
+    means = unit(np.stack([unit(vectors).mean(0) for vectors in frames]))
+    pairs = likeness(silent, model.bank())
+    sets: dict[str, tuple[Any, Any, tuple[int, ...], bool]] = {
+        "simulated": (pairs, trial.tasks, (2, 3, 4, 6), False),
+        "control": (means @ means.T, trial.tasks, (2, 3, 4, 6), True),
+    }
+    if args.data:
+        spoken, recipes = narrated(Path(args.data), "dev" if args.split == "dev" else "test", model)
+        sets["YouCook2, speech alone"] = (likeness(spoken, model.bank()), recipes, (2, 3), False)
+    different = {
+        kind: {size: belonging(alike, tasks, args.seed, size, control) for size in sizes}
+        for kind, (alike, tasks, sizes, control) in sets.items()
+    }
+    strange = {size: strangers(pairs, trial.tasks, args.seed, size) for size in (4, 6)}
     result = {
         "called different": different,
+        "stranger named, another named, named where there is none": strange,
         "background_share": round(float(np.mean(foreign)), 4) if foreign else None,
         "split": args.split, "videos": len(frames), "tasks": len(set(trial.tasks.tolist())),
         "features": "simulated", "rows": rows,
@@ -80,8 +109,14 @@ def run(args: argparse.Namespace) -> int:
     print(f"{result['videos']} {args.split} videos of {result['tasks']} tasks, features {result['features']}")
     if foreign:
         print(f"of the steps discovered, {np.mean(foreign):.2f} are mostly background in the truth")
-    for size, (one, others) in different.items():
-        print(f"called different: {one:.2f} of groups of {size} videos of one task, {others:.2f} of as many tasks")
+    for kind, sizes in different.items():
+        for size, (one, others) in sizes.items():
+            print(
+                f"{kind}: called different: {one:.2f} of groups of {size} videos of one task, {others:.2f} of as many"
+            )
+    for size, (right, wrong, none) in strange.items():
+        print(f"{size} videos, one of another task: named {right:.2f}, another named {wrong:.2f}; named where there is "
+              f"none: {none:.2f}")  # fmt: skip
     print(f"{'segments':<15} {'clusters':<22} {'F1':>6} {'order':>6} {'steps off':>10}")
     for row in rows:
         off = "" if row["count_error"] is None else f"{row['count_error']:.2f}"
@@ -89,17 +124,56 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def belonging(vectors: list[Any], tasks: Any, seed: int, size: int, draws: int = 8) -> tuple[float, float]:
-    """Shares of groups of ``size`` videos of one task, and of as many tasks, that are said not to belong together."""
+def narrated(data: Path, half: str, model: Any) -> tuple[list[VideoSteps], Any]:
+    """What is said in the videos of one half of YouCook2, and the recipe of each (V,)."""
+    from benchmarks.spoken import load_youcook2
+    from stepformer.narration import extract_phrases
+
+    videos, recipes = [], []
+    for video in load_youcook2(data / "youcook2" / "youcook2_asr_steps.json.gz"):
+        if video.half == half:
+            texts = [phrase.text for phrase in extract_phrases(video.cues) if not phrase.chatter]
+            if len(texts) >= FEWEST_PHRASES:
+                videos.append(VideoSteps(_NOTHING, np.zeros((0, 1)), said=model.encoder.encode_text(texts)))
+                recipes.append(video.recipe)
+    return videos, np.array(recipes)
+
+
+def belonging(
+    pairs: Any, tasks: Any, seed: int, size: int, control: bool = False, draws: int = 8
+) -> tuple[float, float]:
+    """Shares of groups of ``size`` videos of one task, and of as many tasks, that are said not to belong together, by
+    the likeness of pairs (V, V)."""
     rng = np.random.default_rng(seed)
     has = {task: np.flatnonzero(tasks == task) for task in np.unique(tasks)}
     groups = [rng.choice(own, size, replace=False) for own in has.values() if len(own) >= size for _ in range(draws)]
     some = [rng.choice(list(has), size, replace=False) for _ in range(draws * len(has))] if len(has) >= size else []
     mixed = [[rng.choice(has[task]) for task in picked] for picked in some]
-    least = least_togetherness(size)
-    called = [[togetherness([vectors[i] for i in group]) < least for group in kind] for kind in (groups, mixed)]
-    one, others = (float(np.mean(kind)) if kind else float("nan") for kind in called)
+    alike = [np.array([group_likeness(pairs[np.ix_(group, group)]) for group in kind]) for kind in (groups, mixed)]
+    least = np.quantile(alike[0], 0.05) if control and len(alike[0]) else least_likeness(size)
+    one, others = (float((kind < least).mean()) if len(kind) else float("nan") for kind in alike)
     return one, others
+
+
+def strangers(pairs: Any, tasks: Any, seed: int, size: int, draws: int = 8) -> tuple[float, float, float]:
+    """Of groups of one task with one video of another: shares in which that one is named, and in which another one is;
+    then of groups of one task, the share in which any is."""
+    rng = np.random.default_rng(seed)
+    has = {task: np.flatnonzero(tasks == task) for task in np.unique(tasks)}
+    right, wrong, none = [], [], []
+    for task, own in has.items():
+        for _ in range(draws):
+            if len(own) >= size - 1:
+                other = rng.choice([i for i in range(len(tasks)) if tasks[i] != task])
+                group = [*rng.choice(own, size - 1, replace=False), other]
+                found = stranger(pairs[np.ix_(group, group)])
+                right.append(found == size - 1)
+                wrong.append(found not in (None, size - 1))
+            if len(own) >= size:
+                group = list(rng.choice(own, size, replace=False))
+                none.append(stranger(pairs[np.ix_(group, group)]) is not None)
+    named, another, falsely = (float(np.mean(kind)) if kind else float("nan") for kind in (right, wrong, none))
+    return named, another, falsely
 
 
 def _true_steps(vectors: Any, truth: Any) -> tuple[Any, list[tuple[int, int]]]:
@@ -115,7 +189,6 @@ def score_case(
 ) -> list[dict[str, Any]]:
     """One row a way of clustering: F1 and order, averaged over the tasks with at least three videos."""
     from stepformer.app.procedure import choose_count, cluster_steps
-    from stepformer.base.arrays import unit
     from stepformer.evaluation.kmeans import kmeans
     from stepformer.evaluation.metrics import score_task
 

@@ -22,6 +22,7 @@ class Spoken:
     video: str
     cues: tuple[Cue, ...]
     steps: tuple[tuple[float, float, str], ...]
+    recipe: str = ""
 
     @property
     def half(self) -> str:
@@ -47,7 +48,7 @@ def load_youcook2(path: str | os.PathLike[str], marks: bool = False) -> list[Spo
             if not marks:
                 text = re.sub(r"[.,!?;:\"]+(?=\s|$)", "", text).lower()
             cues.append(cue_at(start_s, end_s, " ".join(text.split())))
-        found.append(Spoken(str(name), tuple(cues), steps))
+        found.append(Spoken(str(name), tuple(cues), steps, str(video.get("recipe", ""))))
     return found
 
 

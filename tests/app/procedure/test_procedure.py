@@ -14,6 +14,7 @@ from planted import Planted, found_labels, pair_f1, plant
 
 from stepformer.app.naming import PhraseBank
 from stepformer.app.procedure import VideoSteps, cluster_steps, find_procedure
+from stepformer.app.procedure.belonging import group_likeness, least_likeness, likeness
 from stepformer.app.procedure.clustering import cheapest_path
 from stepformer.app.procedure.finding import best_order, consistency, precedence, transitions
 from stepformer.errors import InputError, UsageError
@@ -245,3 +246,18 @@ def test_videos_of_different_tasks_are_said_not_to_belong_together():
 
     assert not notes([task + 0.5 * rng.standard_normal(task.shape) for _ in range(3)])
     assert any("may not be of one task" in note for note in notes(others))
+    alike = [task + 0.5 * rng.standard_normal(task.shape) for _ in range(5)]
+    assert any("v may not belong here" in note for note in notes([*alike, others[0]]))
+
+
+def test_what_is_said_tells_videos_of_one_task():
+    rng = np.random.default_rng(0)
+    bank = PhraseBank(("stir", "pour"), np.eye(2, 48, dtype=np.float32))
+    talk, others = rng.standard_normal((8, 48)), rng.standard_normal((3, 8, 48))
+
+    def alike(talks):
+        timeline = Timeline("v", 60.0, ())
+        return group_likeness(likeness([VideoSteps(timeline, np.zeros((0, 48)), said=x) for x in talks], bank))
+
+    assert alike([talk + 0.2 * rng.standard_normal(talk.shape) for _ in range(3)]) > least_likeness(3) > alike(others)
+    assert alike([talk[:2], others[0][:2]]) == 0.0  # two phrases say nothing of a video

@@ -50,7 +50,7 @@ class Finding:
 
     similarity: (K, N) of slots (or texts) with frames. step_vectors: (M, D) one per step of the timeline, its
     slot's where it has one. segment_vectors: (M, D) the mean of the step's frames. slots: (K, D). features: as
-    they were seen, N of them. seconds: time spent in each part.
+    they were seen, N of them. seconds: time spent in each part. said: (L, D) what is said that is no chatter.
     """
 
     timeline: Timeline
@@ -60,6 +60,7 @@ class Finding:
     slots: NDArray[np.float32]
     features: Features
     seconds: dict[str, float] = field(default_factory=dict)
+    said: NDArray[np.float32] | None = None
 
 
 class StepFormer:
@@ -259,7 +260,10 @@ class StepFormer:
             **features.seconds,
             "model": modelled - began, "align": aligned - modelled, "label": labelled - aligned,
         }  # fmt: skip
-        return Finding(timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent)
+        spoken_of = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
+        return Finding(
+            timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent, spoken_of
+        )
 
     def similarity(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
         """(K, N) similarities of slots with frames, as discovery uses them, of vectors (N, D)."""

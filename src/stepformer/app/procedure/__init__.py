@@ -4,6 +4,9 @@
 >>> procedure = sf.procedure.find(["a.mp4", "b.mp4", "c.mp4"])      # doctest: +SKIP
 >>> [step.name for step in procedure.steps]                         # doctest: +SKIP
 ['crack the eggs', 'whisk the eggs', 'pour into the pan']
+
+`belonging` judges whether videos are of one task, `clustering` groups steps across them, `finding` orders and
+names them.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from stepformer.app.procedure.belonging import stretches_of
 from stepformer.app.procedure.clustering import StepClusters, choose_count, cluster_steps
-from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
+from stepformer.app.procedure.finding import MIN_SHARE, find_procedure
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 from stepformer.base.arrays import unit
 
@@ -77,5 +81,5 @@ def from_findings(findings: Iterable[Finding]) -> list[VideoSteps]:
     out = []
     for found in findings:
         both = unit(found.step_vectors) + unit(found.segment_vectors) if len(found.timeline) else found.step_vectors
-        out.append(VideoSteps(found.timeline, both, stretches=stretches_of(found.features.vectors)))
+        out.append(VideoSteps(found.timeline, both, stretches=stretches_of(found.features.vectors), said=found.said))
     return out

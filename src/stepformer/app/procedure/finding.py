@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.app.naming import Name, PhraseBank
+from stepformer.app.procedure.belonging import group_likeness, least_likeness, likeness, stranger
 from stepformer.app.procedure.clustering import OUTLIER, StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
 from stepformer.base.arrays import unit
@@ -24,37 +25,8 @@ Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 MIN_SHARE = 0.2
 """A step is common when this share of the videos has it, and at least two videos."""
 
-SAME_TASK, SPREAD = 0.515, 0.28
-"""The mean :func:`togetherness` of two videos of one task, and how far below it most such pairs stay: of
-simulated dev videos. ``stepformer bench procedure`` has both error rates."""
-_STRETCHES = 48
 _NUMBER = re.compile(r" \(\d+\)$")
 _EXACT = 10  # steps: the search for the best order takes as many as 2^10 sets of them
-_IN_COMMON = 0.25  # share of a video's stretches that its like has to be looked for: the rest may well be its own
-
-
-def stretches_of(vectors: npt.ArrayLike) -> FloatArray:
-    """(S, D) means of at most 48 equal stretches of a video's vectors (N, D)."""
-    frames = np.asarray(vectors, np.float64)
-    return np.stack([part.mean(0) for part in np.array_split(frames, min(_STRETCHES, len(frames)))])
-
-
-def togetherness(videos: Sequence[npt.ArrayLike]) -> float:
-    """How much the stretches (S, D) of each video have their like in each other one: the best cosine with those of
-    another video, less what the two share, meaned over the quarter of the stretches that has the highest."""
-    rows = [unit(video) for video in videos]
-
-    def alike(a: FloatArray, b: FloatArray) -> float:
-        shared = (a.mean(0) + b.mean(0)) / 2
-        best = np.sort((unit(a - shared) @ unit(b - shared).T).max(1))
-        return float(best[-max(1, round(_IN_COMMON * len(best))) :].mean())
-
-    return float(np.mean([alike(a, b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]))
-
-
-def least_togetherness(videos: int) -> float:
-    """What so many videos of one task reach; the mean of more pairs scatters less."""
-    return float(SAME_TASK - SPREAD / np.sqrt(max(1, videos - 1)))
 
 
 def find_procedure(
@@ -99,11 +71,16 @@ def find_procedure(
     labels, first, both = _in_order(labels, places)
     number = len(first)
     about = dict(meta or {})
-    looks = [video.stretches for video in videos if video.stretches is not None]
-    if len(looks) == len(videos):
-        about["togetherness"] = round(togetherness(looks), 4)
-        if about["togetherness"] < least_togetherness(len(looks)):
+    if all(video.stretches is not None or video.said is not None for video in videos):
+        pairs = likeness(videos, bank)
+        about["likeness"] = round(group_likeness(pairs), 4)
+        note, odd = "", stranger(pairs)
+        if about["likeness"] < least_likeness(len(videos)):
             note = "the videos may not be of one task: they are hardly more alike than videos of different tasks"
+        elif odd is not None:
+            about["stranger"] = videos[odd].timeline.video
+            note = f"{about['stranger']} may not belong here: the other videos are more like each other than like it"
+        if note:
             about["notes"] = [*about.get("notes", ()), note]
     names = name_steps(videos, labels, number, encode, bank)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -22,13 +22,14 @@ SCHEMA_VERSION = 1
 class VideoSteps:
     """One video as discovered: its timeline, and vectors (n, D), one per step, of the same encoder for all videos.
 
-    ``stretches`` (S, D): means of equal stretches of the whole video, by which it is judged whether videos are of one
-    task.
+    ``stretches`` (S, D), means of equal stretches of the whole video, and ``said`` (L, D), vectors of what is said in
+    it, are what tells whether videos are of one task.
     """
 
     timeline: Timeline
     vectors: npt.NDArray[np.floating[Any]]
     stretches: npt.NDArray[np.floating[Any]] | None = None
+    said: npt.NDArray[np.floating[Any]] | None = None
 
     def __post_init__(self) -> None:
         if np.ndim(self.vectors) != 2 or len(self.vectors) != len(self.timeline):
