@@ -34,8 +34,8 @@ clusters, all on the same segments and with the true number of steps; then with 
 itself. "order" is the share of pairs of common steps in the true order. Whether videos belong together is asked of
 groups of one task, of as many tasks, and of one task with one other video; the control is the cosine of mean vectors,
 its threshold chosen on the groups themselves (5% false alarms). With --data, the same of YouCook2's recipes by their
-speech alone. Options were chosen on dev; test is CrossTask's validation timelines, and the other half of YouCook2.
-Features are simulated."""
+speech alone, and of real clips. Options were chosen on dev; test is CrossTask's validation timelines, and the other
+half of YouCook2. Features are simulated."""
 
 _NOTHING = Timeline("", 1.0, ())
 EXAMPLES = [
@@ -91,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
     if args.data:
         spoken, recipes = narrated(Path(args.data), "dev" if args.split == "dev" else "test", model)
         sets["YouCook2, speech alone"] = (likeness(spoken, model.bank()), recipes, (2, 3), False)
+        shown, tasks = real_clips(model)
+        sets["real dev clips"] = (likeness(shown, model.bank()), tasks, (2, 3, 4), False)
     different = {
         kind: {size: belonging(alike, tasks, args.seed, size, control) for size in sizes}
         for kind, (alike, tasks, sizes, control) in sets.items()
@@ -137,6 +139,15 @@ def narrated(data: Path, half: str, model: Any) -> tuple[list[VideoSteps], Any]:
                 videos.append(VideoSteps(_NOTHING, np.zeros((0, 1)), said=model.encoder.encode_text(texts)))
                 recipes.append(video.recipe)
     return videos, np.array(recipes)
+
+
+def real_clips(model: Any) -> tuple[list[VideoSteps], Any]:
+    """The real dev clips of ``bench real``, and what each shows (V,): two are of hand washing."""
+    from benchmarks.real_clips import clips
+
+    found = [video for _, video in clips(model)[0]["dev"]]
+    videos = [VideoSteps(_NOTHING, np.zeros((0, 1)), stretches_of(video.features.vectors)) for video in found]
+    return videos, np.array([video.name.rstrip("-0123456789") for video in found])
 
 
 def belonging(
