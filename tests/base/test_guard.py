@@ -77,6 +77,16 @@ def test_a_file_that_is_too_large_is_refused_in_little_memory(tmp_path, endless)
     assert peak < (160 << 20 if endless else 1 << 20)
 
 
+def test_a_small_file_takes_little_memory_however_large_it_might_be(tmp_path):
+    file = tmp_path / "p.pkl"
+    file.write_bytes(b"\x80\x04K\x01.")
+    tracemalloc.start()
+    assert guard.read_bytes(file, guard.ARRAY_BYTES) == file.read_bytes()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
 @pytest.mark.parametrize("text", ["[{}]", "{} = 1", "x = {{ {} = 1 }}", "x = {}"])
 def test_toml_that_is_nested_too_deeply_is_one_sentence(text):
     began = time.process_time()

@@ -102,6 +102,8 @@ def try_cases(reader: Reader, cases: range, scratch: Path, note: mmap.mmap, faul
     resource.setrlimit(resource.RLIMIT_DATA, (used + 4 * MEMORY_BYTES,) * 2)
     read = refused = 0
     slowest, peak = 0.0, 0
+    if reader.try_on(reader.seed, scratch) != "ok":  # else everything is refused, and nothing is tried
+        os.write(faults, (json.dumps(f"{reader.name}: the good file is refused") + "\n").encode())
     for case in cases:
         note[:] = _NOTE.pack(case, read, refused, slowest, peak)
         data = variant(reader.seed, reader.name, case)

@@ -120,7 +120,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
             data = _from_pipe(path, limit + 1)
         elif kind.st_size <= limit:
             with path.open("rb") as stream:
-                data = stream.read(limit + 1)  # it may have grown since
+                data = stream.read(kind.st_size)  # not of the limit: room for all that is asked for is made first
         if data is None or len(data) > limit:
             raise InputError(f"{path} is larger than {limit >> 20} MiB, the most that is read of such a file")
         return data
