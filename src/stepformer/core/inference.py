@@ -43,6 +43,7 @@ _NEVER = -1e9  # what a row that is not there gains
 _WITHOUT = 1e4  # what a text costs that gets no frame, beside gains of a few per frame
 _TIE = 1e-3
 _GRID = 2.0**20  # gains are multiples of 1 / _GRID: sums are exact, and ties do not depend on the batch
+_ALIKE = 2.0**14  # steps in which rows differ: slots that are alike but for rounding are equal
 _SHIFTS = 16
 _BELOW = 8e-7  # a threshold so far below all frames keeps them all
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
@@ -340,14 +341,14 @@ def _gains(
     else:
         shown, threshold = _shown(similarity, rows, mask, config, rate_hz)
         misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
-        gains = config.step_weight * shown[:, None] + config.row_weight * misfit
+        gains = _on_grid(config.step_weight * shown[:, None]) + _on_grid(config.row_weight * misfit, _ALIKE)
     # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
     flat = (spread <= _FLAT)[:, None, None]
     return _on_grid(torch.where(flat, 1e-3, gains).masked_fill(~both, 0.0)), threshold
 
 
-def _on_grid(gains: Tensor) -> Tensor:
-    return (gains.to(sum_dtype(gains.device)) * _GRID).round() / _GRID
+def _on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
+    return (gains.to(sum_dtype(gains.device)) * grid).round() / grid
 
 
 def _shown(
