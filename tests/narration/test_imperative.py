@@ -52,7 +52,7 @@ so basically you just wanna squeeze out all of the excess water -> squeeze out t
 i usually like to season mine with salt and pepper ->
 at this point you should tighten the screws with a screwdriver -> tighten the screws with a screwdriver
 i think i will add two tablespoons of freshly grated parmesan cheese to the bowl ->
-    add two tablespoons of freshly grated parmesan cheese
+    add freshly grated parmesan cheese to the bowl
 place the jack underneath the frame of the car -> place jack underneath the frame of the car
 spread the peanut butter on one slice of bread -> spread peanut butter on one slice of bread
 now we are ready to attach the handle to the door -> attach the handle to the door
@@ -85,6 +85,20 @@ bake for thirty minutes -> bake for thirty minutes
 wipe the toner over your face i could take a bath in this -> wipe the toner over the face
 i'm going to put salt -> add salt
 put the pan ->
+add in a blender i'm going to add the cumin seeds -> add the cumin seeds
+bring all the ingredients ->
+mix the yeast and sugar with a tablespoon of warm water -> mix the yeast and sugar with warm water
+mix a cup of flour and half a teaspoon of cumin into the bowl -> mix flour and cumin into the bowl
+bring a pot of water to a nice rolling boil -> bring a pot of water to a boil
+add a couple of tablespoon of oil and cook it for like few minutes ->
+    add a couple of tablespoons of oil; cook it for a few minutes
+soak it for two hours before grinding it -> soak it for two hours
+you can always add more dressing ->
+line an 8 by 8 pan with paper ->
+today we're making fish tacos tonight we're frying cod ->
+i have made the soup before so let's jump right into it ->
+serve it right away with some parsley -> serve it with parsley
+watch out for wires ->
 place these tomatoes on an i have a video of it -> place the tomatoes
 add the calamari in calamari -> add the calamari
 hey guys welcome back to my channel ->

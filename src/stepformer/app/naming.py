@@ -44,18 +44,14 @@ SHOWN_SAID, SURE_SAID = 0.55, 0.8
 second: ``stepformer bench said`` sets both."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
-_UNSAID = 5e-4  # share of a topic's phrases that have a word which none of them has
-_CERTAIN = 8.0  # how far what is said decides the topic
-_RELATED = 0.2  # cosine from which topics share their words
-_FOREIGN = 0.05  # a word is foreign where it is so much rarer than in its own topic
+_KITCHEN = ("baking", "cooking", "drinks")
+_CERTAIN, _FOREIGN = 4.0, -1.5  # log odds of all names that they are a recipe's, and of a word that is none of it
 _OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
-_MANY_PHRASES = 500
-_FEW_WORDS = 8  # fewer tell no topic
 _PHRASE_ENDS = words("phrase_ends")
 _EVERYWHERE = words("everywhere")  # things that the phrases which ship do not have in all their topics
 _VAGUE = words("says_nothing")
 _QUALITIES = words("qualities")
-_NO_VERBS = word_set("ground flavor half fine hot coarse had")  # as captions without marks have them
+_NO_VERBS = word_set("ground flavor half fine hot coarse had touch")  # as captions without marks have them
 _ASKING = word_set("what which who whatever why how")
 _NUMBERS = words("amounts")
 
@@ -275,7 +271,7 @@ def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
     from stepformer.narration.imperative import spoken_names
 
     said = spoken_names(phrases)
-    if _kitchen_shares([name for name in said if name is not None]) is not None:
+    if in_kitchen([name for name in said if name is not None]):
         said = [name and " ".join(KITCHEN_HOMOPHONES.get(word, word) for word in name.split()) for name in said]
     often = Counter(word for text in {phrase.sentence for phrase in phrases} for word in _stems(text))
     sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
@@ -352,39 +348,29 @@ def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
 
 
 @lru_cache(maxsize=1)
-def _known_words() -> frozenset[str]:
-    """Words of hand work: of the phrases that ship and of the narration's own lists."""
-    from stepformer.data.grammar import phrase_bank
-    from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS
+def _kitchen_odds() -> dict[str, float]:
+    """Words (without a plural s) of the procedures that ship -> log odds that a step which has one is a recipe's."""
+    from stepformer.data.grammar import load_grammar
 
-    bank = {word for text in phrase_bank() for word in text.lower().replace("'s", "").split()}
-    lists = (
-        "step_words",
-        "common_english",
-        "measures",
-        "containers",
-        "particles",
-        "object_pronouns",
-        "time_nouns",
-        "empty_preps",
-    )
-    return frozenset(bank | CONCRETE_NOUNS | PHYSICAL_VERBS | VAGUE_VERBS).union(*(words(name) for name in lists))
+    found: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    for task in load_grammar().tasks:
+        said = [text for step in task.steps for text in (step.label, *step.paraphrases)]
+        texts = [*said, *(word for _, listed in task.slots for word in listed)]
+        found[task.domain in _KITCHEN].update(word for text in texts for word in set(_stems(text)))
+    others, kitchen = found
+    usual = np.log((kitchen.total() + 1) / (others.total() + 1))
+    odds = {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
+    return odds | {food: max(0.0, odds.get(food, 0.0)) for food in (word.rstrip("s") for word in words("foods"))}
 
 
 @lru_cache(maxsize=1)
-def _topic_words() -> tuple[dict[str, int], NDArray[np.float64], NDArray[np.int64]]:
-    """Words of the phrases that ship -> columns; (T, W) the share of each topic's phrases that have the word; (T,) how
-    many phrases a topic has."""
-    from stepformer.data.grammar import phrase_bank
+def _known_words() -> frozenset[str]:
+    """Words of hand work, without a plural s: of the procedures that ship and of the narration's own lists."""
+    from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS
 
-    topics = {topic: t for t, topic in enumerate(sorted(set(phrase_bank().values())))}
-    found = [(topics[topic], set(_stems(text))) for text, topic in phrase_bank().items()]
-    column = {word: i for i, word in enumerate(sorted(set().union(*(own for _, own in found))))}
-    counts = np.zeros((len(topics), len(column)))
-    for t, own in found:
-        counts[t, [column[word] for word in own]] += 1
-    sizes = np.bincount([t for t, _ in found])
-    return column, counts / sizes[:, None], sizes
+    lists = map(words, ("step_words", "common_english", "particles", "object_pronouns", "empty_preps"))
+    own = CONCRETE_NOUNS.union(PHYSICAL_VERBS, VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
+    return frozenset(_kitchen_odds()).union(word.rstrip("s") for word in own)
 
 
 @lru_cache(maxsize=1)
@@ -410,39 +396,25 @@ def _thing_words() -> frozenset[str]:
     return frozenset(every - _QUALITIES)
 
 
-def _kitchen_shares(names: Sequence[str]) -> tuple[Counter[str], NDArray[np.float64]] | None:
-    """How often names say each word of the phrases that ship, and the share (W,) of each word in topics like theirs;
-    None where that is not known: of topics with few phrases, which are those outside the kitchen."""
-    column, shares, sizes = _topic_words()
-    said = Counter(word for name in names for word in set(_stems(name)) if word in column)
-    if len(said) < _FEW_WORDS:
-        return None
-    rows = np.array([column[word] for word in said])
-    fit = np.log(shares[:, rows] + _UNSAID) @ np.array(list(said.values()), np.float64)
-    fit = _CERTAIN * fit / said.total()
-    weight = np.exp(fit - fit.max())
-    weight /= weight.sum()
-    rare = np.log(len(shares) / (shares > 0).sum(0))
-    alike = unit(shares * rare) @ unit(shares * rare).T  # of topics
-    related = weight @ np.where(alike > _RELATED, alike, 0.0)
-    return (said, related @ shares) if related @ sizes >= _MANY_PHRASES else None
+def in_kitchen(names: Sequence[str]) -> bool:
+    """Whether names are those of a recipe, by all their words."""
+    odds = _kitchen_odds()
+    return sum(odds.get(word, 0.0) for word in {word for name in names for word in _stems(name)}) > _CERTAIN
 
 
 def foreign_words(names: Sequence[str]) -> frozenset[str]:
-    """Words (without a plural s) that are of other topics than what is said in a video as a whole: what was misheard,
-    as "hit the pie with a hammer" among chicken and flour. A word that is said four times is heard rightly."""
-    found = _kitchen_shares(names)
-    if found is None:
+    """Words (without a plural s) of a recipe's names that hardly any recipe has: what was misheard, as "hit the pie
+    with a hammer" among chicken and flour. A word that is said four times is heard rightly."""
+    if not in_kitchen(names):
         return frozenset()
-    said, here = found
-    column, shares, _ = _topic_words()
-    away = here < _FOREIGN * shares.max(0)
-    heard = {word for word in said if away[column[word]] and said[word] < 4}
+    odds = _kitchen_odds()
+    said = Counter(word for name in names for word in set(_stems(name)))
+    heard = {word for word, times in said.items() if times < 4 and odds.get(word, 0.0) < _FOREIGN}
     return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in MEASURES | TIME_NOUNS})
 
 
 def _stems(text: str) -> list[str]:
-    return [word.strip(".,!?").rstrip("s") for word in text.lower().replace("'s", "").split()]
+    return [word.strip(".,!?{}").rstrip("s") for word in text.lower().replace("'s", "").split()]
 
 
 def _things(name: str) -> list[str]:
@@ -470,7 +442,7 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
         p in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, p in enumerate(parts)
     ):
         return False  # "use what yarn", "put glue and two minutes on"
-    if not all(part in known or part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
+    if not all(part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
     if not phrase.text.startswith("let ") and not all(
         word in _thing_words() | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))

@@ -19,6 +19,8 @@ _HABITS = word_set("normally usually sometimes typically")
 _OTHER_PEOPLE = lexicon.PERSON_NOUNS | word_set("they people nobody everybody everyone somebody someone anyone anybody")
 _SUPPOSING = word_set("imagine suppose pretend say tell ask wish beg")
 _ENDS = (("at", "the", "end"), ("at", "the", "very", "end"))
+_ALSO = word_set("also always")
+_TODAY = word_set("today tonight video episode")
 _FINISHED = word_set("now fully already perfectly completely nicely all done")
 _NEXT = word_set("time week month video episode")
 _SOON = word_set("bit minute moment while second sec hour day week month year few couple")
@@ -46,10 +48,12 @@ def aside(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         elif dep == "advcl":  # "use a lever to lift it"
             if tree.low[verb - 1] != "to":
                 break
+        elif dep == "pcomp" and tree.low[head] in _NOT_YET:
+            return LATER  # "before grinding it"
         elif dep not in ("xcomp", "pcomp"):
             break
         verb = head
-    return LATER if _deferred(tree, i) else ""
+    return TITLE if _announced(tree, i) else LATER if _deferred(tree, i) else ""
 
 
 def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
@@ -83,7 +87,7 @@ def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
     if not helped.isdisjoint(_WOULD) or not _HABITS.isdisjoint(before):
         return MAYBE
     either = any(low[c] == "or" for c in tree.having(i, "cc"))
-    return MAYBE if "can" in helped and (either or "also" in before) else ""
+    return MAYBE if "can" in helped and (either or not _ALSO.isdisjoint(before)) else ""
 
 
 def _conditional(tree: Tree, i: int) -> bool:
@@ -116,6 +120,18 @@ def _of_others(tree: Tree, subject: int) -> bool:
         return True
     below = [noun for of in tree.having(subject, "prep") for noun in tree.having(of, "pobj")]
     return any(tree.low[noun] in _OTHER_PEOPLE for noun in below)  # "a lot of people"
+
+
+def _announced(tree: Tree, i: int) -> bool:
+    """Whether it is what the whole video is about: "today we're making fish tacos", "we're making tacos tonight"."""
+    led = i
+    while tree.dep[led] == "xcomp":
+        led = tree.head[led]
+    if not tree.having(led, "nsubj"):
+        return False
+    first = min(led, *tree.children[led])
+    behind = [t for t in tree.children[i] if tree.dep[t] == "npadvmod"]
+    return not _TODAY.isdisjoint(tree.low[t] for t in [*range(max(0, first - 2), i), *behind])
 
 
 def _deferred(tree: Tree, i: int) -> bool:

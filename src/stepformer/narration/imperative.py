@@ -33,15 +33,26 @@ _TAKING_UP = word_set("have take get grab use want need")  # "take an egg and be
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay")
+_NEEDS_A_THING = word_set("add pull remove place")
 _NO_PLACE = word_set("one two way ways point points recipe recipes thing things kind sort season right")
 _TAKING, _INTO = word_set("take get use grab"), word_set("in into onto over on through")
 _DANGLING = word_set("in on off up")  # say nothing behind an object, unless they make one act with the verb
+_PARTICIPLES = lexicon.pairs("participles")  # "the mince garlic" is minced
+_SWALLOWING = word_set("spoonful handful pinch couple few bunch knob splash")
+_LEADING = word_set("and or of , all both other first last next than")
 _SEVERAL = word_set("couple few dozen hundred pair bunch third quarter half")
 _BARE_END = word_set("right now then here there")  # of a place: "on top right"
 # what captions without marks run together: "two tablespoons and an in the cream", "use whatever sausage"
 _BROKEN = re.compile(
-    r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
+    r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|\btop the\b|"
     r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|stuff|anyway|because|which|who)\b"
+)
+_MEASURES = "|".join(sorted(lexicon.MEASURES - {"mixture"}))
+_MEASURED = re.compile(
+    rf"\b(?:(?:an?|the|of|{'|'.join(sorted(lexicon.AMOUNTS))}|{_MEASURES}) )*(?:{_MEASURES}) of (?!the |it\b)"
+)
+_TOO_FEW = re.compile(
+    r"\b(two|three|four|five|six|couple of) (cup|tablespoon|teaspoon|clove|pound|ounce|slice|piece)(?= of|$)"
 )
 _SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the pan skin side down"
 _PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
@@ -95,21 +106,23 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         return " ".join(phrase.text.split()[:MOST_WORDS]) or None
     if any(f"i {wish} {phrase.verb} " in phrase.sentence.lower() for wish in ("could", "would")):
         return None  # "i could take a bath in this" is not done
-    thing = phrase.object
+    verb, thing = phrase.verb, phrase.object
     if phrase.said_object is not None and not sure:
         thing = phrase.said_object
-    thing = " ".join(_without_next(_plain(thing).split()))
+    thing = _one_thing(" ".join(_without_next(_plain(thing).split())))
     if thing in _OWN:
         thing = ""
     where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split())))
+    where = _misplaced(verb, thing, where)
     if where and phrase.sentence and where.split()[-1] not in phrase.sentence.lower():
         where = ""  # "in this": what is meant is not sure
-    verb = phrase.verb
     if where.split()[-1:] and (where.split()[-1] in _NO_PLACE or (verb in _TAKING and where.split()[0] in _INTO)):
         where = ""  # "take the wine in the pan": two acts run together
     parts_of = thing.split(" of ")
     if len(parts_of) > 2 and parts_of[1].rstrip("s").split()[-1] not in lexicon.MEASURES:
         thing = " of ".join(parts_of[:2])  # "a cup of flour of salt"
+    if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
+        return None  # "add in a blender", "bring all the ingredients"
     if verb in _NEEDS_A_PLACE and not thing and where.split()[:1] in (["in"], ["into"], ["to"], ["at"]):
         return None  # "we just put in our mouths"
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
@@ -119,8 +132,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         verb = "add" if verb == "put" else verb
     if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where or phrase.particle):
         return None
-    if _BROKEN.search(f"{thing} {where}"):
-        return None
+    if _BROKEN.search(f"{thing} {where}") or (thing.split()[-1:] and thing.split()[-1].isdigit()):
+        return None  # "line an 8 by 8 pan"
     amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
     particle = "" if amount else phrase.particle  # "add about a teaspoon"
     behind = thing in _PRONOUNS or verb not in lexicon.PHRASAL.get(particle, ())
@@ -128,6 +141,15 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         if _directly_behind(phrase):
             return None
         particle = "" if particle in _DANGLING else particle
+    if particle == "away" and behind:
+        particle = ""  # "serve it right away"
+    if (
+        particle in ("in", "on")
+        and verb in lexicon.ADDING
+        and thing.split()[-1:]
+        and thing.split()[-1] in _NOT_TAKEN_UP
+    ):
+        return None  # "add in a blender": a place, and not a thing
     if particle in ("on", "off") and verb in ("turn", "switch") and not _switched(thing):
         return None  # "turn on a baking sheet"
     let = phrase.text.startswith("let ") and phrase.verb != "let"
@@ -140,7 +162,16 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         parts = [verb, particle, thing]
     head = " ".join(part for part in (*parts, state) if part)
     full = f"{head} {where}"
-    shorter = (full, full.replace(" the ", " ", 1), f"{head} {where.split(' of ')[0]}", head)
+    bare = _MEASURED.sub("", full)  # "mix the yeast with a tablespoon of water": with water
+    place = " ".join(_MEASURED.sub("", where).split(" of ")[0].split(" and ")[0].split())
+    shorter = (
+        full,
+        f"{head.replace(' the ', ' ', 1)} {where}",
+        full.replace(" to a boil", " to boil"),
+        bare,
+        f"{_MEASURED.sub('', head)} {place}",
+        head,
+    )
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]
     words = fitting[0] if fitting else [verb, *particle.split(), *_shortest(thing).split()]
     return _closed(words) or _closed(head.split())
@@ -151,6 +182,8 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
     whose = where.split()
     if whose and whose[-1] in lexicon.PERSON_NOUNS:
         return False
+    if verb in ("dive", "jump") and where.startswith("in"):
+        return False  # "let's jump right into it"
     if verb == "use" and whose[:1] and whose[0] in ("into", "onto"):
         return False  # two clauses run together
     if verb in ("use", "get") and not where:
@@ -160,9 +193,40 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
         return False  # "a balls"
     if words and thing.startswith(words[0]) and f"{verb}:{words[0]}" in lexicon.COMPOUNDS:
         return False
-    if not words or words[-1] not in lexicon.NOT_FOOD | lexicon.PERSON_NOUNS:
-        return True
-    return verb not in lexicon.FOOD_VERBS
+    if words and words[-1] in lexicon.PERSON_NOUNS and len(words) > 1:
+        return False  # "add truffles chef"
+    if verb in ("dry", "color") and words and thing.startswith(words[0]) and words[0] not in _PRONOUNS:
+        return False  # "dry mustard", "color walnuts" are things
+    if verb == "make" and (thing in _PRONOUNS or where.startswith("to ")):
+        return False
+    return not words or words[-1] not in lexicon.NOT_FOOD | lexicon.PERSON_NOUNS or verb not in lexicon.FOOD_VERBS
+
+
+def _one_thing(thing: str) -> str:
+    """A thing without another that is said behind it without "and": "the garlic one teaspoon of cumin"; and with the
+    article that speech swallows: "few minutes"."""
+    words = [_PARTICIPLES.get(word, word) for word in thing.split(" or ", maxsplit=1)[0].split()]
+    for at in range(1, len(words)):
+        starts = words[at] in _DETERMINERS or (words[at] in lexicon.AMOUNTS and words[at] not in ("half", "more"))
+        if starts and words[at - 1] not in _DETERMINERS | lexicon.AMOUNTS | lexicon.WHERE_WORDS | _LEADING:
+            words = words[:at]
+            break
+    if len(words) > 1 and words[0] in _SWALLOWING:
+        words = ["a", *words]
+    text = _TOO_FEW.sub(r"\1 \2s", " ".join(words))
+    return text.removeprefix("the ") if words[:2] == ["the", "half"] else text
+
+
+def _misplaced(verb: str, thing: str, where: str) -> str:
+    """A place without what is none: "in the same" opens the next clause, "for the filling" says what it is for."""
+    words = where.removesuffix(" of course").split()
+    purpose = words[:1] == ["for"] and (thing or verb in lexicon.ELIDING) and lexicon.TIME_NOUNS.isdisjoint(words)
+    lone = len(words) == 2 and words[1] in lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS  # "in strain"
+    if purpose or lone or words[:3] == ["in", "the", "same"]:
+        return ""
+    if len(words) > 1 and words[1] in _SWALLOWING:
+        words.insert(1, "a")  # "for few minutes"
+    return " ".join(words)
 
 
 def _is_one(words: Sequence[str]) -> bool:
@@ -252,8 +316,8 @@ def _closed(words: Sequence[str]) -> str | None:
 
 def _without_next(words: list[str]) -> list[str]:
     """Words without the verb of what is said next, "put the dough in the bowl cover", and what follows it."""
-    if words[:3] == ["to", "the", "boil"]:
-        return words[:3]  # "to the boil broccoli"
+    if words[:1] == ["to"] and "boil" in words:
+        return ["to", "a", "boil"]  # "to the boil broccoli", "to a rolling boil"
     while len(words) > 1 and words[-2] not in _DETERMINERS | _OPEN | lexicon.WHERE_WORDS:
         before, word = words[-2:]
         end = word == "cover" and before in lexicon.CONTAINERS if word in lexicon.COMPOUND_ENDS else (

@@ -34,6 +34,7 @@ def pairs(name: str) -> dict[str, str]:
     return {word.partition(":")[0]: word.rpartition(":")[2] for word in _LISTS[name].split()}
 
 
+CONCRETE_NOUNS = words("things") | words("foods")
 ACTION_NOUNS = pairs("action_nouns")
 KITCHEN_HOMOPHONES = pairs("kitchen_homophones")
 PHRASAL = {particle: word_set(verbs) for particle, verbs in _LISTS["phrasal"].items()}

@@ -18,6 +18,7 @@ _SHARING = lexicon.word_set(
     "gon going want wants need needs start starts begin begins seem seems tend tends help helps"
 )
 _BRINGING = lexicon.word_set("get gets getting got have having want need keep leave make")
+_SPOONS = lexicon.word_set("cup cups tablespoon tablespoons teaspoon teaspoons pound pounds ounce ounces bit")
 _BEHIND = frozenset(("it", "them", "this", "these", "those", "that"))
 _WH = ("WP", "WDT", "WRB", "WP$")
 
@@ -166,23 +167,30 @@ def noun_tokens(tree: Tree, i: int, *, whole: bool = False) -> list[int]:
             tokens += [t for t in tree.having(i, "cc") if i < t < child]
             tokens += noun_tokens(tree, child, whole=True)
     tokens = sorted(set(tokens))
-    before = [t for t in tokens if t < i][-_MAX_LEFT:]
-    return [t for t in before if _kept(tree, t)] + [t for t in tokens if t >= i]
+    before = [t for t in [t for t in tokens if t < i][-_MAX_LEFT:] if _kept(tree, t)]
+    while before and tree.tag[before[0]] == "CC":
+        before = before[1:]
+    return before + [t for t in tokens if t >= i]
 
 
 def _kept(tree: Tree, i: int) -> bool:
     if tree.low[i] == "and" and tree.low[i + 1 : i + 2] in (["half"], ["a"]):
         return True  # "two and a half cups"
-    return tree.low[i] not in lexicon.SOFTENERS and tree.tag[i] not in ("UH", "CC")
+    return (
+        tree.low[i] not in lexicon.SOFTENERS
+        and tree.tag[i] != "UH"
+        and not (tree.tag[i] == "CC" and not tree.tag[i - 1].startswith("NN"))
+    )
 
 
 def short_name(tree: Tree, i: int) -> str:
     """What a pronoun that stands for ``i`` is replaced by: "two large brown eggs" is called "the eggs" from then on."""
+    amount, i = i, measured(tree, i) if tree.low[i] in _SPOONS else i
     tokens = [i]
     for child in tree.children[i]:
         if child < i and tree.dep[child] in ("compound", "nmod", "poss"):
             tokens += [t for t in tree.subtree(child) if t < i and _kept(tree, t)]
-        elif tree.dep[child] == "prep" and tree.low[child] == "of":
+        elif tree.dep[child] == "prep" and tree.low[child] == "of" and i == amount:
             for below in tree.having(child, "pobj"):
                 tokens += [child, *noun_tokens(tree, below)]
     text = tree.words(sorted(set(tokens)))
