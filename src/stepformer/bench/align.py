@@ -21,7 +21,7 @@ from stepformer.errors import StepFormerError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stepformer.core.align.inputs import Matching
+    from stepformer.core.align.single import Matching
 
 HELP = """Times every alignment kernel on the batches that training and inference make, against a naive Python
 loop over cells, and checks that all give the same alignments. Times are the best of the repeats (other work on the

@@ -112,7 +112,7 @@ def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: in
     """Drop-DTW one-to-one between slots and phrases: similarity (B, K, L) -> bool (B, K, L), no gradient.
 
     mask: (B, L) True where there is a phrase; phrases stand in front, padding behind. Both sides may be dropped at one
-    threshold (the similarity which ``keep`` of the video's pairs reach; see `core.align.drops`), so a pair is
+    threshold (the similarity which ``keep`` of the video's pairs reach; see `core.align.batch`), so a pair is
     matched only when it reaches the threshold and the order allows it.
     """
     lengths = mask.sum(1)

@@ -194,10 +194,11 @@ def test_auto_falls_back_when_triton_does_not_work(monkeypatch):
     monkeypatch.setattr(torch_batch, "align_batch", plain)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     monkeypatch.setitem(sys.modules, "stepformer.core.align.triton_kernel", None)  # import fails
-    args = (torch.zeros(2, 4).double(), torch.zeros(2, 3).double(), torch.tensor([3, 3]), torch.tensor([4, 4]))
+    given = [costs.as_subclass(Elsewhere), torch.zeros(2, 4).double(), torch.zeros(2, 3).double(),
+             torch.tensor([3, 3]), torch.tensor([4, 4])]  # fmt: skip
     with pytest.warns(RuntimeWarning, match="plain torch"):
-        first = batch_module._dispatch(costs.as_subclass(Elsewhere), *args, False, True, "auto")
-    second = batch_module._dispatch(costs.as_subclass(Elsewhere), *args, False, True, "auto")
+        first = batch_module._dispatch(given, False, True, "auto")
+    second = batch_module._dispatch(given, False, True, "auto")
     assert len(calls) == 2
     monkeypatch.undo()
     assert torch.equal(first[0], second[0])

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING
 from stepformer.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch
-    from stepformer.core.align.drops import percentile_drop
+    from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch, percentile_drop
     from stepformer.core.align.single import Alignment, drop_dtw
     from stepformer.core.align.soft import soft_drop_dtw
 
 __getattr__, __dir__ = lazy(__name__, {
-    "batch": "columns_of drop_dtw_batch order_agnostic_batch",
-    "drops": "percentile_drop",
+    "batch": "columns_of drop_dtw_batch order_agnostic_batch percentile_drop",
     "single": "Alignment drop_dtw",
     "soft": "soft_drop_dtw",
 })  # fmt: skip

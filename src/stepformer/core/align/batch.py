@@ -1,43 +1,33 @@
-"""Alignment of a padded batch of torch tensors, on the device they are on."""
+"""Alignment of a padded batch of torch tensors, on the device they are on, and drop costs from similarities.
+
+A *threshold* is a similarity, and a *drop cost* is its negative, for match costs that are negative similarities: with
+``drop_dtw(-similarity, percentile_drop(similarity), row_drop=0.0)`` a column is matched only to a row whose similarity
+with it reaches the threshold. Where both sides may be dropped, a pair that is not matched pays two drop costs. To drop
+on both sides *at one threshold*, as the released code does, charge it to the columns and nothing to the rows: that is
+the same problem, up to a constant, as match costs ``threshold - similarity`` with all drops free.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import warnings
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from stepformer.core.align import torch_batch
-from stepformer.core.align.inputs import Matching, check_matching, nan_error
+from stepformer.core.align.single import Matching, as_costs, check_matching, nan_error, raise_if_nan
 from stepformer.errors import MissingError, UsageError
 
 Backend = Literal["auto", "torch", "numba", "triton"]
 _BACKENDS = ("auto", "torch", "numba", "triton")
+_ROUNDING = 1e-9  # guards floor(keep * n) against products like 0.29 * 100 = 28.999999999999996
 _broken: set[str] = set()  # backends that failed to build here; "auto" does not try them again
 
 
-@overload
-def drop_dtw_batch(
-    costs: NDArray[Any], column_drop: Any, row_drop: Any = None, lengths: Any = None,
-    matching: Matching = "many_to_one", contiguous: bool = True, *, row_lengths: Any = None, return_cost: bool = False,
-    check: bool = True, backend: Backend = "auto",
-) -> Any: ...  # fmt: skip
-@overload
-def drop_dtw_batch(
-    costs: Tensor, column_drop: Any, row_drop: Any = None, lengths: Any = None, matching: Matching = "many_to_one",
-    contiguous: bool = True, *, row_lengths: Any = None, return_cost: Literal[False] = False, check: bool = True,
-    backend: Backend = "auto",
-) -> Tensor: ...  # fmt: skip
-@overload
-def drop_dtw_batch(
-    costs: Tensor, column_drop: Any, row_drop: Any = None, lengths: Any = None, matching: Matching = "many_to_one",
-    contiguous: bool = True, *, row_lengths: Any = None, return_cost: Literal[True], check: bool = True,
-    backend: Backend = "auto",
-) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def drop_dtw_batch(
     costs: Any,
     column_drop: Any,
@@ -67,7 +57,7 @@ def drop_dtw_batch(
                      otherwise; or one of these by name. All give the same result
 
     To drop on both sides at one similarity threshold, give ``-similarity``, ``row_drop=0.0`` and
-    ``column_drop=percentile_drop(similarity)`` (see :mod:`stepformer.core.align.drops`).
+    ``column_drop=percentile_drop(similarity)``.
     """
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:
@@ -79,17 +69,11 @@ def drop_dtw_batch(
             stacklevel=2,
         )
     arrays = isinstance(costs, np.ndarray)
-    c = _batch(torch.from_numpy(np.ascontiguousarray(costs)) if arrays else costs)
-    B, K, N = c.shape
-    u = drop_costs(column_drop, (B, N), c, "column_drop").detach()
-    v = drop_costs(row_drop, (B, K), c, "row_drop").detach()
-    columns = element_counts(lengths, B, N, c.device, "lengths", check)
-    rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
-    if check:
-        check_nan(c, u, v, columns, rows)
-    matrix, cost = _dispatch(c, u, v, rows, columns, one_to_one, contiguous, backend)
-    found: Any = (matrix.numpy(), cost.numpy()) if arrays else (matrix, cost)
-    return found if return_cost else found[0]
+    given = torch.from_numpy(np.ascontiguousarray(costs)) if arrays else costs
+    found = [x.detach() for x in checked(given, column_drop, row_drop, lengths, row_lengths, check)]
+    matrix, cost = _dispatch(found, one_to_one, contiguous, backend)
+    made: Any = (matrix.numpy(), cost.numpy()) if arrays else (matrix, cost)
+    return made if return_cost else made[0]
 
 
 def order_agnostic_batch(
@@ -101,15 +85,9 @@ def order_agnostic_batch(
     nothing; of equally cheap rows the first is taken, and a match goes before a drop. An item with a column that may
     neither be matched nor dropped has no match.
     """
-    c = _batch(costs)
-    B, K, N = c.shape
-    u = drop_costs(column_drop, (B, N), c, "column_drop").detach()
-    columns = element_counts(lengths, B, N, costs.device, "lengths", check)
-    rows = element_counts(row_lengths, B, K, costs.device, "row_lengths", check)
-    if check:
-        check_nan(c, u, c.new_zeros(B, K), columns, rows)
-    row_counts = torch.arange(K, device=c.device) < rows[:, None]  # (B, K)
-    column_counts = torch.arange(N, device=c.device) < columns[:, None]  # (B, N)
+    c, u, _, rows, columns = (x.detach() for x in checked(costs, column_drop, 0.0, lengths, row_lengths, check))
+    K = c.shape[1]
+    row_counts, column_counts = counted(rows, K), counted(columns, c.shape[2])
     c = c.masked_fill(~row_counts[:, :, None] | c.isnan(), torch.inf)
     u = u.masked_fill(u.isnan(), torch.inf)
     options = torch.cat([c, u[:, None]], dim=1)  # (B, K + 1, N)
@@ -122,6 +100,67 @@ def order_agnostic_batch(
     return (order[:, :K] == best[:, None]) & chosen[:, None]
 
 
+def percentile_drop(
+    similarity: Any,
+    keep: float = 0.8,
+    *,
+    top_per_row: int | None = None,
+    lengths: Any = None,
+    row_lengths: Any = None,
+) -> Any:
+    """The drop cost at the similarity threshold which ``keep`` of the similarities reach.
+
+    Of the n similarities of an item, the threshold is the k-th largest, k = max(1, floor(keep · n)): a percentile of
+    the match costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus
+    the threshold. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
+
+    ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,),
+                     one threshold per item, on the same device and in the same type, without waiting for the device
+    ``top_per_row``  take only each row's so many largest similarities (all, if it has fewer) before the threshold
+                     is taken; 12 with keep=0.8 is what the released code does in training
+    ``lengths``, ``row_lengths``  (B,) how many columns and rows of each item count (tensors only)
+
+    NaN in a list or array is an error that says where; in a tensor it stays NaN, for the alignment to report.
+    """
+    if not 0.0 < keep <= 1.0:
+        raise UsageError(f"keep is the share of similarities above the threshold, in (0, 1]; got {keep}")
+    if top_per_row is not None and top_per_row < 1:
+        raise UsageError(f"top_per_row must be at least 1; got {top_per_row}")
+    if not isinstance(similarity, Tensor):
+        if lengths is not None or row_lengths is not None:
+            raise UsageError("lengths belong to a batch, which must be a tensor")
+        values = as_costs(similarity, "similarity")
+        raise_if_nan(values, "similarity", ("row", "column"))
+        return float(percentile_drop(torch.from_numpy(values), keep, top_per_row=top_per_row))
+    if similarity.ndim == 2:
+        if lengths is not None or row_lengths is not None:
+            raise UsageError("lengths belong to a batch, a tensor of three axes; cut a single one instead")
+        return percentile_drop(similarity[None], keep, top_per_row=top_per_row)[0]
+    if similarity.ndim != 3:
+        raise UsageError(
+            f"similarity must have two axes, or three with a batch; the shape is {tuple(similarity.shape)}"
+        )
+    values = similarity.detach()
+    if not values.is_floating_point():
+        values = values.double()  # whole numbers have no -inf to put past the lengths
+    B, K, N = values.shape
+    device = values.device
+    at_hand = device.type == "cpu"  # the range is looked at only where that waits for no device
+    n_columns = element_counts(lengths, B, N, device, "lengths", at_hand)
+    n_rows = element_counts(row_lengths, B, K, device, "row_lengths", at_hand)
+    inside = counted(n_rows, K)[:, :, None] & counted(n_columns, N)[:, None]
+    values = values.masked_fill(~inside, -torch.inf)  # sorts behind everything that counts
+    if top_per_row is not None and top_per_row < N:
+        values = values.topk(top_per_row, dim=2).values
+        n_columns = n_columns.clamp(max=top_per_row)
+    count = n_rows * n_columns  # (B,)
+    if values[0:1].numel() == 0 or B == 0:
+        return values.new_zeros(B)
+    k = (keep * count.double() + _ROUNDING).floor().long().clamp(min=1)
+    threshold = values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1)[:, 0]
+    return torch.where(count > 0, -threshold, 0.0)
+
+
 def columns_of(matrix: Tensor) -> Tensor:
     """(..., K, N) bool matches to (..., N) int64: the row of each column, -1 = dropped."""
     if matrix.shape[-2] == 0:
@@ -130,14 +169,27 @@ def columns_of(matrix: Tensor) -> Tensor:
     return torch.where(matrix, row, -1).amax(dim=-2)
 
 
-def _batch(costs: Tensor) -> Tensor:
-    """(B, K, N) costs in the type that sums are made in."""
-    if not isinstance(costs, Tensor) or costs.ndim != 3:
-        got = tuple(costs.shape) if isinstance(costs, Tensor) else type(costs).__name__
-        raise UsageError(f"costs must be a tensor of three axes, batch, rows and columns; got {got}")
-    if costs.is_complex():
-        raise UsageError("costs must be real numbers; these are complex")
-    return costs.detach().to(torch_batch.sum_dtype(costs.device))
+def checked(
+    costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_lengths: Any, check: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Costs (B, K, N) and drop costs (B, N), (B, K) in the type that sums are made in, with their gradients, and how
+    many rows and columns of each item count, (B,)."""
+    if not isinstance(costs, Tensor) or costs.ndim != 3 or costs.is_complex():
+        got = f"{costs.dtype} {tuple(costs.shape)}" if isinstance(costs, Tensor) else type(costs).__name__
+        raise UsageError(f"costs must be a tensor of three axes, batch, rows and columns, of real numbers; got {got}")
+    c = costs.to(torch_batch.sum_dtype(costs.device))
+    B, K, N = c.shape
+    u, v = drop_costs(column_drop, (B, N), c, "column_drop"), drop_costs(row_drop, (B, K), c, "row_drop")
+    columns = element_counts(lengths, B, N, c.device, "lengths", check)
+    rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
+    if check:
+        check_nan(c, u, v, rows, columns)
+    return c, u, v, rows, columns
+
+
+def counted(number: Tensor, size: int) -> Tensor:
+    """Which of ``size`` elements count, (B, size), of how many do, (B,)."""
+    return torch.arange(size, device=number.device) < number[:, None]
 
 
 def drop_costs(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor:
@@ -180,33 +232,29 @@ def element_counts(value: Any, B: int, limit: int, device: torch.device, name: s
     return lengths
 
 
-def check_nan(c: Tensor, u: Tensor, v: Tensor, columns: Tensor, rows: Tensor) -> None:
+def check_nan(c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor) -> None:
     """Raises NonFiniteError with the first position that counts and is NaN. Waits for the device."""
     if not bool((c.sum() + u.sum() + v.sum()).isnan()):  # one pass that makes no array; inf - inf is looked at below
         return
-    row_counts = torch.arange(c.shape[1], device=c.device) < rows[:, None]  # (B, K)
-    column_counts = torch.arange(c.shape[2], device=c.device) < columns[:, None]  # (B, N)
-    bad = [
+    row_counts, column_counts = counted(rows, c.shape[1]), counted(columns, c.shape[2])
+    for name, axes, where in (
         ("costs", ("item", "row", "column"), c.isnan() & row_counts[:, :, None] & column_counts[:, None]),
         ("column_drop", ("item", "column"), u.isnan() & column_counts),
         ("row_drop", ("item", "row"), v.isnan() & row_counts),
-    ]
-    if not bool(torch.stack([where.any() for _, _, where in bad]).any()):
-        return
-    for name, axes, where in bad:
-        positions = where.nonzero().tolist()
-        if positions:
+    ):
+        if positions := where.nonzero().tolist():
             raise nan_error(name, axes, tuple(positions[0]), len(positions))
 
 
 def _dispatch(
-    c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor, one_to_one: bool, contiguous: bool, backend: Backend
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    if backend == "triton" or (backend == "auto" and _has("triton") and c.device.type == "cuda"):
+    given: Sequence[Tensor], one_to_one: bool, contiguous: bool, backend: Backend
+) -> tuple[Tensor, Tensor]:
+    device = given[0].device
+    if backend == "triton" or (backend == "auto" and _has("triton") and device.type == "cuda"):
         try:
             from stepformer.core.align import triton_kernel
 
-            found: tuple[Tensor, Tensor] = triton_kernel.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
+            found: tuple[Tensor, Tensor] = triton_kernel.align_batch(*given, one_to_one, contiguous)
             return found
         except Exception as error:
             if backend == "triton":
@@ -214,26 +262,18 @@ def _dispatch(
             # Triton needs a C compiler and a driver it knows; the result is the same without it, only later
             _broken.add("triton")
             warnings.warn(f"alignment runs in plain torch, Triton failed: {error}", RuntimeWarning, stacklevel=3)
-    if backend == "numba" or (backend == "auto" and c.device.type == "cpu" and _has("numba")):
-        return _with_numba(c, u, v, rows, columns, one_to_one, contiguous)
-    return torch_batch.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
+    if backend == "numba" or (backend == "auto" and device.type == "cpu" and _has("numba")):
+        if device.type != "cpu":
+            raise UsageError(f"the numba backend aligns CPU tensors; these are on {device}")
+        try:
+            from stepformer.core.align import cpu
+        except ImportError as error:
+            raise MissingError("the numba backend needs numba; install it, or take backend='torch'") from error
+        matrix, cost = cpu.align_batch(*(x.contiguous().numpy() for x in given), one_to_one, contiguous)
+        if not np.isnan(cost).any():
+            return torch.from_numpy(matrix), torch.from_numpy(cost)
+    return torch_batch.align_batch(*given, one_to_one, contiguous)
 
 
 def _has(package: str) -> bool:
     return package not in _broken and importlib.util.find_spec(package) is not None
-
-
-def _with_numba(
-    c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor, one_to_one: bool, contiguous: bool
-) -> tuple[Tensor, Tensor]:
-    if c.device.type != "cpu":
-        raise UsageError(f"the numba backend aligns CPU tensors; these are on {c.device}")
-    try:
-        from stepformer.core.align import cpu
-    except ImportError as error:
-        raise MissingError("the numba backend needs numba; install it, or take backend='torch'") from error
-    matrix, cost = cpu.align_batch(
-        c.contiguous().numpy(), u.contiguous().numpy(), v.contiguous().numpy(), rows.numpy(), columns.numpy(),
-        one_to_one, contiguous,
-    )  # fmt: skip
-    return torch.from_numpy(matrix), torch.from_numpy(cost)

@@ -1,9 +1,7 @@
-"""The compiled CPU kernels: `core.align.reference` in numba. Import only where numba is.
+"""The compiled CPU kernel: `core.align.reference` in numba, for costs without NaN and ``-inf``. Import only where numba is.
 
-Two kernels give the same costs and paths. :func:`_align` handles everything, cell by cell, with one byte per cell.
-:func:`_align_plain` takes the usual case (contiguous, no NaN, no ``-inf``) and keeps D and E instead of choices, which
-the back-trace compares again along its path. Four rows advance together, each one column behind the row above, so
-that four chains of dependent additions overlap: about a quarter of the time.
+D and E are kept instead of choices, which the back-trace compares again along its path. Four rows advance together,
+each one column behind the row above, so that four chains of dependent additions overlap: about a quarter of the time.
 """
 
 from __future__ import annotations
@@ -19,16 +17,8 @@ from numpy.typing import NDArray
 
 from stepformer.base.many import cores
 
-# choices as stored: two bits for D, two bits for E
-_USE, _COLUMN, _ROW = 0, 1, 2
-_BEGIN, _CONTINUE, _SKIP = 0, 4, 8
-
-_MOST_CELLS = 1 << 22
-"""Above this many cells (64 MiB of D and E) the kernel with one byte per cell is used."""
 _WORTH_A_THREAD = 1 << 19
 """Cells of a batch from which each further thread pays for its start: about a millisecond of work."""
-
-
 _KEPT_CELLS = 1 << 17
 """Up to this size (1 MiB) a thread keeps the room for D and E: new memory takes a fifth of a small alignment's time."""
 _kept = threading.local()
@@ -43,73 +33,6 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
 
 
 @jit
-def _plus(a, b):  # type: ignore[no-untyped-def]  # compiled: numba types it
-    total = a + b
-    return np.inf if np.isnan(total) else total  # inf - inf, or a NaN that nobody checked for: forbidden
-
-
-@jit
-def _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment):  # type: ignore[no-untyped-def]
-    """Fills ``assignment`` (N,) and returns the cost. Two rolling rows of values, one byte of choice a cell."""
-    K, N = costs.shape
-    choice = np.empty((K + 1, N + 1), dtype=np.uint8)
-    above = np.empty(N + 1)  # D[i - 1, :]
-    here = np.empty(N + 1)  # D[i, :]
-    above[0] = 0.0
-    for j in range(1, N + 1):
-        above[j] = _plus(above[j - 1], column_drop[j - 1])
-        choice[0, j] = _COLUMN
-    for i in range(1, K + 1):
-        drop_row = row_drop[i - 1]
-        here[0] = _plus(above[0], drop_row)
-        choice[i, 0] = _ROW
-        in_use = np.inf  # E[i, j - 1]
-        for j in range(1, N + 1):
-            drop_column = column_drop[j - 1]
-            came_from, how = above[j - 1], _BEGIN
-            skipped = np.inf
-            if not one_to_one:
-                if in_use < came_from:
-                    came_from, how = in_use, _CONTINUE
-                if not contiguous:
-                    skipped = _plus(in_use, drop_column)
-            in_use = _plus(came_from, costs[i - 1, j - 1])
-            if skipped < in_use:
-                in_use, how = skipped, _SKIP
-            best, last = in_use, _USE
-            other = _plus(here[j - 1], drop_column)
-            if other < best:
-                best, last = other, _COLUMN
-            other = _plus(above[j], drop_row)
-            if other < best:
-                best, last = other, _ROW
-            here[j] = best
-            choice[i, j] = how | last
-        above, here = here, above
-
-    assignment[:] = -1
-    cost = above[N]
-    if cost == np.inf:
-        return cost
-    i, j, using = K, N, False
-    while i > 0 or j > 0:
-        last = choice[i, j] & 3
-        if using or last == _USE:
-            how = choice[i, j] & 12
-            if how != _SKIP:
-                assignment[j - 1] = i - 1
-            using = how != _BEGIN
-            if not using:
-                i -= 1
-            j -= 1
-        elif last == _COLUMN:
-            j -= 1
-        else:
-            i -= 1
-    return cost
-
-
-@jit
 def _is_plain(values):  # type: ignore[no-untyped-def]
     """Whether ``values`` (any shape, contiguous) holds neither NaN nor -inf, so that sums need no care."""
     plain = True
@@ -118,8 +41,15 @@ def _is_plain(values):  # type: ignore[no-untyped-def]
     return plain
 
 
-def _forward_kernel(one_to_one: bool) -> Any:
-    """The forward pass with the matching compiled in: asked for in each cell, it would cost half as much again."""
+@jit
+def _use(e, corner, cost, drop, one_to_one, skips):  # type: ignore[no-untyped-def]
+    """E of a cell, from E of the cell before and D of the one above that."""
+    used = (corner if one_to_one else min(e, corner)) + cost
+    return min(used, e + drop) if skips else used
+
+
+def _forward_kernel(one_to_one: bool, skips: bool) -> Any:
+    """The forward pass with the rule compiled in: asked for in each cell, it would cost half as much again."""
 
     @jit
     def forward(costs, column_drop, row_drop, D, E):  # type: ignore[no-untyped-def]
@@ -147,20 +77,20 @@ def _forward_kernel(one_to_one: bool) -> Any:
             for j in range(N + 3):  # row i + p is at column j - p
                 n0, n1, n2, n3 = d0, d1, d2, d3
                 if j > 2:
-                    e3 = (x2 if one_to_one else min(e3, x2)) + c3[j - 3]
+                    e3 = _use(e3, x2, c3[j - 3], column_drop[j - 3], one_to_one, skips)
                     n3 = min(d3 + column_drop[j - 3], e3, d2 + v3)
                     E3[j - 2], D3[j - 2] = e3, n3
                 if 1 < j < N + 2:
-                    e2 = (x1 if one_to_one else min(e2, x1)) + c2[j - 2]
+                    e2 = _use(e2, x1, c2[j - 2], column_drop[j - 2], one_to_one, skips)
                     n2 = min(d2 + column_drop[j - 2], e2, d1 + v2)
                     E2[j - 1], D2[j - 1] = e2, n2
                 if 0 < j < N + 1:
-                    e1 = (x0 if one_to_one else min(e1, x0)) + c1[j - 1]
+                    e1 = _use(e1, x0, c1[j - 1], column_drop[j - 1], one_to_one, skips)
                     n1 = min(d1 + column_drop[j - 1], e1, d0 + v1)
                     E1[j], D1[j] = e1, n1
                 if j < N:
                     up = above[j + 1]
-                    e0 = (corner if one_to_one else min(e0, corner)) + c0[j]
+                    e0 = _use(e0, corner, c0[j], column_drop[j], one_to_one, skips)
                     n0 = min(d0 + column_drop[j], e0, up + v0)
                     E0[j + 1], D0[j + 1] = e0, n0
                     corner = up
@@ -172,7 +102,7 @@ def _forward_kernel(one_to_one: bool) -> Any:
             here[0] = above[0] + row_drop[i]
             in_use[0] = e = inf
             for j in range(N):
-                e = (above[j] if one_to_one else min(e, above[j])) + costs[i, j]
+                e = _use(e, above[j], costs[i, j], column_drop[j], one_to_one, skips)
                 in_use[j + 1] = e
                 here[j + 1] = min(here[j] + column_drop[j], e, above[j + 1] + row_drop[i])
             i += 1
@@ -180,19 +110,24 @@ def _forward_kernel(one_to_one: bool) -> Any:
     return forward
 
 
-_forward_one_to_one, _forward_many_to_one = _forward_kernel(True), _forward_kernel(False)
+_one_to_one, _contiguous, _gaps = (_forward_kernel(*rule) for rule in ((True, False), (False, False), (False, True)))
 
 
 @jit
-def _align_plain(costs, column_drop, row_drop, one_to_one, assignment, room):  # type: ignore[no-untyped-def]
-    """:func:`_align` for contiguous alignment of plain values (see :func:`_is_plain`); room: for D and E."""
+def _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment, room):  # type: ignore[no-untyped-def]
+    """Fills ``assignment`` (N,) and returns the cost, NaN where a number is not plain; room: for D and E."""
+    if not (_is_plain(column_drop) and _is_plain(row_drop) and _is_plain(costs)):
+        return np.nan
     K, N = costs.shape
     cells = (K + 1) * (N + 1)
     D, E = room[:cells].reshape(K + 1, N + 1), room[cells : 2 * cells].reshape(K + 1, N + 1)
+    skips = not one_to_one and not contiguous
     if one_to_one:
-        _forward_one_to_one(costs, column_drop, row_drop, D, E)
+        _one_to_one(costs, column_drop, row_drop, D, E)
+    elif contiguous:
+        _contiguous(costs, column_drop, row_drop, D, E)
     else:
-        _forward_many_to_one(costs, column_drop, row_drop, D, E)
+        _gaps(costs, column_drop, row_drop, D, E)
     assignment[:] = -1
     cost = D[K, N]
     if cost == np.inf:
@@ -200,8 +135,11 @@ def _align_plain(costs, column_drop, row_drop, one_to_one, assignment, room):  #
     i, j, using = K, N, False
     while i > 0 and j > 0:
         if using or E[i, j] == D[i, j]:
-            assignment[j - 1] = i - 1
             using = not one_to_one and E[i, j - 1] < D[i - 1, j - 1]
+            if skips and (E[i, j - 1] if using else D[i - 1, j - 1]) + costs[i - 1, j - 1] != E[i, j]:
+                using = True  # the column is dropped inside the row
+            else:
+                assignment[j - 1] = i - 1
             if not using:
                 i -= 1
             j -= 1
@@ -213,29 +151,20 @@ def _align_plain(costs, column_drop, row_drop, one_to_one, assignment, room):  #
 
 
 @jit
-def _align_any(costs, column_drop, row_drop, one_to_one, contiguous, assignment, room):  # type: ignore[no-untyped-def]
-    """The cost, by the quicker kernel where it may be used, and whether the values were plain."""
-    plain = _is_plain(column_drop) and _is_plain(row_drop) and _is_plain(costs)
-    if plain and contiguous and costs.size <= _MOST_CELLS:
-        return _align_plain(costs, column_drop, row_drop, one_to_one, assignment, room), plain
-    return _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment), plain
-
-
-@jit
 def _align_batch(  # type: ignore[no-untyped-def]
     costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous, matrix, cost
 ):
     """Fills ``matrix`` (B, K, N), all False so far, and ``cost`` (B,)."""
     assignment = np.empty(costs.shape[2], dtype=np.int64)
     cells = (costs.shape[1] + 1) * (costs.shape[2] + 1)
-    room = np.empty(2 * cells if cells <= 2 * _MOST_CELLS else 0)  # once: new memory costs more than what is put there
+    room = np.empty(2 * cells)  # once: new memory costs more than what is put there
     for b in range(costs.shape[0]):
         k, n = row_lengths[b], lengths[b]
         # a copy without the padding: contiguous rows, and nothing of the padding is looked at
         own = np.ascontiguousarray(costs[b, :k, :n])
         u, v = column_drop[b, :n], row_drop[b, :k]
-        cost[b], _ = _align_any(own, u, v, one_to_one, contiguous, assignment[:n], room)
-        for j in range(n):
+        cost[b] = _align(own, u, v, one_to_one, contiguous, assignment[:n], room)
+        for j in range(0 if np.isnan(cost[b]) else n):
             if assignment[j] >= 0:
                 matrix[b, assignment[j], j] = True
 
@@ -246,18 +175,17 @@ def align(
     row_drop: NDArray[np.float64],  # (K,)
     one_to_one: bool,
     contiguous: bool,
-) -> tuple[float, NDArray[np.int64], bool]:
-    """The cost and the (N,) assignment, exactly as the reference gives them, NaN counting as inf; and whether there was
-    neither NaN nor -inf."""
+) -> tuple[float, NDArray[np.int64]]:
+    """The cost and the (N,) assignment, exactly as the reference gives them; the cost is NaN, and the assignment of no
+    meaning, where there is a NaN or -inf."""
     assignment = np.empty(costs.shape[1], dtype=np.int64)
     cells = 2 * (costs.shape[0] + 1) * (costs.shape[1] + 1)
     room = getattr(_kept, "room", None)
     if room is None or len(room) < cells:
-        room = np.empty(cells if costs.size <= _MOST_CELLS else 0)
+        room = np.empty(cells)
         if cells <= _KEPT_CELLS:
             _kept.room = room
-    cost, plain = _align_any(costs, column_drop, row_drop, one_to_one, contiguous, assignment, room)
-    return cost, assignment, plain
+    return _align(costs, column_drop, row_drop, one_to_one, contiguous, assignment, room), assignment
 
 
 def align_batch(
@@ -269,7 +197,7 @@ def align_batch(
     one_to_one: bool,
     contiguous: bool,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Matches (B, K, N) and costs (B,) of a padded batch, on all cores where it is large; NaN counts as inf."""
+    """Matches (B, K, N) and costs (B,) of a padded batch, on all cores where it is large; items as in :func:`align`."""
     matrix = np.zeros(costs.shape, dtype=np.bool_)
     cost = np.empty(costs.shape[0])
 

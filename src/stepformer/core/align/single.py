@@ -1,17 +1,18 @@
-"""Alignment of one pair of sequences."""
+"""Alignment of one pair of sequences: what callers give becomes float64 NumPy arrays and is checked here."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.core.align.inputs import Matching, as_costs, as_drop, check_matching, raise_if_nan
-from stepformer.errors import UsageError
+from stepformer.errors import NonFiniteError, UsageError
+
+Matching = Literal["one_to_one", "many_to_one"]
+MATCHINGS = ("one_to_one", "many_to_one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,52 +29,9 @@ class Alignment:
     assignment: NDArray[np.int64]  # (N,)
     rows: int
 
-    def __post_init__(self) -> None:
-        assignment = np.array(self.assignment, dtype=np.int64)  # a copy, so that nobody else can write to it
-        if assignment.ndim != 1:
-            raise UsageError(f"an assignment has one axis, the columns; this one has shape {assignment.shape}")
-        if assignment.size and (assignment.min() < -1 or assignment.max() >= self.rows):
-            raise UsageError(f"an assignment to {self.rows} rows holds -1 to {self.rows - 1}, not {assignment}")
-        assignment.flags.writeable = False
-        object.__setattr__(self, "assignment", assignment)
-        object.__setattr__(self, "cost", float(self.cost))
-
-    @classmethod
-    def trusted(cls, cost: float, assignment: NDArray[np.int64], rows: int) -> Alignment:
-        """One whose assignment a kernel has just made: neither copied nor checked, which would take as long again."""
-        made = object.__new__(cls)
-        assignment.flags.writeable = False
-        made.__dict__.update(cost=cost, assignment=assignment, rows=rows)
-        return made
-
-    @property
-    def feasible(self) -> bool:
-        """Whether any alignment is allowed: False if all would cost ``inf``."""
-        return not math.isinf(self.cost) or self.cost < 0
-
-    @property
-    def dropped_rows(self) -> NDArray[np.int64]:
-        """The rows without a column, ascending."""
-        return np.setdiff1d(np.arange(self.rows), self.assignment)
-
-    @property
-    def dropped_columns(self) -> NDArray[np.int64]:
-        """The columns without a row, ascending."""
-        return np.flatnonzero(self.assignment < 0)
-
     def matrix(self) -> NDArray[np.bool_]:
         """(K, N) bool: which row and column are matched; at most one row a column."""
-        matrix = np.zeros((self.rows, len(self.assignment)), dtype=np.bool_)
-        columns = np.flatnonzero(self.assignment >= 0)
-        matrix[self.assignment[columns], columns] = True
-        return matrix
-
-    def runs(self) -> list[tuple[int, int, int]]:
-        """``(row, first column, column after the last)`` of each unbroken run of columns on one row, in order."""
-        edges = np.flatnonzero(np.diff(self.assignment)) + 1
-        bounds = [0, *edges.tolist(), len(self.assignment)]
-        runs = [(int(self.assignment[a]), a, b) for a, b in itertools.pairwise(bounds) if a < b]
-        return [run for run in runs if run[0] >= 0]
+        return np.arange(self.rows)[:, None] == self.assignment
 
 
 def drop_dtw(
@@ -106,13 +64,15 @@ def drop_dtw(
     v = as_drop(row_drop, K, "row_drop", "row")
     try:
         from stepformer.core.align import cpu
-    except ImportError:  # no numba: the batched torch version, a batch of one
-        cost, assignment = _with_torch(c, u, v, one_to_one, contiguous)
+    except ImportError:  # no numba
+        cost = math.nan
     else:
-        cost, assignment, plain = cpu.align(c, u, v, one_to_one, contiguous)
-        if not plain:
-            raise_if_nan(c, "costs", ("row", "column"))
-    return Alignment.trusted(cost, assignment, K)
+        cost, assignment = cpu.align(c, u, v, one_to_one, contiguous)
+    if math.isnan(cost):
+        raise_if_nan(c, "costs", ("row", "column"))
+        cost, assignment = _with_torch(c, u, v, one_to_one, contiguous)
+    assignment.flags.writeable = False
+    return Alignment(cost, assignment, K)
 
 
 def _with_torch(
@@ -122,16 +82,83 @@ def _with_torch(
     one_to_one: bool,
     contiguous: bool,
 ) -> tuple[float, NDArray[np.int64]]:
+    """A batch of one: without numba, or with a ``-inf``."""
     import torch
 
-    from stepformer.core.align import torch_batch
+    from stepformer.core.align.batch import columns_of
+    from stepformer.core.align.torch_batch import align_batch
 
-    raise_if_nan(costs, "costs", ("row", "column"))
-    K, N = costs.shape
-    matrix, cost = torch_batch.align_batch(
-        torch.from_numpy(costs)[None], torch.from_numpy(column_drop)[None], torch.from_numpy(row_drop)[None],
-        torch.tensor([K]), torch.tensor([N]), one_to_one, contiguous,
-    )  # fmt: skip
-    found = matrix[0].numpy()  # (K, N)
-    assignment = np.where(found.any(axis=0), found.argmax(axis=0), -1) if K else np.full(N, -1)
-    return float(cost[0]), assignment.astype(np.int64)
+    sides = (torch.from_numpy(values)[None] for values in (costs, column_drop, row_drop))
+    lengths = (torch.tensor([n]) for n in costs.shape)
+    matrix, cost = align_batch(*sides, *lengths, one_to_one, contiguous)
+    return float(cost[0]), columns_of(matrix)[0].numpy()
+
+
+def check_matching(matching: str) -> bool:
+    """Whether the matching is one-to-one; an error for a name that is neither."""
+    if matching not in MATCHINGS:
+        raise UsageError(f"matching is {' or '.join(map(repr, MATCHINGS))}, not {matching!r}")
+    return matching == "one_to_one"
+
+
+def as_float64(value: Any, name: str) -> NDArray[np.float64]:
+    """A list, array or tensor (of any device and float type) as a float64 array."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous:
+        return value
+    if hasattr(value, "detach"):  # a tensor, told without importing torch
+        try:
+            value = value.numpy()  # NumPy is quicker to widen float32
+        except (RuntimeError, TypeError):  # with a gradient, on a GPU, or of a type that NumPy has not
+            value = value.detach().cpu().double().numpy()
+    try:
+        return np.array(value, np.float64, order="C", copy=None)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} must be numbers in a rectangular array: {error}") from error
+
+
+def as_costs(value: Any, name: str = "costs") -> NDArray[np.float64]:
+    """(K, N) float64; NaN is for :func:`raise_if_nan` to find."""
+    costs = as_float64(value, name)
+    if costs.shape == (0,):
+        costs = costs.reshape(0, 0)  # [] is what tolist() makes of no rows
+    if costs.ndim != 2:
+        raise UsageError(f"{name} must have two axes, rows and columns; the shape is {costs.shape}")
+    return costs
+
+
+def as_drop(value: Any, length: int, name: str, axis: str) -> NDArray[np.float64]:
+    """(length,) float64 without NaN, from a scalar, a vector, or None = may not be dropped (inf)."""
+    if value is None:
+        value = np.inf
+    if isinstance(value, float) and not math.isnan(value):
+        drop = np.empty(length)
+        drop.fill(value)  # a third of the time of np.full
+        return drop
+    drop = as_float64(value, name)
+    if drop.ndim == 0:
+        if np.isnan(drop):
+            raise NonFiniteError(f"{name} is NaN; give a number, or None where nothing may be dropped")
+        return np.full(length, float(drop))
+    if drop.shape != (length,):
+        raise UsageError(
+            f"{name} must be one number or one for each of the {length} {axis}s; its shape is {drop.shape}"
+        )
+    raise_if_nan(drop, name, (axis,))
+    return drop
+
+
+def raise_if_nan(values: NDArray[np.float64], name: str, axes: tuple[str, ...]) -> None:
+    """Raises NonFiniteError with the first position that is NaN."""
+    if values.size and np.isnan(values.min()):  # one pass that makes no array: NaN is the minimum of any values with it
+        bad = np.isnan(values)
+        raise nan_error(name, axes, tuple(int(i) for i in np.argwhere(bad)[0]), int(bad.sum()))
+
+
+def nan_error(name: str, axes: tuple[str, ...], position: tuple[int, ...], count: int) -> NonFiniteError:
+    """The error that says where a NaN is; the alignment of numbers with NaN among them has no meaning."""
+    where = ", ".join(f"{axis} {index}" for axis, index in zip(axes, position, strict=True))
+    index = ", ".join(map(str, position))
+    more = f" ({count} NaN in all)" if count > 1 else ""
+    return NonFiniteError(
+        f"{name}[{index}] is NaN ({where}){more}; look at what made it, or put inf there to forbid that choice"
+    )

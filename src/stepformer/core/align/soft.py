@@ -27,9 +27,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.core.align.batch import check_nan, drop_costs, element_counts
-from stepformer.core.align.inputs import Matching, check_matching
-from stepformer.core.align.torch_batch import sum_dtype
+from stepformer.core.align.batch import checked, counted
+from stepformer.core.align.single import Matching, check_matching
 from stepformer.errors import NonFiniteError, UsageError
 
 _NEVER = -1e30  # log weight of what is forbidden: adds up without overflow, and has a gradient where -inf has NaN
@@ -61,23 +60,13 @@ def soft_drop_dtw(
     one_to_one = check_matching(matching)
     if not temperature > 0:
         raise UsageError(f"temperature is above 0, got {temperature}; drop_dtw_batch gives the hard alignment")
-    if not isinstance(costs, Tensor) or costs.ndim != 3 or not costs.is_floating_point():
-        got = f"{costs.dtype} {tuple(costs.shape)}" if isinstance(costs, Tensor) else type(costs).__name__
-        raise UsageError(f"costs must be a float tensor of three axes, batch, rows and columns; got {got}")
-    c = costs.to(sum_dtype(costs.device))
+    c, u, v, rows, columns = checked(costs, column_drop, row_drop, lengths, row_lengths, check)
     B, K, N = c.shape
-    u = drop_costs(column_drop, (B, N), c, "column_drop")
-    v = drop_costs(row_drop, (B, K), c, "row_drop")
-    columns = element_counts(lengths, B, N, c.device, "lengths", check)
-    rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
-    row_counts = torch.arange(K, device=c.device) < rows[:, None]  # (B, K)
-    column_counts = torch.arange(N, device=c.device) < columns[:, None]  # (B, N)
-    if check:
-        check_nan(c, u, v, columns, rows)
-        if any(bool((x.isneginf() & counts).any()) for x, counts in (
-            (c, row_counts[:, :, None] & column_counts[:, None]), (u, column_counts), (v, row_counts))):  # fmt: skip
-            raise NonFiniteError("a cost is -inf: a soft cost has no other choice to weigh it against")
-    c = _log_weight(c, row_counts[:, :, None] & column_counts[:, None], temperature)
+    row_counts, column_counts = counted(rows, K), counted(columns, N)
+    both = row_counts[:, :, None] & column_counts[:, None]
+    if check and any(bool((x.isneginf() & there).any()) for x, there in ((c, both), (u, column_counts), (v, row_counts))):
+        raise NonFiniteError("a cost is -inf: a soft cost has no other choice to weigh it against")
+    c = _log_weight(c, both, temperature)
     u = _log_weight(u, column_counts, temperature)
     v = _log_weight(v, row_counts, temperature)
     total = _sum_over_alignments(c, u, v, one_to_one, contiguous)  # (K + N + 1, B, K + 1)
