@@ -1,8 +1,8 @@
 """``stepformer bench train``: the time of a training step beside the straightforward one and beside its floor.
 
 The data is random, of the shapes asked for. It lies in the host's memory, on a GPU in the pinned memory that training's
-loader fills. The reference is the same step as one would write it first: keys and values of all frames projected, every
-loss for itself, kernels launched one by one, torch's clipping and AdamW.
+loader fills. The reference is the same step as one would write it first: keys and values of all frames projected, no
+Triton, kernels launched one by one, torch's clipping and AdamW.
 
 The floor counts what must be computed and moved at least: products with folded projections, frames read once per
 product, attention written and read once, every parameter and moment read and written once. It is divided by what this
@@ -205,81 +205,21 @@ class RandomBatches:
         return ""
 
 
-# -- the straightforward step -----------------------------------------------------------------------------------------
-
-
-def _plain_step(trainer: Any) -> Callable[[int], None]:
-    """A training step as one would write it first, on the trainer's model, data and settings."""
-    import torch
-
+def _plain_step(trainer: Any) -> Callable[[int], Any]:
+    """The trainer's own step in plain torch, kernel by kernel, keys and values of all frames projected."""
+    from stepformer.core.devices import plain_torch
     from stepformer.core.model import Attention
 
-    model, config = trainer.model, trainer.config
-    o = config.optim
-    mean = [p.detach().clone() for p in model.parameters()]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=o.lr, betas=o.betas, weight_decay=o.weight_decay)
-    for module in model.modules():
+    trainer.eager_because = "it is what the step is compared with"
+    for module in trainer.model.modules():
         if isinstance(module, Attention):
             module.folds = False
 
     def step(number: int) -> None:
-        torch.manual_seed(number)
-        video, video_mask, phrases, phrase_mask, times = trainer._on_device(trainer.source.batch(number, config.batch))
-        optimizer.zero_grad()
-        with trainer._autocast():
-            output = model(video, video_mask, attention=trainer.criterion.needs_attention)
-        loss = _plain_losses(output, phrases, phrase_mask, video_mask, times, config.loss)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), o.clip or float("inf"))
-        if not bool(torch.isfinite(norm)):
-            raise UsageError(f"step {number} of the reference is not finite")
-        optimizer.step()
-        if o.ema:
-            with torch.no_grad():
-                for kept, p in zip(mean, model.parameters(), strict=True):
-                    kept.lerp_(p, 1 - o.ema)
+        with plain_torch():
+            trainer.train_step(number)
 
     return step
-
-
-def _plain_losses(output: Any, phrases: Any, mask: Any, video_mask: Any, times: Any, c: Any) -> Any:
-    """The losses of the presets one after the other, each from the vectors, in plain torch operations."""
-    import torch
-
-    from stepformer.core import losses
-    from stepformer.core.align import drop_dtw_batch, percentile_drop
-
-    slots, frames = output.slots, output.frames
-    B, K, _ = slots.shape
-    with torch.no_grad():
-        similarity = losses.cosines(slots, phrases)
-        drop = percentile_drop(similarity, c.keep, top_per_row=c.best_per_slot, lengths=mask.sum(1))
-        matched = drop_dtw_batch(-similarity, drop, 0.0, lengths=mask.sum(1), matching="one_to_one", check=False)
-    total = c.weights["seq"] * losses.seq_loss(losses.cosines(slots, phrases), mask, matched, c.gamma, c.seq_average)
-    flat = losses.cosines(slots.flatten(0, 1), phrases.flatten(0, 1)) / c.gamma
-    flat = flat.masked_fill(~mask.flatten()[None], torch.finfo(flat.dtype).min)
-    own = torch.diagonal(flat.view(B, K, B, -1), dim1=0, dim2=2).movedim(-1, 0)
-    ratio = own.logsumexp(2) - flat.logsumexp(1).view(B, K)
-    glob = losses.nce(ratio, mask.any(1)[:, None].expand(B, K), c.glob_form)
-    if c.glob_both_ways:
-        back = own.logsumexp(1) - flat.logsumexp(0).view(B, -1)
-        glob = glob + losses.nce(torch.where(mask, back, 0.0), mask, c.glob_form)
-    total = total + c.weights["glob"] * glob
-    if c.div_on == "attention":
-        total = total + c.weights["div"] * losses.attention_div_loss(output.attention)
-    else:
-        total = total + c.weights["div"] * losses.div_loss(losses.unit(slots))
-    if c.weights.get("moment"):
-        given = c.options.get("moment", {})
-        moment = losses.moment_loss(frames, phrases, times, video_mask, mask, c.gamma, **given)
-        total = total + c.weights["moment"] * moment
-    if c.smooth == "released":
-        return total + c.weights["smooth"] * losses.released_smooth_loss(frames, slots, video_mask)
-    index, valid = losses.sample_frames(video_mask, c.smooth_frames)
-    window = (video_mask.sum(1) * c.smooth_window).clamp(min=1.0)
-    picked = losses.cosines(frames.gather(1, index[..., None].expand(-1, -1, frames.shape[-1])), slots)
-    smooth = losses.smooth_loss(picked, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
-    return total + c.weights["smooth"] * smooth
 
 
 # -- the floor --------------------------------------------------------------------------------------------------------

@@ -31,9 +31,28 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     return device
 
 
-@lru_cache
+_plain = False
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Inside the block nothing runs in Triton: what measurements compare with."""
+    global _plain  # noqa: PLW0603
+    _plain = True
+    try:
+        yield
+    finally:
+        _plain = False
+
+
 def has_triton() -> bool:
-    """Whether Triton kernels run on the GPU here: it needs a C compiler and a driver it knows. Tried once."""
+    """Whether Triton kernels run on the GPU here: it needs a C compiler and a driver it knows."""
+    return not _plain and _triton_works()
+
+
+@lru_cache
+def _triton_works() -> bool:
+    """Tried once."""
     if not torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
         return False
     try:

@@ -117,12 +117,13 @@ def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: in
     """
     lengths = mask.sum(1)
     if similarity.dtype == torch.float32 and _kernels(similarity):
-        from stepformer.core import match_kernel
+        from stepformer.core.align import triton_kernel
 
-        if match_kernel.fits(*similarity.shape[1:]):
-            return match_kernel.match(similarity, lengths, keep, best_per_slot)
+        if triton_kernel.fits(*similarity.shape[1:]):
+            return triton_kernel.match(similarity, lengths, keep, best_per_slot)
     drop = percentile_drop(similarity, keep, top_per_row=best_per_slot, lengths=lengths)
-    return drop_dtw_batch(-similarity, drop, 0.0, lengths=lengths, matching="one_to_one", check=False)
+    matched: Tensor = drop_dtw_batch(-similarity, drop, 0.0, lengths=lengths, matching="one_to_one", check=False)
+    return matched
 
 
 def seq_loss(
@@ -539,9 +540,9 @@ class Criterion:
         c = self.config
         if not (_kernels(phrases) and c.weights.get("seq") and c.weights.get("glob")):
             return None
-        from stepformer.core import match_kernel
+        from stepformer.core.align import triton_kernel
 
-        if not match_kernel.fits(slots, phrases.shape[1]):
+        if not triton_kernel.fits(slots, phrases.shape[1]):
             return None
         unit_phrases = _unit_once(phrases)
         drawn = _draw(video_mask, c, None) if c.weights.get("smooth") and c.smooth == "paper" else None
@@ -595,7 +596,7 @@ class Criterion:
         return total, {**parts, **{name: made[name] for name in names}}
 
     def _pair_losses(self, pair: Compared, ahead: Ahead, mask: Tensor, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-        from stepformer.core.pair_losses import Pairs, pair_losses
+        from stepformer.core.loss_kernels import Pairs, pair_losses
 
         c = self.config
         how = Pairs(

@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -223,19 +224,87 @@ def _with_numba(
     task: Programme, skip: Tensor, penalty: Tensor, stages: list[int], longest: list[int], pooled: bool, loop: bool,
     idle: bool,
 ) -> Tables:  # fmt: skip
-    from stepformer.core import segments_cpu
-
+    fill = _compiled()
     gains, sums, squares, skips = (x.numpy() for x in (task.gains, task.sums, task.squares, skip.contiguous()))
     values, begins, hows = [], [], []
     for i, n in enumerate(task.lengths):
-        value, begin, how = segments_cpu.fill(
+        shape = n + 1, stages[i] + 1
+        best, begin, how = np.empty(shape), np.zeros(shape, np.int32), np.zeros(shape, np.int8)
+        fill(
             gains[i, : n + 1], sums[i, : n + 1], squares[i, : n + 1], skips[i, : stages[i]], float(penalty[i]),
-            longest[i], pooled, loop, idle,
+            longest[i], pooled, loop, idle, best, begin, how,
         )  # fmt: skip
-        values.append(value)
+        values.append(best[-1])
         begins.append(begin)
         hows.append(how)
     return values, begins, hows
+
+
+@functools.cache
+def _compiled() -> Any:
+    from stepformer.core.align.cpu import jit
+
+    # sums over the structure's width may be made in any order: that makes them several times as fast
+    return jit(_fill, fastmath={"reassoc", "contract"})
+
+
+def _fill(gains, sums, squares, skip, penalty, longest, pooled, loop, idle, best, begin, how):  # type: ignore[no-untyped-def]
+    """Fills the tables of one video, (N + 1, S + 1) each; see :func:`solve`. Compiled where numba is.
+
+    gains (N + 1, R), sums (N + 1, W) and squares (N + 1,) are prefix sums; skip (S,).
+    """
+    frames, rows = gains.shape[0] - 1, gains.shape[1]
+    width, stages = sums.shape[1], skip.shape[0]
+    shift = 0 if loop else 1
+    taken = 1 if loop else stages  # states that a step can lead to
+    best[:] = -np.inf
+    best[0, 0] = 0.0
+    for j in range(stages):
+        best[0, j + 1] = best[0, j] - skip[j]
+        how[0, j + 1] = SKIP
+    idle_best, idle_begin = np.empty(stages + 1), np.empty(stages + 1, np.int32)
+    step_best, step_begin = np.empty(taken), np.empty(taken, np.int32)
+    for end in range(1, frames + 1):
+        idle_best[:], step_best[:] = -np.inf, -np.inf
+        idle_begin[:], step_begin[:] = 0, 0
+        for start in range(max(0, end - longest), end):
+            cost = penalty
+            if width:
+                total = 0.0
+                for w in range(width):
+                    inside = sums[end, w] - sums[start, w]
+                    total += inside * inside
+                cost += max(squares[end] - squares[start] - total / (end - start), 0.0)
+            if idle:
+                for j in range(stages + 1):
+                    value = best[start, j] - cost
+                    better = value > idle_best[j]
+                    idle_best[j] = value if better else idle_best[j]
+                    idle_begin[j] = start if better else idle_begin[j]
+            if pooled:
+                top = 0.0 if rows == 0 else -np.inf
+                for r in range(rows):
+                    top = max(top, gains[end, r] - gains[start, r])
+                for j in range(taken):
+                    value = best[start, j] - cost + top
+                    better = value > step_best[j]
+                    step_best[j] = value if better else step_best[j]
+                    step_begin[j] = start if better else step_begin[j]
+            else:
+                for j in range(taken):
+                    value = best[start, j] - cost + (gains[end, j] - gains[start, j])
+                    better = value > step_best[j]
+                    step_best[j] = value if better else step_best[j]
+                    step_begin[j] = start if better else step_begin[j]
+        for j in range(taken):
+            best[end, j + shift], begin[end, j + shift], how[end, j + shift] = step_best[j], step_begin[j], STEP
+        if idle:
+            for j in range(stages + 1):
+                if idle_best[j] > best[end, j]:  # of equals a step goes before background
+                    best[end, j], begin[end, j], how[end, j] = idle_best[j], idle_begin[j], IDLE
+        for j in range(stages):
+            if best[end, j] - skip[j] > best[end, j + 1]:
+                best[end, j + 1], how[end, j + 1] = best[end, j] - skip[j], SKIP
 
 
 def _with_torch(

@@ -10,7 +10,7 @@ kernels and none of the float32 attention:
 - gradients of weights are made for all layers at once when the backward pass is through, in one batched product per
   kind of weight: one layer's alone would keep a quarter of the GPU busy
 - weights come in stacks, all layers of one kind behind each other, and their gradients are written in place to stacks
-  of the same form (:mod:`stepformer.core.flat`); autograd sees the queries and the frames only
+  of the same form (:class:`stepformer.core.graph.Flat`); autograd sees the queries and the frames only
 
 Dropout is a hash of (seed, place, element), so that nothing has to be stored and a step can be replayed.
 

@@ -282,7 +282,7 @@ def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log:
     started, done, failed = time.monotonic(), 0, {}
     until = started + (time_limit_s or math.inf)
     # torch (what its optimisers import too), and the kernels, are loaded once for all jobs
-    needed = ("torch._dynamo", "stepformer.core.align.cpu", "stepformer.core.segments_cpu", __name__)
+    needed = ("torch._dynamo", "stepformer.core.align.cpu", __name__)
     with _interrupted_by_sigterm():
         for outcome in run_many(
             _timed, jobs, parallel, _leave_the_terminal, apart=True, memory_bytes=_MEMORY_BYTES, preload=needed,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stepformer.core import context
-from stepformer.core.flat import Flat
+from stepformer.core.graph import Flat
 from stepformer.core.model import StepDecoder, preset
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from stepformer.core.flat import Flat
+from stepformer.core.graph import Flat
 from stepformer.core.model import ModelConfig, StepDecoder, preset
 from stepformer.core.stack import Stack, weight_kinds
 

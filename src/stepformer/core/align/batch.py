@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from stepformer.core.align import torch_batch
 from stepformer.core.align.single import Matching, as_costs, check_matching, nan_error, raise_if_nan
 from stepformer.errors import MissingError, UsageError
 
+Given = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Backend = Literal["auto", "torch", "numba", "triton"]
 _BACKENDS = ("auto", "torch", "numba", "triton")
 _ROUNDING = 1e-9  # guards floor(keep * n) against products like 0.29 * 100 = 28.999999999999996
@@ -70,8 +70,8 @@ def drop_dtw_batch(
         )
     arrays = isinstance(costs, np.ndarray)
     given = torch.from_numpy(np.ascontiguousarray(costs)) if arrays else costs
-    found = [x.detach() for x in checked(given, column_drop, row_drop, lengths, row_lengths, check)]
-    matrix, cost = _dispatch(found, one_to_one, contiguous, backend)
+    c, u, v, rows, columns = checked(given, column_drop, row_drop, lengths, row_lengths, check)
+    matrix, cost = _dispatch((c.detach(), u.detach(), v.detach(), rows, columns), one_to_one, contiguous, backend)
     made: Any = (matrix.numpy(), cost.numpy()) if arrays else (matrix, cost)
     return made if return_cost else made[0]
 
@@ -129,9 +129,9 @@ def percentile_drop(
     if not isinstance(similarity, Tensor):
         if lengths is not None or row_lengths is not None:
             raise UsageError("lengths belong to a batch, which must be a tensor")
-        values = as_costs(similarity, "similarity")
-        raise_if_nan(values, "similarity", ("row", "column"))
-        return float(percentile_drop(torch.from_numpy(values), keep, top_per_row=top_per_row))
+        one = as_costs(similarity, "similarity")
+        raise_if_nan(one, "similarity", ("row", "column"))
+        return float(percentile_drop(torch.from_numpy(one), keep, top_per_row=top_per_row))
     if similarity.ndim == 2:
         if lengths is not None or row_lengths is not None:
             raise UsageError("lengths belong to a batch, a tensor of three axes; cut a single one instead")
@@ -171,7 +171,7 @@ def columns_of(matrix: Tensor) -> Tensor:
 
 def checked(
     costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_lengths: Any, check: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> Given:
     """Costs (B, K, N) and drop costs (B, N), (B, K) in the type that sums are made in, with their gradients, and how
     many rows and columns of each item count, (B,)."""
     if not isinstance(costs, Tensor) or costs.ndim != 3 or costs.is_complex():
@@ -246,9 +246,7 @@ def check_nan(c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor) ->
             raise nan_error(name, axes, tuple(positions[0]), len(positions))
 
 
-def _dispatch(
-    given: Sequence[Tensor], one_to_one: bool, contiguous: bool, backend: Backend
-) -> tuple[Tensor, Tensor]:
+def _dispatch(given: Given, one_to_one: bool, contiguous: bool, backend: Backend) -> tuple[Tensor, Tensor]:
     device = given[0].device
     if backend == "triton" or (backend == "auto" and _has("triton") and device.type == "cuda"):
         try:
@@ -269,7 +267,8 @@ def _dispatch(
             from stepformer.core.align import cpu
         except ImportError as error:
             raise MissingError("the numba backend needs numba; install it, or take backend='torch'") from error
-        matrix, cost = cpu.align_batch(*(x.contiguous().numpy() for x in given), one_to_one, contiguous)
+        c, u, v, rows, columns = (x.contiguous().numpy() for x in given)
+        matrix, cost = cpu.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
         if not np.isnan(cost).any():
             return torch.from_numpy(matrix), torch.from_numpy(cost)
     return torch_batch.align_batch(*given, one_to_one, contiguous)

@@ -31,7 +31,7 @@ class Alignment:
 
     def matrix(self) -> NDArray[np.bool_]:
         """(K, N) bool: which row and column are matched; at most one row a column."""
-        return np.arange(self.rows)[:, None] == self.assignment
+        return np.asarray(np.arange(self.rows)[:, None] == self.assignment)
 
 
 def drop_dtw(
@@ -88,9 +88,9 @@ def _with_torch(
     from stepformer.core.align.batch import columns_of
     from stepformer.core.align.torch_batch import align_batch
 
-    sides = (torch.from_numpy(values)[None] for values in (costs, column_drop, row_drop))
-    lengths = (torch.tensor([n]) for n in costs.shape)
-    matrix, cost = align_batch(*sides, *lengths, one_to_one, contiguous)
+    c, u, v = (torch.from_numpy(values)[None] for values in (costs, column_drop, row_drop))
+    rows, columns = (torch.tensor([n]) for n in costs.shape)
+    matrix, cost = align_batch(c, u, v, rows, columns, one_to_one, contiguous)
     return float(cost[0]), columns_of(matrix)[0].numpy()
 
 

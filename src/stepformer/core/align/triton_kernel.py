@@ -1,8 +1,12 @@
-"""The Triton kernel: one program an item runs forward over the anti-diagonals and traces back, in one launch.
+"""The Triton kernels. Import only where Triton is; `core.align.batch` falls back to plain torch where it does not work.
 
-Import only where Triton is; `core.align.batch` falls back to plain torch where it does not work. Lane i of
+:func:`align_batch`: one program an item runs forward over the anti-diagonals and traces back, in one launch. Lane i of
 the program holds row i of the current diagonal. All neighbours but one are in the same lane; the value of the row
 above comes from the next lane, through a small double buffer in global memory (it stays in the cache) and a barrier.
+
+:func:`match_rows`: the alignment of training, one-to-one with rows that are dropped for nothing. The drop cost is an
+order statistic, found by bisection over the bits of floats; the cells of a column follow from the column before by one
+running minimum over the rows, so that K rows take one step instead of K.
 """
 
 from __future__ import annotations
@@ -123,3 +127,156 @@ def align_batch(
         num_warps=max(1, min(8, width // 64)),
     )  # fmt: skip
     return matrix.view(torch.bool), cost
+
+
+@triton.jit
+def _lower(value1, from1, value2, from2):  # type: ignore[no-untyped-def]
+    """The lower value and where it is from; of equals the later."""
+    later = value2 <= value1
+    return tl.where(later, value2, value1), tl.where(later, from2, from1)
+
+
+@triton.jit
+def _threshold(  # type: ignore[no-untyped-def]
+    similarity, lengths, drops, rows, K, L, KEEP: tl.constexpr, TOP: tl.constexpr, ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    """What dropping costs in one video: less the k-th largest similarity; floats as integers of the same order. Also
+    writes -1 to the video's rows."""
+    item = tl.program_id(0).to(tl.int64)
+    n = tl.load(lengths + item).to(tl.int32)
+    s = tl.arange(0, ROWS)
+    c = tl.arange(0, WIDTH)
+    tl.store(rows + item * L + c, -1, mask=c < L)
+    counted = (s < K)[:, None] & (c < n)[None, :]
+    values = tl.load(similarity + item * K * L + s[:, None] * L + c[None, :], mask=counted, other=0.0)
+    bits = values.to(tl.int32, bitcast=True)
+    order = tl.where(bits < 0, ~bits, bits ^ -2147483648).to(tl.uint32, bitcast=True)
+    number = K * tl.minimum(n, TOP)
+    k = tl.maximum(1, tl.floor(number.to(tl.float64) * KEEP + 1e-9).to(tl.int32))
+    line = tl.zeros([], tl.uint32)
+    for place in tl.static_range(32):
+        tried = line | (tl.full([], 1, tl.uint32) << (31 - place))
+        reached = (counted & (order >= tried)).to(tl.int32)
+        if TOP >= WIDTH:  # every similarity counts: one sum over all
+            reach = tl.sum(tl.reshape(reached, [ROWS * WIDTH], can_reorder=True), axis=0)
+        else:
+            reach = tl.sum(tl.minimum(tl.sum(reached, axis=1), TOP), axis=0)
+        line = tl.where(reach >= k, tried, line)
+    back = line.to(tl.int32, bitcast=True)
+    back = tl.where(back < 0, back ^ -2147483648, ~back)
+    tl.store(drops + item, tl.where(number > 0, -(back.to(tl.float32, bitcast=True)), 0.0).to(tl.float64))
+
+
+@triton.jit
+def _next_column(best, similarity, drop, i, K, inside):  # type: ignore[no-untyped-def]
+    """The cells of a column from those of the column before, and where each came from; as they were if outside."""
+    is_row = (i > 0) & (i <= K)
+    nothing = tl.full(best.shape, float("inf"), tl.float64)
+    use = tl.where(is_row, tl.gather(best, tl.maximum(i - 1, 0), 0) - similarity.to(tl.float64), nothing)
+    use = tl.where(use == use, use, float("inf"))  # noqa: PLR0124  # NaN forbids
+    skip = best + drop
+    skip = tl.where(skip == skip, skip, float("inf"))  # noqa: PLR0124
+    used = use <= skip
+    value, came = tl.associative_scan((tl.where(used, use, skip), i * 2 + used.to(tl.int32)), 0, _lower)
+    return tl.where(inside, value, best), came
+
+
+@triton.jit
+def _step_back(at, came, rows, j, i):  # type: ignore[no-untyped-def]
+    """Writes the row of column j and returns the cell of the column before it; all lanes hold the same."""
+    came = tl.gather(came, tl.maximum(at, 0), 0)
+    row = came // 2
+    used = (came % 2 == 1) & (at >= 0)
+    tl.store(rows + j + i * 0, tl.where(used, row - 1, -1), mask=(i == 0) & (j >= 0))
+    return tl.where(at < 0, -1, tl.where(used, row - 1, row))
+
+
+@triton.jit
+def _match(  # type: ignore[no-untyped-def]
+    similarity, lengths, drops, scratch, rows, K, L, SLOTS: tl.constexpr
+):
+    item = tl.program_id(0).to(tl.int64)
+    n = tl.load(lengths + item).to(tl.int32)
+    drop = tl.load(drops + item)
+    rows += item * L
+    scratch += item * L * SLOTS
+
+    i = tl.arange(0, SLOTS)  # cell i of a column: i rows are settled
+    is_row = (i > 0) & (i <= K)
+    similarity += item * K * L + tl.maximum(i - 1, 0) * L
+    best = tl.where(i <= K, 0.0, tl.full([SLOTS], float("inf"), tl.float64))  # dropping rows costs nothing
+    # columns are read four ahead: one at a time, each would wait for memory
+    a = tl.load(similarity, mask=is_row & (n > 0), other=float("-inf"))
+    b = tl.load(similarity + 1, mask=is_row & (n > 1), other=float("-inf"))
+    c = tl.load(similarity + 2, mask=is_row & (n > 2), other=float("-inf"))
+    d = tl.load(similarity + 3, mask=is_row & (n > 3), other=float("-inf"))
+    for j in range(0, n, 4):
+        next_a = tl.load(similarity + j + 4, mask=is_row & (j + 4 < n), other=float("-inf"))
+        next_b = tl.load(similarity + j + 5, mask=is_row & (j + 5 < n), other=float("-inf"))
+        next_c = tl.load(similarity + j + 6, mask=is_row & (j + 6 < n), other=float("-inf"))
+        next_d = tl.load(similarity + j + 7, mask=is_row & (j + 7 < n), other=float("-inf"))
+        best, came = _next_column(best, a, drop, i, K, j < n)
+        tl.store(scratch + j * SLOTS + i, came)
+        best, came = _next_column(best, b, drop, i, K, j + 1 < n)
+        tl.store(scratch + (j + 1) * SLOTS + i, came, mask=(i >= 0) & (j + 1 < n))
+        best, came = _next_column(best, c, drop, i, K, j + 2 < n)
+        tl.store(scratch + (j + 2) * SLOTS + i, came, mask=(i >= 0) & (j + 2 < n))
+        best, came = _next_column(best, d, drop, i, K, j + 3 < n)
+        tl.store(scratch + (j + 3) * SLOTS + i, came, mask=(i >= 0) & (j + 3 < n))
+        a = next_a
+        b = next_b
+        c = next_c
+        d = next_d
+
+    total = tl.sum(tl.where(i == K, best, 0.0), axis=0)
+    at = tl.where(total < float("inf"), K, -1) + i * 0
+    tl.debug_barrier()  # what all lanes stored is there
+    last = n - 1
+    e = tl.load(scratch + last * SLOTS + i, mask=(i >= 0) & (last >= 0), other=0)
+    f = tl.load(scratch + (last - 1) * SLOTS + i, mask=(i >= 0) & (last >= 1), other=0)
+    g = tl.load(scratch + (last - 2) * SLOTS + i, mask=(i >= 0) & (last >= 2), other=0)
+    h = tl.load(scratch + (last - 3) * SLOTS + i, mask=(i >= 0) & (last >= 3), other=0)
+    for step in range(0, n, 4):
+        j = last - step
+        next_e = tl.load(scratch + (j - 4) * SLOTS + i, mask=(i >= 0) & (j >= 4), other=0)
+        next_f = tl.load(scratch + (j - 5) * SLOTS + i, mask=(i >= 0) & (j >= 5), other=0)
+        next_g = tl.load(scratch + (j - 6) * SLOTS + i, mask=(i >= 0) & (j >= 6), other=0)
+        next_h = tl.load(scratch + (j - 7) * SLOTS + i, mask=(i >= 0) & (j >= 7), other=0)
+        at = _step_back(at, e, rows, j, i)
+        at = _step_back(at, f, rows, j - 1, i)
+        at = _step_back(at, g, rows, j - 2, i)
+        at = _step_back(at, h, rows, j - 3, i)
+        e = next_e
+        f = next_f
+        g = next_g
+        h = next_h
+
+
+def fits(slots: int, phrases: int) -> bool:
+    """Whether a program can hold a video's similarities."""
+    return slots < 128 and slots * phrases <= 1 << 13
+
+
+@torch.no_grad()
+def match_rows(similarity: Tensor, lengths: Tensor, keep: float, top: int | None) -> Tensor:
+    """Similarity (B, K, L) float32, lengths (B,) -> the row of each column or -1, (B, L) int32."""
+    B, K, L = similarity.shape
+    slots = int(triton.next_power_of_2(K + 1))
+    similarity = similarity.contiguous()
+    drops = torch.empty(B, dtype=torch.float64, device=similarity.device)
+    scratch = torch.empty((B, L, slots), dtype=torch.int32, device=similarity.device)
+    rows = torch.empty((B, L), dtype=torch.int32, device=similarity.device)
+    _threshold[(B,)](
+        similarity, lengths, drops, rows, K, L, KEEP=keep, TOP=top if top and top < L else 1 << 20,
+        ROWS=int(triton.next_power_of_2(K)), WIDTH=int(triton.next_power_of_2(L)),
+        num_warps=4 if K * L <= 1 << 12 else 8,
+    )  # fmt: skip
+    _match[(B,)](similarity, lengths, drops, scratch, rows, K, L, SLOTS=slots, num_warps=1)
+    return rows
+
+
+def match(similarity: Tensor, lengths: Tensor, keep: float, top: int | None) -> Tensor:
+    """See :func:`stepformer.core.losses.match`: similarity (B, K, L) float32, lengths (B,) -> bool (B, K, L)."""
+    rows = match_rows(similarity, lengths, keep, top)
+    return rows[:, None, :] == torch.arange(similarity.shape[1], dtype=torch.int32, device=rows.device)[:, None]
