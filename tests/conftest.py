@@ -49,7 +49,7 @@ def parser():
 @pytest.fixture(scope="session")
 def word_encoder():
     """A stand-in for the sentence encoder, for tests that build worlds of their own."""
-    from stepformer.reproduce.smoke import word_vectors
+    from stepformer.reproduce.sources import word_vectors
 
     return word_vectors
 

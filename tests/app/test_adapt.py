@@ -34,7 +34,7 @@ class Turned:
     fingerprint = "turned-1"
 
     def __init__(self, words=None) -> None:
-        from stepformer.reproduce.smoke import word_vectors
+        from stepformer.reproduce.sources import word_vectors
 
         self.words = words or word_vectors
         g = np.random.default_rng(3)

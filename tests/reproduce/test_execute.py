@@ -14,8 +14,7 @@ from stepformer.errors import InputError
 from stepformer.reproduce import execute as module
 from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs, stamp, work
 from stepformer.reproduce.methods import Method
-from stepformer.reproduce.plan import Run, Setup, plan_table
-from stepformer.reproduce.smoke import smaller
+from stepformer.reproduce.plan import Run, Setup, plan_table, smaller
 from stepformer.reproduce.sources import Simulated
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stepformer.errors import InputError
-from stepformer.reproduce import paper, report
+from stepformer.reproduce import plan, report
 from stepformer.reproduce.execute import RunStore
 from stepformer.reproduce.plan import Setup, plan_table
 from stepformer.reproduce.report import Difference, build_table, plan_entry, ranks, spearman, write_table
@@ -90,7 +90,7 @@ def test_table3_has_mean_spread_difference_paper_and_verdict(table):
 def test_the_order_of_the_paper_gives_a_rank_correlation_of_one(table):
     def value(label, seed):
         key = label.removeprefix("default ").replace("L_", "")
-        return paper.TABLE3.get(key, paper.TABLE3["full"])["zs_iou"]
+        return plan.TABLE3.get(key, plan.TABLE3["full"])["zs_iou"]
 
     made = table("table3", value, {row.label for row in plan_table("table3", SETUP) if "GT" not in row.label})
     note = next(n for n in made.notes if n.startswith("ZS IoU: rank"))

@@ -125,15 +125,13 @@ def _source(args: argparse.Namespace, out: Path) -> Callable[[], Source]:
     """What opens the videos, here and in other processes."""
     from stepformer.core.devices import torch_device
     from stepformer.errors import UsageError
-    from stepformer.reproduce.sources import Features, Simulated
+    from stepformer.reproduce.sources import Features, Simulated, write_tiny_world
 
     device = str(torch_device(args.device))
     if args.smoke:
-        from stepformer.reproduce import smoke
-
         world = out / "world.safetensors"
         if not world.exists():
-            smoke.write_world(world)
+            write_tiny_world(world)
         return partial(Simulated, str(world), device)
     if args.features and not args.dataset:
         raise UsageError("--features needs --dataset PATH: the annotations of the videos")
@@ -148,8 +146,7 @@ def _source(args: argparse.Namespace, out: Path) -> Callable[[], Source]:
 
 def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> Setup:
     from stepformer.errors import UsageError
-    from stepformer.reproduce import smoke
-    from stepformer.reproduce.plan import Setup, read_checkpoint
+    from stepformer.reproduce.plan import Setup, read_checkpoint, smaller
 
     if "table2" in tables and not source.has_texts:
         raise UsageError("Table 2 localises step texts: give their vectors with --texts FILE.npz")
@@ -169,7 +166,7 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
         device,
         baselines=tuple(args.baseline),
     )
-    return smoke.smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
+    return smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
 
 
 def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:

@@ -12,7 +12,7 @@ from stepformer.base.files import no_such
 from stepformer.base.guard import read_text, reader, toml_of
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
-from stepformer.core.model import ModelConfig, preset
+from stepformer.core.model import ModelConfig, check_ranges, preset
 from stepformer.errors import UsageError
 
 
@@ -33,13 +33,13 @@ class OptimConfig:
     options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser that takes more than these fields
 
     def __post_init__(self) -> None:
-        if not self.lr > 0 or self.accumulate < 1 or not 0 <= self.warmup < 1:
-            raise UsageError("optim needs lr > 0, accumulate >= 1 and 0 <= warmup < 1")
         object.__setattr__(self, "betas", tuple(self.betas))
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.ema < 1:
-            raise UsageError(f"optim needs two betas and an ema in [0, 1), got {self.betas} and {self.ema}")
-        if not (self.final_lr >= 0 and self.weight_decay >= 0 and self.clip >= 0):
-            raise UsageError("optim needs final_lr, weight_decay and clip of at least 0")
+        none_or_more = dict.fromkeys(("final_lr", "weight_decay", "clip"), "[0, inf)")
+        check_ranges(
+            self, "optim.", lr="(0, inf)", accumulate="[1, inf)", warmup="[0, 1)", ema="[0, 1)", **none_or_more
+        )
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise UsageError(f"optim.betas are two numbers in [0, 1), got {self.betas}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         given: object = self.store  # a TOML file may give one name or a list
         object.__setattr__(self, "store", (given,) if isinstance(given, str) else tuple(self.store))
-        if not 0 <= self.held_out < 1:
-            raise UsageError(f"data.held_out is a share of the stored videos in [0, 1), got {self.held_out}")
+        check_ranges(self, "data.", held_out="[0, 1)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,7 @@ class ValidationConfig:
     texts: str | None = None  # .npz of step texts and vectors, or the encoder that makes them; None: F1 alone counts
 
     def __post_init__(self) -> None:
-        if self.every < 0 or self.videos < 1:
-            raise UsageError(f"validation needs every >= 0 (0: never), videos >= 1, got {self.every}, {self.videos}")
+        check_ranges(self, "validation.", every="[0, inf)", videos="[1, inf)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +117,8 @@ class TrainConfig:
     inference: InferenceConfig = field(default_factory=InferenceConfig)
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch < 2:
-            got = f"got {self.steps} and {self.batch}"
-            raise UsageError(f"a run needs steps >= 1 and batch >= 2 (the loss contrasts videos), {got}")
-        if self.save_every < 1 or self.log_every < 1 or self.seed < 0:
-            raise UsageError("a run needs save_every >= 1, log_every >= 1 and seed >= 0")
-
+        at_least_one = dict.fromkeys(("steps", "save_every", "log_every"), "[1, inf)")
+        check_ranges(self, "", seed="[0, inf)", batch="[2, inf)", **at_least_one)  # the loss contrasts videos
         given: object = self.loggers  # a TOML file may give one name or a list
         object.__setattr__(self, "loggers", (given,) if isinstance(given, str) else tuple(self.loggers))
 

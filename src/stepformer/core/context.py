@@ -4,7 +4,7 @@ The modules of :mod:`stepformer.core.model` say what is computed. Every frame is
 all others of its video and goes through a feed-forward: as separate operations forty passes over all frames.
 Here everything between two matrix products is one kernel (`core.context_kernels`), and frames are
 stored in the type that products are made in. Attention itself is torch's. Gradients of the weights are written in
-place (:class:`stepformer.core.graph.Flat`); dropout is a hash of (seed, place, element), as in :mod:`stepformer.core.stack`.
+place (``graph.Flat``); dropout is a hash of (seed, place, element), as in :mod:`stepformer.core.stack`.
 
 torch's attention takes half as long again with a mask. So heads are made wider by a few numbers: a 1 in every query,
 and in the keys of frames that are not there a number that leaves nothing of their weight. Projections write the wider

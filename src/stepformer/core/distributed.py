@@ -140,12 +140,14 @@ def restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
-class _Part(NamedTuple):
-    video: Tensor
-    video_mask: Tensor
-    phrases: Tensor
-    phrase_mask: Tensor
-    phrase_times: Tensor
+class Batch(NamedTuple):
+    """What a training step reads of a batch."""
+
+    video: Tensor  # (B, N, D) frame vectors
+    video_mask: Tensor  # (B, N) True where there is a frame
+    phrases: Tensor  # (B, L, D) phrase vectors, in order of time
+    phrase_mask: Tensor  # (B, L) True where there is a phrase
+    phrase_times: Tensor  # (B, L) when each is said, in frames
 
 
 class SharedSource:
@@ -167,7 +169,7 @@ class SharedSource:
             part = self._source.part(step, size, rows)
         else:
             whole = self._source.batch(step, size)
-            part = _Part(*(getattr(whole, name)[rows] for name in _Part._fields))
+            part = Batch(*(getattr(whole, name)[rows] for name in Batch._fields))
         if len(part.video) != rows.stop - rows.start:
             raise UsageError(f"there are fewer videos than a batch of {size} takes; lower --batch")
         return part

@@ -14,7 +14,8 @@ shape and replayed with one call; a batch is copied into buffers that stay where
 - *A loss or gradient that is not finite* stops every update from then on, on the device; the host reads that flag one
   step late, so that it never waits for the step under way.
 
-The decoder layers run as :mod:`stepformer.core.stack` where that applies, parameters lie as in :class:`Flat`. What cannot be recorded gets a sentence from :func:`why_not` and runs as before.
+The decoder layers run as :mod:`stepformer.core.stack` where that applies, parameters lie as in :class:`Flat`. What
+cannot be recorded gets a sentence from :func:`why_not` and runs as before.
 """
 
 from __future__ import annotations

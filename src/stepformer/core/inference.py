@@ -30,7 +30,7 @@ from stepformer.core import segments
 from stepformer.core.align import columns_of, drop_dtw_batch, order_agnostic_batch, percentile_drop
 from stepformer.core.align.torch_batch import sum_dtype
 from stepformer.core.losses import cosines
-from stepformer.core.model import Slots
+from stepformer.core.model import Slots, check_ranges
 from stepformer.core.segments import Segment
 from stepformer.errors import InputError, UsageError
 
@@ -125,18 +125,12 @@ class InferenceConfig:
     detail: float = 0.5  # 0: few, long steps; 1: many, short ones
 
     def __post_init__(self) -> None:
-        for name in ("keep", "locate_keep"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UsageError(f"inference.{name} is a share in (0, 1], got {getattr(self, name)}")
-        for name in ("read_share", "text_share", "background_share", "detail"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"inference.{name} is a share in [0, 1], got {getattr(self, name)}")
-        weights = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
-                   "penalty_share", "locate_penalty", "background_s", "time_weight", "number_weight", "min_step_s",
-                   "evidence_temperature")  # fmt: skip
-        for name in weights:
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise UsageError(f"inference.{name} is a number of at least 0, got {getattr(self, name)}")
+        any_number = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
+                      "penalty_share", "locate_penalty", "background_s", "time_weight", "number_weight", "min_step_s",
+                      "evidence_temperature")  # fmt: skip
+        shares = ("read_share", "text_share", "background_share", "detail")
+        ranges = dict.fromkeys(any_number, "[0, inf)") | dict.fromkeys(shares, "[0, 1]")
+        check_ranges(self, "inference.", keep="(0, 1]", locate_keep="(0, 1]", **ranges)
         for name in ("contrast", "text_contrast", "separable"):
             if not 0 <= getattr(self, f"{name}_from") <= getattr(self, f"{name}_to"):
                 raise UsageError(f"inference.{name}_from is at least 0 and at most {name}_to")

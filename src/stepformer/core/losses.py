@@ -34,7 +34,7 @@ from stepformer.base.plugins import Registry
 from stepformer.core.align import drop_dtw_batch, percentile_drop, soft_drop_dtw
 from stepformer.core.devices import Beside, has_triton
 from stepformer.core.log_sums import log_sums
-from stepformer.core.model import Slots
+from stepformer.core.model import Slots, check_ranges
 from stepformer.errors import UsageError
 
 Form = Literal["log_mean", "mean_log"]
@@ -377,10 +377,7 @@ class LossConfig:
     def __post_init__(self) -> None:
         for name in (*self.weights, *self.options):
             _ = LOSSES[name]  # raises where there is none
-        if not 0 < self.keep <= 1:
-            raise UsageError(f"LossConfig.keep is a share in (0, 1], got {self.keep}")
-        if not (self.gamma > 0 and self.smooth_gamma > 0):
-            raise UsageError(f"loss temperatures are above 0, got gamma {self.gamma}, smooth_gamma {self.smooth_gamma}")
+        check_ranges(self, "loss.", keep="(0, 1]", gamma="(0, inf)", smooth_gamma="(0, inf)")
         if not all(0 <= weight < math.inf for weight in self.weights.values()):
             raise UsageError(f"loss weights are numbers of at least 0, got {dict(self.weights)}")
 

@@ -41,6 +41,16 @@ _RELATIVE_SPAN = 256.0
 """Relative time runs from 0 to this many units, so that one sinusoidal code serves both kinds of position."""
 
 
+def check_ranges(config: Any, section: str, **ranges: str) -> None:
+    """Raises UsageError for a field of a config that is outside its range: ``keep="(0, 1]"``, ``lr="(0, inf)"``."""
+    for name, span in ranges.items():
+        value = getattr(config, name)
+        low, high = map(float, span[1:-1].split(","))
+        inside = low < value < high or (value == low and span[0] == "[") or (value == high and span[-1] == "]")
+        if not inside:
+            raise UsageError(f"{section}{name} is a number in {span}, got {value}")
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Everything that decides the shape of a :class:`StepDecoder`."""
@@ -68,17 +78,12 @@ class ModelConfig:
     options: Mapping[str, Any] = field(default_factory=dict)  # of a decoder that takes more than these fields
 
     def __post_init__(self) -> None:
-        if self.feature_dim < 0:
-            raise UsageError(f"ModelConfig.feature_dim must be at least 0, got {self.feature_dim}")
-        for name in ("dim", "layers", "heads", "feedforward", "slots"):
-            if int(getattr(self, name)) < 1:
-                raise UsageError(f"ModelConfig.{name} must be at least 1, got {getattr(self, name)}")
+        sizes = dict.fromkeys(("dim", "layers", "heads", "feedforward", "slots"), "[1, inf)")
+        check_ranges(self, "model.", feature_dim="[0, inf)", position_rows="[0, inf)", dropout="[0, 1)", **sizes)
         if self.dim % self.heads or self.dim % 2:
-            raise UsageError(f"ModelConfig.dim must be even and divisible by heads, got {self.dim} and {self.heads}")
-        if self.position_rows < 0 or (self.position_rows and self.positions != "absolute"):
-            raise UsageError("ModelConfig.position_rows is a table of frames: at least 0, with positions = 'absolute'")
-        if not 0 <= self.dropout < 1:
-            raise UsageError(f"ModelConfig.dropout must be in [0, 1), got {self.dropout}")
+            raise UsageError(f"model.dim must be even and divisible by heads, got {self.dim} and {self.heads}")
+        if self.position_rows and self.positions != "absolute":
+            raise UsageError("model.position_rows is a table of frames, which goes with positions = 'absolute'")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a checkpoint stores them."""

@@ -38,7 +38,7 @@ from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
-from stepformer.core.distributed import Ranks, SharedCriterion, SharedSource, added
+from stepformer.core.distributed import Batch, Ranks, SharedCriterion, SharedSource, added
 from stepformer.core.graph import GraphStep, NotFinite, why_not
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
@@ -46,39 +46,14 @@ from stepformer.errors import InputError, StepFormerError, UsageError
 from stepformer.version import __version__
 
 Log = Callable[[str], None]
-_READ = ("video", "video_mask", "phrases", "phrase_mask", "phrase_times")  # of a batch
 Validator = Callable[[StepDecoder], Mapping[str, float]]
 """Scores of the weights as they stand, by name; ``un_f1``, plus ``zs_iou`` where there are texts, finds the best."""
 Painter = Callable[[StepDecoder, int], None]
 """Draws what the weights do with one fixed video at a step, so that one can watch the alignment form."""
 
 
-class Batch(Protocol):
-    """What a step reads of a batch."""
-
-    @property
-    def video(self) -> Tensor:
-        """(B, N, D) frame vectors."""
-
-    @property
-    def video_mask(self) -> Tensor:
-        """(B, N) true where there is a frame."""
-
-    @property
-    def phrases(self) -> Tensor:
-        """(B, L, D) phrase vectors, in order of time."""
-
-    @property
-    def phrase_mask(self) -> Tensor:
-        """(B, L) true where there is a phrase."""
-
-    @property
-    def phrase_times(self) -> Tensor:
-        """(B, L) when each is said, in frames."""
-
-
 class BatchSource(Protocol):
-    """Where batches come from. The same number gives the same batch."""
+    """Where batches come from. The same number gives the same batch, which has the fields of :class:`Batch`."""
 
     @property
     def dim(self) -> int:
@@ -96,10 +71,10 @@ class BatchSource(Protocol):
     def origin(self) -> Any:
         """What the checkpoint says of the data: plain values."""
 
-    def batch(self, step: int, size: int) -> Batch:
+    def batch(self, step: int, size: int) -> Any:
         """Batch number ``step``, of ``size`` videos."""
 
-    def held_out_batches(self, size: int) -> Iterable[Batch]:
+    def held_out_batches(self, size: int) -> Iterable[Any]:
         """Batches that are never trained on, for the validation loss; there may be none."""
 
     def describe(self) -> str:
@@ -210,16 +185,16 @@ class Trainer:
             mine.load_state_dict(model.state_dict())
         self._graph = None
 
-    def _losses(self, model: StepDecoder, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def _losses(self, model: StepDecoder, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
         video, video_mask, phrases, phrase_mask, times = self._on_device(batch)
         with self._autocast():
             output = model(video, video_mask, attention=self.criterion.needs_attention)
         criterion = self.shared if model.training else self.criterion  # only the first process validates
         return criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
 
-    def _on_device(self, batch: Batch) -> list[Tensor]:
+    def _on_device(self, batch: Any) -> list[Tensor]:
         """What is read of a batch; vectors may come as float16 and are made float32 here, behind the bus."""
-        values = [getattr(batch, name).to(self.device, non_blocking=True) for name in _READ]
+        values = [getattr(batch, name).to(self.device, non_blocking=True) for name in Batch._fields]
         return [value.float() if value.dtype == torch.float16 else value for value in values]
 
     def train_step(self, step: int) -> dict[str, Tensor | float]:
@@ -291,7 +266,7 @@ class Trainer:
     def _save_evidence(self, step: int, logged: Mapping[str, Tensor | float], batch: Any) -> NoReturn:
         of = "" if self.ranks.first else f"-rank{self.ranks.rank}"
         path = self.out / f"nonfinite-{step}{of}.safetensors"
-        tensors = {f"batch.{name}": getattr(batch, name) for name in _READ}
+        tensors = {f"batch.{name}": getattr(batch, name) for name in Batch._fields}
         tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"loss.{name}": torch.as_tensor(value) for name, value in logged.items()}
         with replacing(path) as temporary:

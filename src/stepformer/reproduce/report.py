@@ -294,7 +294,7 @@ def fit_curves(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[list[tuple[i
 
 def write_curves(store: RunStore, entries: Sequence[Mapping[str, Any]], out: Path) -> None:
     """``curves.svg``, of the published methods that tables hold."""
-    from stepformer.reproduce.drawing import learning_curves
+    from stepformer.reproduce.figures import learning_curves
 
     ids = dict.fromkeys(i for entry in entries for row in entry["rows"] for i in row["ids"])
     if curves := fit_curves([run for i in ids if (run := store.read(i))]):

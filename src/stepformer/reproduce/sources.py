@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from stepformer.base.files import sha256_of
@@ -24,6 +26,7 @@ from stepformer.data.records import Dataset, VideoRecord
 from stepformer.data.simulator import Simulator
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.data.world import Videos, World, load_world
+from stepformer.data.worldbuilder import build_world
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of, videos_with_features
 from stepformer.evaluation.validation import Trial, make_trial
@@ -156,6 +159,21 @@ def half_sparse(videos: Videos) -> Videos:
     pause = added / (there.sum(1) + 1)  # NaN times stay to be sampled
     later = pause[:, None] * torch.arange(1, there.shape[1] + 1)
     return replace(videos, starts=videos.starts + later, ends=videos.ends + later, durations=videos.durations + added)
+
+
+def word_vectors(texts: Sequence[str], width: int = 64) -> npt.NDArray[np.float32]:
+    """(L, width) unit vectors, sums of one random vector per word, the same everywhere: in place of a text encoder."""
+    out = np.zeros((len(texts), width), np.float32)
+    for i, text in enumerate(texts):
+        for word in text.lower().split() or [""]:
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
+            out[i] += np.random.default_rng(seed).standard_normal(width).astype(np.float32)
+    return np.asarray(out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9), np.float32)
+
+
+def write_tiny_world(path: str | Path) -> None:
+    """A world from the package's grammar alone: every part of a table in a minute; numbers say nothing."""
+    build_world(word_vectors, grammar_procedures=40, encoder="words").save(path)
 
 
 # -- features of annotated videos -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The compiled CPU kernel: `core.align.reference` in numba, for costs without NaN and ``-inf``. Import only where numba is.
+"""The compiled CPU kernel: `core.align.reference` in numba, for costs without NaN and -inf. Import only where numba is.
 
 D and E are kept instead of choices, which the back-trace compares again along its path. Four rows advance together,
 each one column behind the row above, so that four chains of dependent additions overlap: about a quarter of the time.

@@ -64,7 +64,8 @@ def soft_drop_dtw(
     B, K, N = c.shape
     row_counts, column_counts = counted(rows, K), counted(columns, N)
     both = row_counts[:, :, None] & column_counts[:, None]
-    if check and any(bool((x.isneginf() & there).any()) for x, there in ((c, both), (u, column_counts), (v, row_counts))):
+    sides = ((c, both), (u, column_counts), (v, row_counts))
+    if check and any(bool((x.isneginf() & there).any()) for x, there in sides):
         raise NonFiniteError("a cost is -inf: a soft cost has no other choice to weigh it against")
     c = _log_weight(c, both, temperature)
     u = _log_weight(u, column_counts, temperature)
