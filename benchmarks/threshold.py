@@ -23,7 +23,7 @@ from benchmarks.real_data import RealVideo
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add
-from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_in_rows
+from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_steps, no_slots
 from stepformer.encoders.reading import Features
 
 HELP = """Compares thresholds below which a frame is background: automatic (the default), a percentile of all slot-frame
@@ -107,7 +107,10 @@ def measure(seen: Seen, way: Way) -> tuple[float, ...]:
     similarity, structure = (torch.from_numpy(np.asarray(x))[None] for x in (seen.similarity, features.cutting))
     mask = torch.ones(1, len(features), dtype=torch.bool)
     config = way.knobs.options(way.config)
-    pieces = find_in_rows(similarity, mask, structure, config, rate_hz=features.rate_hz).segments[0]
+    found_in = find_steps(
+        no_slots(structure), mask, config, structure=structure, rate_hz=features.rate_hz, similarity=similarity
+    )
+    pieces = found_in.segments[0]
     end_s, rate = features.duration_s, features.rate_hz
     found = [(piece.first / rate, min(piece.last / rate, end_s)) for piece in pieces]
     marked = [(start, min(end, end_s)) for start, end, _ in seen.video.steps]

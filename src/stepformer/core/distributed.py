@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stepformer.core.devices import torch_device
-from stepformer.core.losses import LOSSES, Criterion, LossConfig, LossInput, cosines, nce
+from stepformer.core.losses import LOSSES, Criterion, LossConfig, LossInput, glob_loss
 from stepformer.errors import StepFormerError, UsageError
 
 _PATIENCE = timedelta(hours=1)  # how long a process waits for the others: the first one validates and saves meanwhile
@@ -199,22 +200,14 @@ class SharedCriterion(Criterion):
         return loss
 
     def _glob(self, given: LossInput) -> Tensor:
-        """``glob_loss`` of the whole batch: slots (b, K, D) and phrases (b, L, D) are this process's own."""
-        ranks, B = self.ranks, self.batch
-        slots, phrases, mask = given.output.slots, given.phrases, given.phrase_mask
-        gamma, form = given.config.gamma, given.config.glob_form
-        all_phrases, all_masks = ranks.gather(phrases, B), ranks.gather(mask, B)  # (B, L, D), (B, L)
-        (b, K, _), L = slots.shape, phrases.shape[1]
-        flat = cosines(slots.flatten(0, 1), all_phrases.flatten(0, 1)) / gamma  # (b K, B L)
-        flat = flat.masked_fill(~all_masks.flatten()[None], torch.finfo(flat.dtype).min)
-        here = torch.arange(b, device=flat.device)
-        own = flat.view(b, K, B, L)[here, :, here + ranks.rows(B).start]  # (b, K, L)
-        log_ratio = ranks.gather(own.logsumexp(2) - flat.logsumexp(1).view(b, K), B)  # (B, K)
-        loss = nce(log_ratio, all_masks.any(1)[:, None].expand(B, K), form)
-        if given.config.glob_both_ways:
-            columns = ranks.gather(flat.logsumexp(0)[None], ranks.size).logsumexp(0)  # (B L), over all slots
-            back = ranks.gather(own.logsumexp(1), B) - columns.view(B, L)
-            loss = loss + nce(torch.where(all_masks, back, 0.0), all_masks, form)
+        """``glob_loss`` of the whole batch, with a gradient through this process's own part."""
+        ranks, c = self.ranks, given.config
+
+        def sums(own: Tensor) -> Tensor:
+            return ranks.gather(own[None], ranks.size).logsumexp(0)
+
+        videos = partial(ranks.gather, count=self.batch)
+        loss = glob_loss(given.pair, given.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways, videos, sums)
         return loss - loss.detach() * (1 - 1 / ranks.size)  # the values add up to the loss, as the gradients do
 
     def _over(self, number: Tensor) -> Tensor:

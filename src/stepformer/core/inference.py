@@ -18,7 +18,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -150,10 +150,7 @@ class InferenceConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:
-        """From stored values; an :class:`InputError` for a name there is none of."""
-        unknown = sorted(values.keys() - {field.name for field in fields(cls)})
-        if unknown:
-            raise InputError(f"the inference options have no {unknown[0]!r}")
+        """From stored values."""
         try:
             return cls(**values)
         except TypeError as error:
@@ -463,30 +460,17 @@ def find_steps(
     rate_hz: float = 1.0,
     steps: int | None = None,
     evidence: Tensor | None = None,
+    similarity: Tensor | None = None,
 ) -> Found:
     """The steps of a batch of videos.
 
     mask: (B, N) True where there is a frame; padding stands behind. structure: (B, N, S) what boundaries are placed by
     (``output.frames`` by default). rate_hz: frames per second. steps: exactly so many in each video. evidence: (B, N)
     added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
-    as a frame that has nothing in common with its segment costs.
+    as a frame that has nothing in common with its segment costs. similarity: (B, K, N) instead of the slots' own.
     """
-    similarity = slot_similarity(output, mask, config)
+    similarity = slot_similarity(output, mask, config) if similarity is None else similarity
     structure = output.frames if structure is None else structure
-    return find_in_rows(similarity, mask, structure, config, rate_hz=rate_hz, steps=steps, evidence=evidence)
-
-
-def find_in_rows(
-    similarity: Tensor,
-    mask: Tensor,
-    structure: Tensor | Spread,
-    config: InferenceConfig,
-    *,
-    rate_hz: float = 1.0,
-    steps: int | None = None,
-    evidence: Tensor | None = None,
-) -> Found:
-    """:func:`find_steps` for similarities (B, K, N) that are already there."""
     B, K, _ = similarity.shape
     rows = torch.ones(B, K, dtype=torch.bool, device=mask.device)
     gains, threshold = _gains(similarity, rows, mask, config, config.keep, rate_hz)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -187,7 +187,19 @@ def nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
     return torch.where(valid.any(), number.to(total.dtype).log() - total, total.new_zeros(()))
 
 
-def glob_loss(pair: Compared, mask: Tensor, gamma: float, form: Form, both_ways: bool) -> Tensor:
+def _alone(x: Tensor) -> Tensor:
+    return x
+
+
+def glob_loss(
+    pair: Compared,
+    mask: Tensor,
+    gamma: float,
+    form: Form,
+    both_ways: bool,
+    videos: Callable[[Tensor], Tensor] = _alone,
+    sums: Callable[[Tensor], Tensor] = _alone,
+) -> Tensor:
     r"""Global video-step contrastive loss, the paper's eq. (3): MIL-NCE over the batch.
 
     .. math::
@@ -196,18 +208,18 @@ def glob_loss(pair: Compared, mask: Tensor, gamma: float, form: Form, both_ways:
 
     M = K B slots of the batch; P_i the phrases of the slot's own video, N_i those of all other videos. A video
     without phrases has no positives and is left out of M. ``both_ways`` adds the same loss with phrases asking
-    for slots (released code). mask (B, L).
+    for slots (released code). mask (B, L). Where processes have a part of the batch each, ``videos`` makes rows of all
+    of one's own rows, and ``sums`` log-sums over the slots of all.
     """
-    B, K, _ = pair.slots.shape
-    all_slots, all_phrases = pair.slots.flatten(0, 1), pair.phrases.flatten(0, 1)
-    over_phrases, over_slots = log_sums(all_slots, all_phrases, mask.flatten(), gamma, both_ways)
+    phrases, said = videos(pair.phrases), videos(mask)  # of all videos
+    all_slots = pair.slots.flatten(0, 1)
+    over_phrases, over_slots = log_sums(all_slots, phrases.flatten(0, 1), said.flatten(), gamma, both_ways)
     own_over_phrases, own_over_slots = pair.own_sums(mask, gamma)
-    has_phrases = mask.any(1)
-    log_ratio = own_over_phrases - over_phrases.view(B, K)
-    loss = nce(log_ratio, has_phrases[:, None].expand(B, K), form)
+    log_ratio = videos(own_over_phrases - over_phrases.view_as(own_over_phrases))  # (B, K)
+    loss = nce(log_ratio, said.any(1)[:, None].expand_as(log_ratio), form)
     if both_ways:
-        back = own_over_slots - over_slots.view(B, -1)  # (B, L)
-        loss = loss + nce(torch.where(mask, back, 0.0), mask, form)
+        back = videos(own_over_slots) - sums(over_slots).view_as(said)  # (B, L)
+        loss = loss + nce(torch.where(said, back, 0.0), said, form)
     return loss
 
 
@@ -381,6 +393,10 @@ class LossConfig:
         if not all(0 <= weight < math.inf for weight in self.weights.values()):
             raise UsageError(f"loss weights are numbers of at least 0, got {dict(self.weights)}")
 
+    def without(self, *names: str) -> LossConfig:
+        """The same with these losses switched off."""
+        return replace(self, weights={**self.weights, **dict.fromkeys(names, 0.0)})
+
 
 @dataclass(frozen=True, slots=True)
 class LossInput:
@@ -503,7 +519,7 @@ class Criterion:
     """The weighted sum of the losses: ``total, parts = criterion(output, phrases, phrase_mask, video_mask)``.
 
     ``parts`` holds each loss unweighted, by name, and ``matched`` the mean number of matched pairs a video. A loss
-    whose weight is 0 is not computed. ``without("div")`` is the same criterion with one loss off.
+    whose weight is 0 is not computed.
     """
 
     pairs_together = True  # seq, glob and div are made at once where kernels for that apply
@@ -520,12 +536,6 @@ class Criterion:
         """Whether the decoder must return its attention maps."""
         on_attention = self.config.div_on == "attention" and self.config.weights.get("div", 0.0) > 0
         return on_attention or any(weight and name not in PAPER_LOSSES for name, weight in self.config.weights.items())
-
-    def without(self, *names: str) -> Criterion:
-        """The same criterion with these losses switched off."""
-        from dataclasses import replace
-
-        return Criterion(replace(self.config, weights={**self.config.weights, **dict.fromkeys(names, 0.0)}))
 
     def ahead(
         self, slots: int, phrases: Tensor, phrase_mask: Tensor, video_mask: Tensor, kind: torch.dtype

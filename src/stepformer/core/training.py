@@ -20,19 +20,20 @@ import json
 import math
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stepformer.base.files import lock_folder, replacing, write_json
+from stepformer.base.files import lock_folder, replacing, write_json, write_text
 from stepformer.base.guard import reading
-from stepformer.base.loggers import Logger, open_loggers
+from stepformer.base.loggers import open_loggers
 from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
@@ -269,8 +270,7 @@ class Trainer:
         tensors = {f"batch.{name}": getattr(batch, name) for name in Batch._fields}
         tensors |= {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"loss.{name}": torch.as_tensor(value) for name, value in logged.items()}
-        with replacing(path) as temporary:
-            save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, temporary)
+        _write(path, tensors)
         values = ", ".join(f"{k} {float(v):.4g}" for k, v in logged.items())
         raise NonFiniteLossError(
             f"step {step}: not finite ({values}); the batch, the weights and the losses are in {path}. "
@@ -321,12 +321,14 @@ class Trainer:
         scores: dict[str, Any] = {}
         loggers = open_loggers(config.loggers, self.out, config.to_dict(), log) if first else []
         with (
-            _closing(loggers),
+            ExitStack() as behind,  # loggers are closed behind metrics.jsonl, which one of them reads
             Progress("train", config.steps, "steps", quiet=self.quiet) as progress,
             (self.out / "metrics.jsonl" if first else Path(os.devnull)).open("a", encoding="utf-8") as metrics,
             _asked_to_stop() as asked,
         ):
             progress.advance(self.step)
+            for logger in loggers:
+                behind.callback(logger.close)
 
             def write(row: dict[str, Any]) -> None:
                 metrics.write(json.dumps(row) + "\n")
@@ -439,29 +441,19 @@ class Trainer:
                     tensors[f"optimizer.{key}.{names[index]}"] = torch.as_tensor(value)
         scaler = self.scaler.state_dict() if self.scaler.is_enabled() else {}
         info = {"step": self.step, "best": self.best, "scaler": scaler, "config": self.config.to_dict()}
-        with replacing(self.out / "state.safetensors") as temporary:
-            save_file(
-                {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
-                temporary,
-                {"state": json.dumps(info, default=str)},
-            )
+        _write(self.out / "state.safetensors", tensors, {"state": json.dumps(info, default=str)})
 
     def _load_state(self) -> None:
         path = self.out / "state.safetensors"
         if not path.exists():
             raise InputError(f"{self.out} has no state.safetensors to resume from; start without --resume")
-        with reading(path, "training state"):
-            self._restore(path)
+        with reading(path, "training state"), safe_open(path, framework="pt") as file:
+            self._restore(load_file(path, device=str(self.device)), json.loads((file.metadata() or {})["state"]))
 
-    def _restore(self, path: Path) -> None:
-        from safetensors import safe_open
-
-        with safe_open(path, framework="pt") as file:
-            info = json.loads((file.metadata() or {})["state"])
+    def _restore(self, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
         saved, now = (json.loads(json.dumps(c, default=str)) for c in (info["config"], self.config.to_dict()))
         if saved["model"] != now["model"] or saved["seed"] != now["seed"] or saved["batch"] != now["batch"]:
             raise UsageError(f"{self.out} was started with another model, seed or batch size; resume needs the same")
-        tensors = load_file(path, device=str(self.device))
         self.model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith("model.")})
         if self.mean is not self.model:
             self.mean.load_state_dict({k[5:]: v for k, v in tensors.items() if k.startswith("mean.")})
@@ -480,20 +472,19 @@ class Trainer:
             _cut_metrics(self.out / "metrics.jsonl", self.step)
 
 
+def _write(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    with replacing(path) as temporary:
+        save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, temporary, metadata)
+
+
 def _cut_metrics(path: Path, step: int) -> None:
-    """Drops rows after the step that is resumed, which will be written again."""
-    if path.exists():
-        rows = path.read_text("utf-8").splitlines()
-        kept = [row for row in rows if row.strip() and _step_of(row) <= step]
-        with replacing(path) as temporary:
-            temporary.write_text("".join(row + "\n" for row in kept), "utf-8")
-
-
-def _step_of(row: str) -> float:
-    try:
-        return float(json.loads(row)["step"])
-    except (ValueError, KeyError):
-        return math.inf  # a line cut short by a kill
+    """Drops rows after the step that is resumed, which will be written again, and a line cut short by a kill."""
+    kept = []
+    for row in path.read_text("utf-8").splitlines() if path.exists() else []:
+        with suppress(ValueError, KeyError):
+            if json.loads(row)["step"] <= step:
+                kept.append(row + "\n")
+    write_text(path, "".join(kept))
 
 
 @contextmanager
@@ -521,16 +512,6 @@ def _asked_to_stop() -> Iterator[list[int]]:
             signal.signal(which, handler)
 
 
-@contextmanager
-def _closing(loggers: Sequence[Logger]) -> Iterator[None]:
-    """Closes the loggers behind ``metrics.jsonl``, which one of them reads, however the run ends."""
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.close()
-
-
 def with_loss_off(config: TrainConfig, *names: str) -> TrainConfig:
     """The same run without some losses: the ablations of the paper's Table 3."""
-    return replace(config, loss=Criterion(config.loss).without(*names).config)
+    return replace(config, loss=config.loss.without(*names))
