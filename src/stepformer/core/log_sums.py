@@ -3,6 +3,9 @@
 The matrix of B K slots with B L phrases is 64 MB at the paper's batch of 72 and 13 GB at 1,024. It is made in pieces of
 rows; a matrix of one piece is kept for the backward pass and written over there, a larger one is made again piece by
 piece, so that memory does not grow with the square of the batch.
+
+:func:`pair_losses` makes the local, the global and the diversity loss at once, on a GPU: their gradient is known as
+soon as their values are, and the alignment runs at the same time as the large product of all slots with all phrases.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepformer.core.devices import has_triton
+from stepformer.core.devices import Beside, has_triton
 
 PIECE = 1 << 28
 """Elements of the matrix that are made at once: 1 GiB in float32."""
@@ -121,3 +124,70 @@ def _shares(
     if down is not None:
         shares = shares + (logits - down[0]).exp() * down[1]
     return (shares / gamma).to(kind)
+
+
+# -- on a GPU, where Triton is ----------------------------------------------------------------------------------
+
+
+def pair_losses(
+    slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, config: Any, div: float
+) -> tuple[Tensor, Tensor]:
+    """The weighted sum of the losses of a :class:`stepformer.core.losses.LossConfig`, with ``div`` as the weight of
+    diversity, and (seq, glob, div, matched) (4,).
+
+    slots (B, K, D) and phrases (B, L, D) at length 1; half_phrases: a copy in the type that the large product is made
+    in; mask (B, L), lengths (B,).
+    """
+    made: tuple[Tensor, Tensor] = _PairLosses.apply(slots, phrases, half_phrases, mask, lengths, config, div)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _PairLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, c: Any,
+        div: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        from stepformer.core import loss_kernels
+        from stepformer.core.align.triton_kernel import match_rows
+
+        seq_weight, glob_weight = float(c.weights["seq"]), float(c.weights["glob"])
+        B, K, D = slots.shape
+        slots, seen = slots.contiguous(), mask.flatten()
+        every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.flatten(0, 1)
+        beside, aligning = Beside(slots.device), Beside(slots.device, 5)
+        cosines = torch.bmm(slots, phrases.mT)  # (B, K, L); alignment takes longest, so it begins first
+        with aligning:
+            rows = match_rows(cosines, lengths, c.keep, c.best_per_slot)
+        with beside:
+            own_phrases, own_slots = loss_kernels.own_sums(cosines, lengths, c.gamma)
+        over_phrases, over_slots, products = make_sums(every, said, seen, c.gamma, c.glob_both_ways)
+        beside.join()
+        glob = slots.new_zeros(2)
+        form = glob_weight, c.glob_form == "log_mean"
+        d_phrases, d_rows = loss_kernels.nce(own_phrases, over_phrases, lengths, glob, *form)
+        down = d_slots = None
+        if c.glob_both_ways:
+            valid = seen.view(torch.uint8)
+            d_slots, d_columns = loss_kernels.nce(own_slots, over_slots, valid, glob[1:], *form)
+            down = over_slots, d_columns
+        grad, _ = sums_back(every, said, seen, c.gamma, over_phrases, d_rows, down, products)
+        assert grad is not None
+
+        aligning.join()
+        seq, hits, d_cosines = loss_kernels.local(
+            cosines, lengths, rows, d_phrases, d_slots, c.gamma, seq_weight / B, c.seq_average == "all"
+        )
+        grad = grad.view(B, K, D).baddbmm_(d_cosines, phrases)
+        pairs = B * K * max(1, K - 1)
+        spread = loss_kernels.apart(slots, grad, div / pairs)
+        values = loss_kernels.totals(seq, hits, spread, glob, pairs, (seq_weight, glob_weight, div))
+        total, values = values[0], values[1:]
+        ctx.save_for_backward(grad)
+        ctx.mark_non_differentiable(values)
+        return total, values
+
+    @staticmethod
+    def backward(ctx: Any, up: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = ctx.saved_tensors
+        return grad * up, None, None, None, None, None, None

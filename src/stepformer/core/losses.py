@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from stepformer.base.plugins import Registry
 from stepformer.core.align import drop_dtw_batch, percentile_drop, soft_drop_dtw
 from stepformer.core.devices import Beside, has_triton
-from stepformer.core.log_sums import log_sums
+from stepformer.core.log_sums import log_sums, pair_losses
 from stepformer.core.model import Slots, check_ranges
 from stepformer.errors import UsageError
 
@@ -179,12 +179,12 @@ def soft_dtw_loss(
 
 
 def nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
-    """-log mean(ratio) or mean(-log ratio) over the valid entries of a vector; 0 where there is none."""
-    number = valid.sum().clamp(min=1)
+    """-log mean(ratio) or mean(-log ratio) over the valid entries of the last axis; 0 where there is none."""
+    number = valid.sum(-1).clamp(min=1)
     if form == "mean_log":
-        return -torch.where(valid, log_ratio, 0.0).sum() / number
-    total = log_ratio.masked_fill(~valid, torch.finfo(log_ratio.dtype).min).flatten().logsumexp(0)
-    return torch.where(valid.any(), number.to(total.dtype).log() - total, total.new_zeros(()))
+        return -torch.where(valid, log_ratio, 0.0).sum(-1) / number
+    total = log_ratio.masked_fill(~valid, torch.finfo(log_ratio.dtype).min).logsumexp(-1)
+    return torch.where(valid.any(-1), number.to(total.dtype).log() - total, 0.0)
 
 
 def _alone(x: Tensor) -> Tensor:
@@ -216,10 +216,10 @@ def glob_loss(
     over_phrases, over_slots = log_sums(all_slots, phrases.flatten(0, 1), said.flatten(), gamma, both_ways)
     own_over_phrases, own_over_slots = pair.own_sums(mask, gamma)
     log_ratio = videos(own_over_phrases - over_phrases.view_as(own_over_phrases))  # (B, K)
-    loss = nce(log_ratio, said.any(1)[:, None].expand_as(log_ratio), form)
+    loss = nce(log_ratio.flatten(), said.any(1)[:, None].expand_as(log_ratio).flatten(), form)
     if both_ways:
         back = videos(own_over_slots) - sums(over_slots).view_as(said)  # (B, L)
-        loss = loss + nce(torch.where(said, back, 0.0), said, form)
+        loss = loss + nce(torch.where(said, back, 0.0).flatten(), said.flatten(), form)
     return loss
 
 
@@ -285,14 +285,7 @@ def smooth_loss(
     has_positive = positive.any(2) & valid
     top = logits.masked_fill(~positive, low).logsumexp(2)
     bottom = logits.masked_fill(~pair, low).logsumexp(2)
-    log_ratio = torch.where(has_positive, top - bottom, 0.0)
-    if form == "mean_log":
-        per_video = -log_ratio.sum(1) / has_positive.sum(1).clamp(min=1)
-    else:
-        number = has_positive.sum(1)
-        total = log_ratio.masked_fill(~has_positive, low).logsumexp(1)
-        per_video = torch.where(number > 0, number.clamp(min=1).to(total.dtype).log() - total, 0.0)
-    return per_video.mean()
+    return nce(torch.where(has_positive, top - bottom, 0.0), has_positive, form).mean()
 
 
 def released_smooth_loss(
@@ -591,7 +584,9 @@ class Criterion:
                 for name in names:
                     if name not in together:
                         compute(name)
-            total, values = self._pair_losses(pair, ahead, phrase_mask, together)
+            div = float(c.weights["div"]) if "div" in together else 0.0
+            vectors = pair.slots, ahead.phrases, ahead.half_phrases
+            total, values = pair_losses(*vectors, phrase_mask, ahead.lengths, c, div)
             made |= zip(together, values.unbind(), strict=False)
             parts["matched"] = values[3]
             beside.join()
@@ -601,16 +596,6 @@ class Criterion:
                     compute(name)
                 total = total + float(c.weights[name]) * made[name]
         return total, {**parts, **{name: made[name] for name in names}}
-
-    def _pair_losses(self, pair: Compared, ahead: Ahead, mask: Tensor, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-        from stepformer.core.loss_kernels import Pairs, pair_losses
-
-        c = self.config
-        how = Pairs(
-            float(c.weights["seq"]), float(c.weights["glob"]), float(c.weights["div"]) if "div" in names else 0.0,
-            c.gamma, c.keep, c.best_per_slot, c.seq_average == "all", c.glob_form == "log_mean", c.glob_both_ways,
-        )  # fmt: skip
-        return pair_losses(pair.slots, ahead.phrases, ahead.half_phrases, mask, ahead.lengths, how)
 
 
 def loss_preset(name: str, **changes: Any) -> LossConfig:

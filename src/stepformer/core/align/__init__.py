@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING
 from stepformer.base.lazy import lazy
 
 if TYPE_CHECKING:
-    from stepformer.core.align.batch import columns_of, drop_dtw_batch, order_agnostic_batch, percentile_drop
+    from stepformer.core.align.batch import drop_dtw_batch, order_agnostic_batch, percentile_drop
     from stepformer.core.align.single import Alignment, drop_dtw
     from stepformer.core.align.soft import soft_drop_dtw
+    from stepformer.core.align.torch_batch import columns_of
 
 __getattr__, __dir__ = lazy(__name__, {
-    "batch": "columns_of drop_dtw_batch order_agnostic_batch percentile_drop",
+    "batch": "drop_dtw_batch order_agnostic_batch percentile_drop",
     "single": "Alignment drop_dtw",
     "soft": "soft_drop_dtw",
+    "torch_batch": "columns_of",
 })  # fmt: skip
 
 __all__ = [

@@ -161,14 +161,6 @@ def percentile_drop(
     return torch.where(count > 0, -threshold, 0.0)
 
 
-def columns_of(matrix: Tensor) -> Tensor:
-    """(..., K, N) bool matches to (..., N) int64: the row of each column, -1 = dropped."""
-    if matrix.shape[-2] == 0:
-        return torch.full(matrix.shape[:-2] + matrix.shape[-1:], -1, dtype=torch.int64, device=matrix.device)
-    row = torch.arange(matrix.shape[-2], device=matrix.device)[:, None]
-    return torch.where(matrix, row, -1).amax(dim=-2)
-
-
 def checked(
     costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_lengths: Any, check: bool
 ) -> Given:

@@ -85,8 +85,7 @@ def _with_torch(
     """A batch of one: without numba, or with a ``-inf``."""
     import torch
 
-    from stepformer.core.align.batch import columns_of
-    from stepformer.core.align.torch_batch import align_batch
+    from stepformer.core.align.torch_batch import align_batch, columns_of
 
     c, u, v = (torch.from_numpy(values)[None] for values in (costs, column_drop, row_drop))
     rows, columns = (torch.tensor([n]) for n in costs.shape)

@@ -21,6 +21,14 @@ def sum_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+def columns_of(matrix: Tensor) -> Tensor:
+    """(..., K, N) bool matches to (..., N) int64: the row of each column, -1 = dropped."""
+    if matrix.shape[-2] == 0:
+        return torch.full(matrix.shape[:-2] + matrix.shape[-1:], -1, dtype=torch.int64, device=matrix.device)
+    row = torch.arange(matrix.shape[-2], device=matrix.device)[:, None]
+    return torch.where(matrix, row, -1).amax(dim=-2)
+
+
 @torch.no_grad()
 def align_batch(
     costs: Tensor,  # (B, K, N) of sum_dtype
