@@ -8,11 +8,12 @@ all, or the command fails.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stepformer.cli.measured import report
 from stepformer.cli.options import add, positive
@@ -74,13 +75,8 @@ def run(args: argparse.Namespace) -> int:
         rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
     finally:
         torch.set_num_threads(threads)
-    facts: dict[str, Any] = {
-        "cases": {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES},
-        "threads": args.threads,
-        "agree": True,
-        "numba": _version("numba"),
-        "triton": _version("triton"),
-    }
+    cases = {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES}
+    facts = {"cases": cases, "threads": args.threads, "agree": True}
     report(args, facts, rows, "all kernels gave the same matches and costs, exactly")
     return 0
 
@@ -89,73 +85,53 @@ def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) 
     """The rows of one case. Raises StepFormerError where two kernels differ."""
     import torch
 
-    from stepformer.core.align import drop_dtw, drop_dtw_batch, reference
+    from stepformer.core.align import columns_of, drop_dtw, drop_dtw_batch, reference
 
     costs, column_drop = problem(case, seed)
-    one_to_one = case.matching == "one_to_one"
-    n = min(naive_items, case.B)
-    arrays = [(costs[b].numpy(), column_drop[b].expand(case.N).numpy(), torch.zeros(case.K).double().numpy())
-              for b in range(n)]  # fmt: skip
+    items = [(c, float(u), 0.0, case.matching) for c, u in zip(costs.numpy(), column_drop, strict=True)]
+    few = costs[: min(naive_items, case.B)].numpy()
+    drops = [np.full(case.N, float(u)) for u in column_drop]
 
     def naive() -> list[tuple[float, Any]]:
-        return [reference.align(*item, one_to_one, True) for item in arrays]
+        rule = case.matching == "one_to_one", True
+        return [reference.align(c, u, np.zeros(case.K), *rule) for c, u in zip(few, drops, strict=False)]
+
+    def batched(backend: Any, where: Any) -> Callable[[], Any]:
+        given = costs.to(where), column_drop.to(where), 0.0
+        options = {"matching": case.matching, "return_cost": True, "check": False, "backend": backend}
+        return lambda: drop_dtw_batch(*given, **options)
+
+    one_by_one = "drop_dtw, one by one (numba)", "cpu"
+    kernels: dict[tuple[str, str], Callable[[], Any]] = {one_by_one: lambda: [drop_dtw(*item) for item in items]}
+    wanted = [("numba", "cpu"), ("torch", "cpu")]
+    if device.type == "cuda":
+        wanted += [("torch", str(device)), ("triton", str(device))]
+    kernels |= {(f"drop_dtw_batch ({backend})", where): batched(backend, where) for backend, where in wanted}
 
     slow = naive()
-    naive_ms = best_ms(naive, repeats, None) / n
-    rows: list[Row] = []
-
-    def write(kernel: str, where: str, ms: float) -> None:
-        row = {"case": case.name, "kernel": kernel, "device": where, "ms_per_item": ms}
-        rows.append({**row, "ms_per_batch": ms * case.B, "ratio": naive_ms / ms})
-
-    def add(kernel: str, where: str, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Any:
+    naive_ms = best_ms(naive, repeats) / len(few)
+    times, first = {("naive Python loop", "cpu"): naive_ms}, None
+    for (name, where), call in kernels.items():
         found = call()  # warms up, and is what gets compared
-        write(kernel, where, best_ms(call, repeats, wait) / case.B)
-        return found
-
-    write("naive Python loop", "cpu", naive_ms)
-
-    results: dict[str, tuple[Tensor, Tensor]] = {}
-    if importlib.util.find_spec("numba"):
-        items = [(costs[b].numpy(), float(column_drop[b])) for b in range(case.B)]
-        singles = add("drop_dtw, one by one (numba)", "cpu",
-                      lambda: [drop_dtw(c, u, 0.0, case.matching) for c, u in items])  # fmt: skip
-        matrices = torch.stack([torch.from_numpy(a.matrix()) for a in singles])
-        results["drop_dtw"] = matrices, torch.tensor([a.cost for a in singles], dtype=torch.float64)
-    backends = [("numba", "cpu")] if importlib.util.find_spec("numba") else []
-    backends.append(("torch", "cpu"))
-    if device.type == "cuda":
-        backends.append(("torch", str(device)))
-        if importlib.util.find_spec("triton"):
-            backends.append(("triton", str(device)))
-    for backend, where in backends:
-        on_device = costs.to(where), column_drop.to(where)
+        if (name, where) == one_by_one:
+            costs_found = torch.tensor([a.cost for a in found], dtype=torch.float64)
+            found = torch.from_numpy(np.stack([a.matrix() for a in found])), costs_found
+        matrix, cost = (x.cpu() for x in found)
         wait = torch.cuda.synchronize if where != "cpu" else None
-
-        def call(backend: Any = backend, on_device: tuple[Tensor, Tensor] = on_device) -> Any:
-            return drop_dtw_batch(
-                on_device[0], on_device[1], 0.0, matching=case.matching, return_cost=True, check=False, backend=backend
-            )
-
-        found = add(f"drop_dtw_batch ({backend})", where, call, wait)
-        results[f"{backend} on {where}"] = found[0].cpu(), found[1].cpu()
-
-    _compare(case, slow, results)
-    return rows
-
-
-def _compare(case: Case, slow: list[tuple[float, Any]], results: dict[str, tuple[Tensor, Tensor]]) -> None:
-    """Raises unless all kernels gave the naive loop's costs and matches, and the same as one another elsewhere."""
-    from stepformer.core.align import columns_of
-
-    first_name, first = next(iter(results.items()))
-    for name, (matrix, cost) in results.items():
-        columns = columns_of(matrix)
+        times[name, where] = best_ms(call, repeats, wait) / case.B
         for b, (slow_cost, assignment) in enumerate(slow):
-            if cost[b].item() != slow_cost or columns[b].tolist() != assignment.tolist():
-                raise StepFormerError(f"{case.name}, item {b}: {name} differs from the naive loop; please report this")
+            if cost[b].item() != slow_cost or columns_of(matrix[b]).tolist() != assignment.tolist():
+                raise StepFormerError(
+                    f"{case.name}, item {b}: {name} on {where} differs from the naive loop; please report this"
+                )
+        first = first or (matrix, cost)
         if not (matrix.equal(first[0]) and cost.equal(first[1])):
-            raise StepFormerError(f"{case.name}: {name} differs from {first_name}; please report this")
+            raise StepFormerError(f"{case.name}: {name} on {where} differs from the first kernel; please report this")
+    return [
+        {"case": case.name, "kernel": name, "device": where, "ms_per_item": ms, "ms_per_batch": ms * case.B,
+         "ratio": naive_ms / ms}
+        for (name, where), ms in times.items()
+    ]  # fmt: skip
 
 
 def problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
@@ -183,9 +159,3 @@ def best_ms(call: Callable[[], Any], repeats: int, wait: Callable[[], None] | No
             wait()
         times.append((time.perf_counter() - started) * 1000)
     return min(times)
-
-
-def _version(package: str) -> str | None:
-    if not importlib.util.find_spec(package):
-        return None
-    return str(importlib.import_module(package).__version__)

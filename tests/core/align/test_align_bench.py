@@ -46,7 +46,7 @@ def test_a_kernel_that_differs_fails_the_run(small, monkeypatch, capsys):
 
     monkeypatch.setattr(torch_batch, "align_batch", wrong)
     assert main(["bench", "align", "--repeats", "1"]) == 1
-    assert "torch on cpu differs from the naive loop" in capsys.readouterr().err
+    assert "(torch) on cpu differs from the naive loop" in capsys.readouterr().err
     with pytest.raises(StepFormerError, match="item 0"):
         bench.measure(bench.CASES[0], torch.device("cpu"), 1, 1, 0)
 
