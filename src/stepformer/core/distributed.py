@@ -151,29 +151,22 @@ class Batch(NamedTuple):
     phrase_times: Tensor  # (B, L) when each is said, in frames
 
 
-class SharedSource:
-    """A source of batches that gives a process its own rows.
+def own_rows(source: Any, ranks: Ranks, step: int, size: int) -> Any:
+    """A process's rows of batch number ``step``, of ``size`` videos in all.
 
     A source that can make some rows alone has ``part(step, size, rows)``; of others the whole batch is made and cut.
     """
-
-    def __init__(self, source: Any, ranks: Ranks) -> None:
-        self._source, self._ranks = source, ranks
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-    def batch(self, step: int, size: int) -> Any:
-        """This process's rows of batch number ``step``."""
-        rows = self._ranks.rows(size)
-        if hasattr(self._source, "part"):
-            part = self._source.part(step, size, rows)
-        else:
-            whole = self._source.batch(step, size)
-            part = Batch(*(getattr(whole, name)[rows] for name in Batch._fields))
-        if len(part.video) != rows.stop - rows.start:
-            raise UsageError(f"there are fewer videos than a batch of {size} takes; lower --batch")
-        return part
+    if ranks.size == 1:
+        return source.batch(step, size)
+    rows = ranks.rows(size)
+    if hasattr(source, "part"):
+        part = source.part(step, size, rows)
+    else:
+        whole = source.batch(step, size)
+        part = Batch(*(getattr(whole, name)[rows] for name in Batch._fields))
+    if len(part.video) != rows.stop - rows.start:
+        raise UsageError(f"there are fewer videos than a batch of {size} takes; lower --batch")
+    return part
 
 
 class SharedCriterion(Criterion):

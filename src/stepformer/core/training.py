@@ -39,7 +39,7 @@ from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import OptimConfig, TrainConfig
 from stepformer.core.devices import torch_device
-from stepformer.core.distributed import Batch, Ranks, SharedCriterion, SharedSource, added
+from stepformer.core.distributed import Batch, Ranks, SharedCriterion, added, own_rows
 from stepformer.core.graph import GraphStep, NotFinite, why_not
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
@@ -149,7 +149,6 @@ class Trainer:
         self.criterion = self.shared = Criterion(config.loss)
         if ranks.size > 1:
             self.shared = SharedCriterion(config.loss, ranks, config.batch)
-            self.source = SharedSource(source, ranks)
         if source.dim != config.model.feature_dim:
             raise UsageError(
                 f"the data has vectors of width {source.dim}, the config says {config.model.feature_dim}; leave "
@@ -211,7 +210,7 @@ class Trainer:
         for part in range(config.optim.accumulate):
             number = step * config.optim.accumulate + part
             torch.manual_seed(config.seed * 1_000_003 + number + (self.ranks.rank << 32))  # dropout and frame draws
-            batch = self.source.batch(number, config.batch)
+            batch = own_rows(self.source, self.ranks, number, config.batch)
             loss, parts = self._losses(self.model, batch)
             self.scaler.scale(loss / config.optim.accumulate).backward()  # type: ignore[no-untyped-call]
             for name, value in {"loss": loss, **parts}.items():
@@ -284,9 +283,7 @@ class Trainer:
         Raises what the run itself would: data that cannot be read, widths or options that do not fit.
         """
         batch = self.source.batch(0, min(self.config.batch, 2))
-        parts = self._on_device(batch)
-        output = self.model(parts[0], parts[1], attention=self.criterion.needs_attention)
-        loss, _ = self.criterion(output, parts[2], parts[3], parts[1], phrase_times=parts[4])
+        loss, _ = self._losses(self.model.eval(), batch)
         size = sum(p.numel() for p in self.model.parameters())
         return (
             f"one batch fits: {len(batch.video)} videos of up to {batch.video.shape[1]} frames and "

@@ -144,23 +144,14 @@ def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
 def choose(answer: Answer, trial: Trial) -> dict[str, Any]:
     """The best options of each task on a dev trial, what they score there, and how many were tried."""
     out: dict[str, Any] = {"tried": {}, "dev": {}}
-    tasks: list[tuple[str, Sequence[Options], Callable[[Options], float]]] = []
-    if answer.locate is not None:
-        find = answer.locate
-        tasks.append(("locate", answer.locate_options, lambda o: float(locate_units(trial, find(o))[:, 0].mean())))
-    if answer.discover is not None:
-        cut = answer.discover
-        tasks.append(
-            (
-                "discover",
-                answer.discover_options,
-                lambda o: summary({"discover": _discovered(cut, o, trial, QUICK)}, trial.tasks)["un_f1"],
-            )
-        )
-    for name, options, score in tasks:
+    for name, measure in (("locate", "zs_iou"), ("discover", "un_f1")):
+        if getattr(answer, name) is None:
+            continue
+        options: Sequence[Options] = getattr(answer, f"{name}_options")
         if len(options) > BUDGET:
             raise UsageError(f"{len(options)} options to choose from are more than the {BUDGET} that a row may try")
-        scores = [score(o) for o in options] if len(options) > 1 else []
+        tried = options if len(options) > 1 else ()
+        scores = [summary({name: _units(answer, name, o, trial, QUICK)}, trial.tasks)[measure] for o in tried]
         best = int(np.argmax(scores)) if scores else 0
         out[name], out["tried"][name] = dict(options[best]), len(options)
         if scores:
@@ -176,17 +167,16 @@ def first_options(answer: Answer) -> dict[str, Any]:
 
 def units_of(answer: Answer, chosen: Mapping[str, Any], trial: Trial) -> dict[str, npt.NDArray[Any]]:
     """What is scored, under chosen options."""
-    out: dict[str, npt.NDArray[Any]] = {}
-    if answer.locate is not None:
-        out["locate"] = locate_units(trial, answer.locate(chosen["locate"]))
-    if answer.discover is not None:
-        out["discover"] = _discovered(answer.discover, chosen["discover"], trial, FULL)
-    return out
+    done = [name for name in ("locate", "discover") if getattr(answer, name) is not None]
+    return {name: _units(answer, name, chosen[name], trial, FULL) for name in done}
 
 
-def _discovered(cut: Callable[[Options], Segments], options: Options, trial: Trial, how: Table1Options) -> IntArray:
-    """(S, V, 5) counts of what is found with some options."""
-    return discover_units(trial, cut(options), replace(how, keep=options.get("cluster_keep", how.keep)))
+def _units(answer: Answer, name: str, options: Options, trial: Trial, how: Table1Options) -> npt.NDArray[Any]:
+    """(V, 4) scores of localisation or (S, V, 5) counts of discovery with some options."""
+    found = getattr(answer, name)(options)
+    if name == "locate":
+        return locate_units(trial, found)
+    return discover_units(trial, found, replace(how, keep=options.get("cluster_keep", how.keep)))
 
 
 # -- methods ----------------------------------------------------------------------------------------------------

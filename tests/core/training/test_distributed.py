@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from stepformer.app.training import make_trainer
-from stepformer.core.distributed import Ranks, SharedSource, join
+from stepformer.core.distributed import Ranks, join, own_rows
 from stepformer.errors import UsageError
 from tests.core.training.training_runs import make_store, rows, small
 
@@ -130,9 +130,8 @@ def test_too_few_videos_get_a_sentence(tmp_path, monkeypatch):
     store = make_store(tmp_path / "store", 4)
     config = small(**{**SURE, "data__store": [str(store)], "data__held_out": 0.0, "validation__every": 0})
     trainer = make_trainer(config, tmp_path / "run", "cpu", ranks=Ranks(1, 2))
-    assert isinstance(trainer.source, SharedSource)
     with pytest.raises(UsageError, match="fewer videos than a batch of 5 takes"):
-        trainer.source.batch(0, 5)
+        own_rows(trainer.source, trainer.ranks, 0, 5)
     with pytest.raises(UsageError, match="a batch of 5 videos is too small for 6 processes"):
         make_trainer(config, tmp_path / "run", "cpu", ranks=Ranks(0, 6))
     monkeypatch.setenv("WORLD_SIZE", "2")
