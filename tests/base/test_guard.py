@@ -193,11 +193,16 @@ def test_a_pipe_is_read_and_one_that_gives_nothing_is_not_waited_for(tmp_path, m
         guard.read_bytes("/dev/zero", 1 << 20)
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.tar", "a.safetensors", "a.json", "c.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["a.npy", "a.npz", "a.tar", "a.safetensors", "a.json", "c.safetensors", "shard", "spooled", "p.csv"]
+)
 def test_nobody_waits_for_a_pipe_or_an_empty_file_of_the_system(tmp_path, name):
     """Opening a pipe waits for a writer, /proc/kmsg for the next message: neither is a file of arrays."""
+    from stepformer.cli.evaluate import read_any
     from stepformer.core.checkpoint import load_checkpoint
     from stepformer.data.precomputed import read_features
+    from stepformer.data.store import _Shard
+    from stepformer.data.store_writer import _spooled
     from stepformer.narration.readers.structured import iter_captions
 
     path = tmp_path / name
@@ -205,6 +210,9 @@ def test_nobody_waits_for_a_pipe_or_an_empty_file_of_the_system(tmp_path, name):
         "a.tar": lambda p: list(guard.tar_files(p)),
         "a.json": lambda p: list(iter_captions(p)),
         "c.safetensors": load_checkpoint,
+        "shard": _Shard,
+        "spooled": _spooled,
+        "p.csv": lambda p: read_any(p, 1.0),
     }.get(name, read_features)
     os.mkfifo(path)
     with pytest.raises(InputError, match="is a device or a pipe"):

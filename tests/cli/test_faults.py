@@ -18,6 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "training"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
 
+import discover_parts
 from discover_parts import tiny_checkpoint, tiny_decoder, write_video
 from training_runs import make_store
 
@@ -158,7 +159,8 @@ def test_a_read_only_cache_costs_a_warning_and_read_only_videos_nothing(read_onl
 
 def at_once(*commands):
     """The exit codes and messages of commands that run at the same time, each in a process of its own."""
-    parts = f"import sys; sys.path.insert(0, {sys.path[0]!r}); from discover_parts import ColourEncoder\n"
+    place = str(Path(discover_parts.__file__).parent)  # wherever other test files have put it in sys.path
+    parts = f"import sys; sys.path.insert(0, {place!r}); from discover_parts import ColourEncoder\n"
     Path("colours.py").write_text(
         parts + "from stepformer import encoders; encoders.ENCODERS['colours'] = ColourEncoder\n"
     )

@@ -192,6 +192,19 @@ def test_damaged_shard_says_which(tmp_path):
         FeatureStore(tmp_path / "s")["a"]
 
 
+def test_an_index_that_counts_other_phrases_than_there_are_is_refused(tmp_path):
+    """Room for a batch is made by what the index counts, before anything is read."""
+    with StoreWriter(tmp_path / "s", INFO) as writer:
+        writer.append(a_video())
+    index = tmp_path / "s" / "index.jsonl"
+    good = index.read_text()
+    assert FeatureStore(tmp_path / "s").arrays("a").phrases.shape == (2, 4)
+    for count, sentence in ((5, "are not those that the index counts"), (10**9, "counts 1000000000 phrases")):
+        index.write_text(good.replace('"n_phrases": 2', f'"n_phrases": {count}'))
+        with pytest.raises(InputError, match=sentence):
+            FeatureStore(tmp_path / "s").arrays("a")
+
+
 def test_one_writer_at_a_time(tmp_path):
     with StoreWriter(tmp_path / "s", INFO), pytest.raises(InputError, match="another process"):
         StoreWriter(tmp_path / "s", INFO)

@@ -15,7 +15,7 @@ from benchmarks.world import NEAR_PICTURE, Pictures, read_pictures, world_of
 from stepformer.data import read_crosstask
 from stepformer.data.world import OWNERS, PARAPHRASES, World, load_world
 from stepformer.data.worldbuilder import NEAR, REPORTED, SOURCES, build_world, imagined
-from stepformer.errors import InputError
+from stepformer.errors import InputError, UsageError
 
 SPLIT_OWNER = {"calibration": "test", "procel": "test"}
 
@@ -104,6 +104,33 @@ def test_the_arrays_fit_together(tiny_world, word_encoder):
 def test_the_same_seed_makes_the_same_world(word_encoder):
     a, b = (build_world(word_encoder, grammar_procedures=30, seed=3) for _ in range(2))
     assert a.texts == b.texts and torch.equal(a.neighbours, b.neighbours) and torch.equal(a.train.steps, b.train.steps)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("fillers", lambda x: x + 10**6), ("shows", lambda x: x - 10**6), ("neighbours", lambda x: x[:, :2]),
+        ("train.steps", lambda x: x.float()), ("dev.tasks", lambda x: x + 10**6), ("pictures", lambda x: x[:, :3]),
+    ],
+)  # fmt: skip
+def test_numbers_that_lead_to_nothing_are_noticed_when_a_world_is_read(word_encoder, tmp_path, name, change):
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    build_world(word_encoder, grammar_procedures=30).save(tmp_path / "w.safetensors")
+    with safe_open(tmp_path / "w.safetensors", "pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(tmp_path / "w.safetensors")
+    tensors[name] = change(tensors[name]).contiguous()
+    save_file(tensors, tmp_path / "w.safetensors", metadata)
+    with pytest.raises(InputError, match=name.split(".")[-1]):
+        load_world(tmp_path / "w.safetensors")
+
+
+def test_too_few_procedures_are_one_sentence(word_encoder):
+    for number in (1, 2, 3):
+        with pytest.raises(UsageError, match="so few procedures"):
+            build_world(word_encoder, grammar_procedures=number)
 
 
 # -- several sources ----------------------------------------------------------------------------------------------

@@ -228,24 +228,29 @@ def make_corpus() -> None:
 
 
 def _search(folder: Path) -> list[Reader]:
-    """The files of a search index, each read as a search reads it."""
-    from stepformer.app.search.index import (
-        ENTRY,
-        FOLDER,
-        FORMAT,
-        FORMAT_VERSION,
-        IndexInfo,
-        load_entries,
-        read_info,
-        read_videos,
-    )
+    """The files of a search index, each read as a search reads it: first with its checksum, then without."""
+    from stepformer.app.search import IndexedVideo, IndexInfo, IndexWriter, open_index
+    from stepformer.app.search.index import FOLDER, load_entries, read_videos
 
-    fields = dict.fromkeys(IndexInfo.__dataclass_fields__, 1)
-    info = {"format": FORMAT, "version": FORMAT_VERSION, **fields}
+    library = folder / "library"
+    writer = IndexWriter(library, IndexInfo("toy", "toy-1", 4), np.zeros((3, 4), np.float32))
+    spans, vectors = np.array([[0.0, 2.0], [2.0, 4.0]]), np.eye(4, dtype=np.float32)
+    writer.add([IndexedVideo("v1", 4.0, spans, ("whisk", None), vectors[:2], vectors)])
+    writer.commit()
+    files = [path.relative_to(library) for path in library.rglob("*") if path.is_file()]
+    parts = {str(name): (library / name).read_bytes() for name in files}
+
+    def search(name: str) -> Reader:
+        above = len(Path(name).parts) - 1
+        others = {"../" * above + other: data for other, data in parts.items() if other != name}
+        read = _beside(others, lambda path: open_index(path.parents[above]).search_vector(vectors[0]))
+        return Reader(f"search {Path(name).name}", name, parts[name], read)
+
+    place = f"{FOLDER}/000001"
     return [
-        Reader("search index", f"{FOLDER}/index.json", json.dumps(info).encode(), lambda p: read_info(p.parents[1])),
-        Reader("search videos", "videos.jsonl", b'{"video": "a"}\nnull\n', lambda p: read_videos(p.parent)),
-        Reader("search entries", "steps.npy", _npy(np.zeros(3, ENTRY)), load_entries),
+        *(search(name) for name in (f"{FOLDER}/index.json", f"{place}/steps.usearch")),
+        Reader("search videos", "videos.jsonl", parts[f"{place}/videos.jsonl"], lambda p: read_videos(p.parent)),
+        Reader("search entries", "steps.npy", parts[f"{place}/steps.npy"], load_entries),
     ]
 
 
@@ -266,7 +271,7 @@ def _stores(folder: Path) -> list[Reader]:
     def read(path: Path) -> object:
         root = path.parents[1] if path.parent.name == "shards" else path.parent
         opened = FeatureStore(root)
-        return [opened.read(video) for video in opened.ids]
+        return [(opened.read(video), opened.arrays(video)) for video in opened.ids]
 
     def others(name: str, up: str) -> dict[str, bytes]:
         return {f"{up}{other}": data for other, data in parts.items() if other != name}

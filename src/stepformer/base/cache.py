@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -61,9 +62,13 @@ def content_hash(path: Path) -> str:
         if len(known) == 64:
             return known
     digest = sha256_of(path)
-    with suppress(OSError):  # a full or read-only disk costs the second look its speed, nothing else
-        write_text(note, digest)
+    if time.time_ns() - stat.st_ctime_ns > _TICK_NS:  # else another write in the same tick would go unnoticed
+        with suppress(OSError):  # a full or read-only disk costs the second look its speed, nothing else
+            write_text(note, digest)
     return digest
+
+
+_TICK_NS = 100_000_000  # how coarse a file system's clock may be
 
 
 def _short_hash(*parts: str) -> str:

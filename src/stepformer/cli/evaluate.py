@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stepformer.base.guard import plain_file
 from stepformer.cli.log import answer, log
 from stepformer.cli.options import add, share
 from stepformer.errors import UsageError, near
@@ -175,7 +176,7 @@ def read_any(path: Path, rate_hz: float) -> Any:
 
 def _is_export(path: Path) -> bool:
     """Whether a table or text is a timeline (start_s in its header, or 0:00 at its start) and not ids or rows."""
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with plain_file(path).open(encoding="utf-8", errors="replace") as file:
         first = file.readline(1000)
     return "start_s" in first or ":" in first.split(" ")[0]
 

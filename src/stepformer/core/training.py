@@ -32,7 +32,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stepformer.base.files import lock_folder, replacing, write_json, write_text
-from stepformer.base.guard import reading
+from stepformer.base.guard import plain_file, reading
 from stepformer.base.loggers import open_loggers
 from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
@@ -444,7 +444,7 @@ class Trainer:
         path = self.out / "state.safetensors"
         if not path.exists():
             raise InputError(f"{self.out} has no state.safetensors to resume from; start without --resume")
-        with reading(path, "training state"), safe_open(path, framework="pt") as file:
+        with reading(path, "training state"), safe_open(plain_file(path), framework="pt") as file:
             self._restore(load_file(path, device=str(self.device)), json.loads((file.metadata() or {})["state"]))
 
     def _restore(self, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base.guard import read_bytes, reader, reading
+from stepformer.base.guard import plain_file, read_bytes, reader, reading
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
 FORMAT = "stepformer-feature-store"
@@ -116,6 +116,8 @@ class StoredPhrase:
             return phrase
         if isinstance(phrase, Mapping):
             return cls(str(phrase["text"]), phrase["start_s"], phrase["end_s"], bool(phrase.get("chatter", False)))
+        if not hasattr(phrase, "text"):
+            raise InputError(f"a phrase needs text, start_s and end_s, got {str(phrase)[:60]!r}")
         return cls(str(phrase.text), phrase.start_s, phrase.end_s, bool(getattr(phrase, "chatter", False)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,6 +200,8 @@ class FeatureStore(Sequence[StoredVideo]):
             for offset, line in index_lines(self.path / INDEX_FILE):
                 head = parse_head(line, self.path)
                 phrases = int(head["n_phrases"])
+                if not 0 <= phrases <= len(line):  # room is made for so many before they are read
+                    raise ValueError(f"it counts {phrases} phrases of {str(head['id'])[:60]!r}")
                 shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
                 said = phrases - line.count(_CHATTER_MARK)
                 self._positions[str(head["id"])] = Entry(offset, shard, rows, duration_s, said or phrases)
@@ -274,6 +278,11 @@ class FeatureStore(Sequence[StoredVideo]):
 
     def arrays(self, video: str) -> Arrays:
         """The vectors of one video for training, straight from its shard."""
+        with reading(self.path, "feature store"):
+            return self._arrays(video)
+        raise AssertionError
+
+    def _arrays(self, video: str) -> Arrays:
         entry = self.entry(video)
         shard = self._shard(entry.shard)
         features = self._array(shard, video, "features", (entry.n, self.info.dim))
@@ -282,6 +291,8 @@ class FeatureStore(Sequence[StoredVideo]):
                 raise InputError(f"{self.path}: video {video} has phrases without vectors; prepare the store again")
             return Arrays(features, np.zeros((0, self.info.dim), np.float16), np.zeros((0, 3), np.float32))
         said = shard.array(f"{video}|said")
+        if said.ndim != 2 or said.shape[1] != 3 or entry.said not in (len(said), int((said[:, 2] == 0).sum())):
+            raise InputError(f"{self.path}: the times of what {video!r} says are not those that the index counts")
         return Arrays(features, self._array(shard, video, "phrases", (len(said), self.info.dim)), said)
 
     def _shard(self, number: int) -> _Shard:
@@ -311,7 +322,7 @@ class _Shard:
         from safetensors import SafetensorError, safe_open
 
         try:
-            with safe_open(path, framework="np"):  # checks the header, every offset and the size
+            with safe_open(plain_file(path), framework="np"):  # checks the header, every offset and the size
                 pass
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from stepformer.base import files
+from stepformer.base.guard import plain_file
 from stepformer.data.store import (
     INDEX_FILE,
     INFO_FILE,
@@ -260,7 +261,7 @@ def _spooled(path: Path) -> dict[str, Any]:
     from safetensors import safe_open
 
     try:
-        with safe_open(path, framework="np") as entry:
+        with safe_open(plain_file(path), framework="np") as entry:
             line = json.loads(entry.metadata()["line"])
             return {"line": line, "tensors": {name: entry.get_tensor(name) for name in entry.keys()}}  # noqa: SIM118
     except Exception as error:

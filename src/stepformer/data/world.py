@@ -46,7 +46,7 @@ class Videos:
     starts: Tensor  # (P, S) float32
     ends: Tensor  # (P, S) float32
     durations: Tensor  # (P,) float32, NaN = to be sampled
-    sources: Tensor  # (P,) int64 index into World.sources
+    sources: Tensor  # (P,) int64 index into World.sources, -1 = none of them
     tasks: Tensor  # (P,) int64 task number, for per-task scoring
     kinds: Tensor  # (P, S) int64 step index within the task, -1 = padding
 
@@ -154,7 +154,7 @@ def load_world(path: str | Path) -> World:
         values = (tensors[f"{split}.{f.name}"] for f in fields(Videos))
         return Videos(*(v.long() if v.dtype == torch.int32 else v for v in values))
 
-    return World(
+    world = World(
         vectors=unit("vectors"),
         pictures=unit("pictures"),
         background=tensors["background"],
@@ -167,3 +167,36 @@ def load_world(path: str | Path) -> World:
         extra={name: videos(name) for name in info.pop("extra", ())},
         meta=info,
     )
+    _check(world)
+    return world
+
+
+def _check(world: World) -> None:
+    """Raises where an array has another shape than its table, or a number in it leads to nothing."""
+    texts, pictures, sources = len(world.texts), len(world.pictures), len(world.sources)
+    tables: list[tuple[str, Tensor, tuple[int, ...], int | None]] = [  # name, numbers, shape, one past the highest
+        ("vectors", world.vectors, (texts, world.dim), None),
+        ("pictures", world.pictures, (pictures, world.dim), None),
+        ("background", world.background, (pictures,), 2),
+        ("text_owner", world.text_owner, (texts,), len(OWNERS)),
+        ("picture_owner", world.picture_owner, (pictures,), len(OWNERS)),
+        ("neighbours", world.neighbours, (texts, NEIGHBOURS), texts),
+        ("paraphrases", world.paraphrases, (texts, PARAPHRASES), texts),
+        ("shows", world.shows, (texts, SHOWN), pictures),
+        ("fillers", world.fillers, (len(world.fillers),), texts),
+        ("filler_sources", world.filler_sources, (len(world.fillers),), sources),
+    ]
+    for split in world.splits:
+        videos = world.split(split)
+        every, each = tuple(videos.steps.shape), (len(videos),)
+        times = ((name, getattr(videos, name), every, None) for name in ("starts", "ends"))
+        tables += [("steps", videos.steps, (len(videos), every[1]), texts), *times]
+        tables += [("durations", videos.durations, each, None), ("sources", videos.sources, each, sources)]
+        tables += [("tasks", videos.tasks, each, len(world.meta["task_names"])), ("kinds", videos.kinds, every, texts)]
+    none = {"text_owner", "picture_owner", "paraphrases", "steps", "kinds", "sources"}  # of these, -1 is "none"
+    for name, numbers, shape, end in tables:
+        if tuple(numbers.shape) != shape or numbers.is_floating_point() != (end is None):
+            raise ValueError(f"{name} has the shape {tuple(numbers.shape)} or the type of another array")
+        lowest = -1 if name in none else 0
+        if end is not None and numbers.numel() and not lowest <= int(numbers.min()) <= int(numbers.max()) < end:
+            raise ValueError(f"{name} has numbers that lead to nothing")

@@ -23,6 +23,7 @@ import torch
 
 from stepformer.data.grammar import load_grammar
 from stepformer.data.world import NEIGHBOURS, OWNERS, PARAPHRASES, SHOWN, Videos, World
+from stepformer.errors import UsageError
 
 Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 
@@ -269,6 +270,8 @@ def _shown(
     centred_texts = torch.nn.functional.normalize(vectors - vectors.mean(0), dim=-1)
     for number in range(len(OWNERS)):
         pool = torch.nonzero((pictures.owner == number) & ~pictures.background).squeeze(1)
+        if not len(pool):
+            raise UsageError(f"so few procedures leave {OWNERS[number]} videos without a picture; draw more of them")
         said, seen = sentences[pictures.described[pool]], centred[pool]
         for part in torch.split(torch.nonzero(steps & (owner == number)).squeeze(1), 2048):
             score = sentences[part] @ said.T + TIE_BREAK * (centred_texts[part] @ seen.T)

@@ -159,6 +159,21 @@ def test_bad_input_is_told(tmp_path):
         IndexedVideo("v", 1.0, np.zeros((2, 2)), ("a",), np.ones((2, DIM)), np.ones((3, DIM)))
 
 
+def test_damage_of_any_file_is_noticed_before_a_graph_is_opened(tmp_path):
+    """One bit in ten of a graph crashed the process that opened it; the others gave other answers in silence."""
+    videos, _ = library(6)
+    write(tmp_path, videos)
+    rng = np.random.default_rng(0)
+    for path in sorted(path for path in (tmp_path / FOLDER).rglob("*") if path.is_file()):
+        good = path.read_bytes()
+        for at in rng.integers(len(good), size=20):
+            path.write_bytes(good[:at] + bytes([good[at] ^ 1 << int(rng.integers(8))]) + good[at + 1 :])
+            with pytest.raises(InputError, match="--rebuild"):
+                open_index(tmp_path)
+        path.write_bytes(good)
+    assert open_index(tmp_path).info.videos == 6
+
+
 # -- from a feature store, with a model ---------------------------------------------------------------------------
 
 

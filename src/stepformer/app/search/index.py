@@ -3,7 +3,7 @@
 ::
 
     FOLDER/.stepformer-search/
-      index.json            format, encoder and its fingerprint, dim, counts, and which generation is current
+      index.json            format, encoder and its fingerprint, dim, counts, which generation is current, a checksum
       000001/steps.usearch  one vector per discovered step (its slot and its frames, half each), int8, cosine
       000001/moments.usearch  one vector per few seconds of video: the mean of its frames
       000001/steps.npy, moments.npy
@@ -20,6 +20,7 @@ that is killed, has the old index or the new one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -34,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base import arrays, guard
+from stepformer.base.cache import content_hash
 from stepformer.base.files import json_text, no_such, write_json, write_text
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from stepformer.app.naming import PhraseBank
 
 FORMAT = "stepformer-search"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 FOLDER = ".stepformer-search"
 KINDS = ("steps", "moments")
 """Each with a graph; the row of ``means.npy`` that is taken off its vectors is in the same place."""
@@ -125,6 +127,14 @@ class IndexInfo:
     steps: int = 0
     moments: int = 0
     dead: int = 0  # keys taken out since the graphs were last built whole
+    checksum: str = ""  # of all of this and of every file of the generation: a damaged graph crashes its reader
+
+    def checked(self, place: Path) -> str:
+        """The checksum as it should be; ``place`` is the folder of the generation. A file is read only once."""
+        digest = hashlib.sha256(json_text(asdict(replace(self, checksum=""))).encode())
+        for path in sorted(path for path in place.iterdir() if not path.name.startswith(".")):
+            digest.update(f"{path.name} {content_hash(path)}".encode())
+        return digest.hexdigest()
 
 
 @contextmanager
@@ -137,7 +147,7 @@ def _of_index(path: Path) -> Iterator[None]:
 
 
 def read_info(folder: Path) -> IndexInfo:
-    """``index.json`` of a library's index, checked; ``folder`` is the library."""
+    """``index.json`` of a library's index, checked with all that it stands for; ``folder`` is the library."""
     file = folder / FOLDER / "index.json"
     if not file.exists():
         raise InputError(f"{folder} has no search index yet; make it with: stepformer search {folder} --update")
@@ -145,7 +155,10 @@ def read_info(folder: Path) -> IndexInfo:
         data = json.loads(guard.read_bytes(file))
         if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
             raise InputError("it is not a search index of this version")
-        return IndexInfo(**{name: data[name] for name in IndexInfo.__dataclass_fields__})
+        info = IndexInfo(**{name: data[name] for name in IndexInfo.__dataclass_fields__})
+        if info.checksum != info.checked(generation_folder(folder, info.generation)):
+            raise InputError("it or a file of the index is damaged")
+        return info
     raise AssertionError
 
 
@@ -322,6 +335,7 @@ class IndexWriter:
             self.info, generation=generation, videos=videos, dead=self.dead, steps=counts["steps"],
             moments=counts["moments"],
         )  # fmt: skip
+        info = replace(info, checksum=info.checked(place))
         write_json(self.folder / FOLDER / "index.json", {"format": FORMAT, "version": FORMAT_VERSION, **asdict(info)})
         for other in others:
             shutil.rmtree(other, ignore_errors=True)
