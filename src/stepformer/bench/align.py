@@ -8,7 +8,7 @@ all, or the command fails.
 from __future__ import annotations
 
 import argparse
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -149,13 +149,4 @@ def problem(case: Case, seed: int) -> tuple[Tensor, Tensor]:
 
 def best_ms(call: Callable[[], Any], repeats: int, wait: Callable[[], None] | None = None) -> float:
     """ms of the fastest of some calls; ``wait``: until the device is done."""
-    times = []
-    for _ in range(repeats):
-        if wait:
-            wait()
-        started = time.perf_counter()
-        call()
-        if wait:
-            wait()
-        times.append((time.perf_counter() - started) * 1000)
-    return min(times)
+    return 1000 * min(timeit.repeat(call if wait is None else lambda: (call(), wait()), number=1, repeat=repeats))

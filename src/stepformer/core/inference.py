@@ -514,11 +514,7 @@ def _by_drop_dtw(
     """
     lengths = mask.sum(1)
     none = threshold.new_zeros(len(threshold))
-    if config.ordered:
-        matched = drop_dtw_batch(-gains, 0.0, 0.0, lengths, check=False)
-    else:
-        matched = order_agnostic_batch(-gains, 0.0, lengths, check=False)
-    assignment = columns_of(matched)
+    assignment = _aligned(gains, 0.0, lengths, None, config.ordered)
     if steps is None and config.detail >= 0.5:
         return _found(runs_of(assignment, mask), similarity, threshold, none, mask)
     shown = assignment >= 0
@@ -530,6 +526,13 @@ def _by_drop_dtw(
     penalty = none if count else lengths / 4 * max(0.0, 0.5 - config.detail)
     found, _ = segments.solve(task, penalty, ordered=config.ordered, count=count)
     return _found(found, similarity, threshold, penalty, mask)
+
+
+def _aligned(gains: Tensor, skip: Tensor | float, lengths: Tensor, rows: Tensor | None, ordered: bool) -> Tensor:
+    """(B, N) the row of each column, -1 none, by what rows gain (B, R, N); a row passed over costs ``skip``."""
+    if ordered:
+        return columns_of(drop_dtw_batch(-gains, 0.0, skip, lengths, row_lengths=rows, check=False))
+    return columns_of(order_agnostic_batch(-gains, 0.0, lengths, row_lengths=rows, check=False))
 
 
 def slots_of_texts(similarity: Tensor, text_lengths: Tensor) -> Tensor:
@@ -607,12 +610,8 @@ def find_texts(
     # a list longer than the video cannot have a frame for each text: then texts may go without
     skip = torch.where(there, torch.where(lengths > frames, _WITHOUT, torch.inf)[:, None], 0.0).to(gains.dtype)
     penalty = gains.new_zeros(len(gains))
-    if config.is_drop_dtw and config.ordered:
-        matched = drop_dtw_batch(-gains, 0.0, skip, frames, row_lengths=lengths, check=False)
-        found = runs_of(columns_of(matched), mask)
-    elif config.is_drop_dtw:
-        matched = order_agnostic_batch(-gains, 0.0, frames, row_lengths=lengths, check=False)
-        found = runs_of(columns_of(matched), mask)
+    if config.is_drop_dtw:
+        found = runs_of(_aligned(gains, skip, frames, lengths, config.ordered), mask)
     else:
         penalty = config.locate_penalty * penalty_of(spread, mask, rate_hz, config)
         if config.ordered:  # every text has one segment, so a penalty decides on stretches of background alone

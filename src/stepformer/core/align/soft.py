@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from stepformer.core.align.batch import checked, counted
 from stepformer.core.align.single import Matching, check_matching
+from stepformer.core.align.torch_batch import skewed
 from stepformer.errors import NonFiniteError, UsageError
 
 _NEVER = -1e30  # log weight of what is forbidden: adds up without overflow, and has a gradient where -inf has NaN
@@ -86,11 +87,7 @@ def _log_weight(cost: Tensor, counts: Tensor, temperature: float) -> Tensor:
 def _sum_over_alignments(c: Tensor, u: Tensor, v: Tensor, one_to_one: bool, contiguous: bool) -> Tensor:
     """Log of the summed weights of all ways to settle i rows and j columns: [i + j, b, i], from log weights."""
     B, K, N = c.shape
-    d = torch.arange(K + N + 1, device=c.device)[:, None]
-    i = torch.arange(K + 1, device=c.device)[None, :]
-    j = (d - i).clamp(0, N + 1)  # (diagonals, K + 1); 0 and N + 1 are the paddings
-    by_pair = F.pad(c, (1, 1), value=_NEVER)[:, i[:, 1:] - 1, j[:, 1:]].permute(1, 0, 2).unbind()  # (B, K) each
-    by_column = F.pad(u, (1, 1), value=_NEVER)[:, j].permute(1, 0, 2).unbind()  # (B, K + 1) each
+    by_pair, by_column = (x.unbind() for x in skewed(c, u, _NEVER))  # (B, K), (B, K + 1) each
     never = c.new_full((B, K + 1), _NEVER)
     settled = F.pad(c.new_zeros(B, 1), (0, K), value=_NEVER)  # A on the diagonal before
     total = [settled]  # A or R

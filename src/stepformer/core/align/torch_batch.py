@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def sum_dtype(device: torch.device) -> torch.dtype:
@@ -27,6 +28,17 @@ def columns_of(matrix: Tensor) -> Tensor:
         return torch.full(matrix.shape[:-2] + matrix.shape[-1:], -1, dtype=torch.int64, device=matrix.device)
     row = torch.arange(matrix.shape[-2], device=matrix.device)[:, None]
     return torch.where(matrix, row, -1).amax(dim=-2)
+
+
+def skewed(costs: Tensor, column_drop: Tensor, outside: float) -> tuple[Tensor, Tensor]:
+    """Costs (B, K, N) and drop costs (B, N) by anti-diagonal, (K + N + 1, B, K) and (K + N + 1, B, K + 1): [d, b, i] is
+    of cell (i, d - i), ``outside`` where there is none."""
+    _, K, N = costs.shape
+    d = torch.arange(K + N + 1, device=costs.device)[:, None]
+    i = torch.arange(K + 1, device=costs.device)[None, :]
+    j = (d - i).clamp(0, N + 1)  # 0 and N + 1 are the paddings
+    by_pair = F.pad(costs, (1, 1), value=outside)[:, i[:, 1:] - 1, j[:, 1:]]
+    return by_pair.permute(1, 0, 2), F.pad(column_drop, (1, 1), value=outside)[:, j].permute(1, 0, 2)
 
 
 @torch.no_grad()
@@ -47,13 +59,7 @@ def align_batch(
         return torch.zeros(B, K, N, dtype=torch.bool, device=device), costs.new_zeros(B)
     skip_allowed = not one_to_one and not contiguous
 
-    # skewed[d, b, i] belongs to cell (i, j = d - i); inf where there is no such cell
-    d = torch.arange(T, device=device)[:, None]
-    i = torch.arange(W, device=device)[None, :]
-    j = (d - i).clamp(0, N + 1)  # (T, W); 0 and N + 1 are the paddings below
-    c = torch.nn.functional.pad(costs, (1, 1), value=torch.inf)  # (B, K, N + 2)
-    c = c[:, i[:, 1:] - 1, j[:, 1:]].permute(1, 0, 2).contiguous()  # (T, B, K)
-    u = torch.nn.functional.pad(column_drop, (1, 1), value=torch.inf)[:, j].permute(1, 0, 2).contiguous()  # (T, B, W)
+    c, u = (x.contiguous() for x in skewed(costs, column_drop, torch.inf))  # (T, B, K), (T, B, W)
     v = row_drop.contiguous()  # (B, K)
 
     # one diagonal of padding in front and one row to the left keep all the shifts inside
