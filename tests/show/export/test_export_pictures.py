@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageColor
 from rich.cells import cell_len
+from rich.style import Style
 
 from stepformer import Step, Timeline
 from stepformer.show import export
-from stepformer.show.terminal import _owners, draw, wants_color
+from stepformer.show.terminal import _owners, draw
 from stepformer.show.writing import STEP_COLORS, step_colors
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -53,12 +54,6 @@ def test_plain_bar_by_hand():
     assert lines[3:] == ["# 1  0:00 - 0:10  a", "= 2  0:10 - 0:20  b", "# 3  0:30 - 0:40  c", ""]
 
 
-def test_a_cell_can_show_two_steps():
-    timeline = Timeline("v.mp4", 10, (Step(0, 5.25, "a"), Step(5.25, 10, "b")))
-    bar = draw(timeline, 30, True, True).split("\n")[1]
-    assert "▊" in ANSI.sub("", bar)  # 5.25 of 10 s is 15 cells and three quarters
-
-
 def test_wide_names_line_up_and_are_cut():
     timeline = Timeline("v.mp4", 10, (Step(0, 5, "翻转煎饼" * 30), Step(5, 9, "x" * 300, meta={"guess": True})))
     for line in draw(timeline, 60, False, True).splitlines():
@@ -84,20 +79,36 @@ class _Stream(io.StringIO):
 def test_color_only_where_it_is_wanted(monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+    def colored(tty):
+        monkeypatch.setattr("sys.stdout", _Stream(tty))
+        return "\x1b" in draw(pancakes(), 60)
+
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert wants_color(_Stream(True)) and not wants_color(_Stream(False))
-    monkeypatch.setenv("TERM", "dumb")
-    assert not wants_color(_Stream(True))
+    assert colored(True) and not colored(False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert wants_color(_Stream(False))
+    assert colored(False)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not wants_color(_Stream(True))
+    assert not colored(True)
+    monkeypatch.delenv("FORCE_COLOR")
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not colored(True)
+
+
+def forget_styles():
+    """A style keeps the codes of the first terminal it was drawn on."""
+    Style.parse.cache_clear()
+    Style._add.cache_clear()
 
 
 def test_true_color_only_where_the_terminal_says_so(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
+    forget_styles()
     assert "38;2;" in draw(pancakes(), 60, True, True)
     monkeypatch.delenv("COLORTERM")
+    forget_styles()
     text = draw(pancakes(), 60, True, True)
     assert "38;2;" not in text and "38;5;" in text
 
