@@ -13,7 +13,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -206,7 +206,6 @@ def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[En
         if untrained is None:
             return [EncodeRow(name, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, f"not measured: {error}")]
         encoder, note = untrained(), "weights not here: the same network, untrained"
-    from stepformer.encoders.base import finished
     from stepformer.media import VideoReader
 
     count = max(1, round(seconds * encoder.rate_hz))
@@ -219,14 +218,24 @@ def encode_rows(name: str, video: Path, seconds: float, threads: int) -> list[En
         if have >= count:
             break
     decode_s, decode_cpu_s = time.perf_counter() - began, time.process_time() - worked
-    finished(encoder, [encoder.encode_video(part) for part in batches[:1]])  # warms up
+    encoded(encoder, batches[:1])  # warms up
     began, worked = time.perf_counter(), time.process_time()
-    finished(encoder, [encoder.encode_video(part) for part in batches])
+    encoded(encoder, batches)
     encode_s, encode_cpu_s = time.perf_counter() - began, time.process_time() - worked
     covered = have / encoder.rate_hz
     speed = covered / (decode_s + encode_s)
     wall = decode_s / covered, encode_s / covered
     return [EncodeRow(name, covered, *wall, decode_cpu_s / covered, encode_cpu_s / covered, speed, note)]
+
+
+def encoded(encoder: Any, batches: Iterable[Any]) -> Any:
+    """The vectors of a video, given as batches of clips, joined as the product joins them."""
+    from stepformer.encoders.reading import MOST_VECTORS, Kept
+
+    kept = Kept(MOST_VECTORS)
+    for batch in batches:
+        kept.add(encoder.encode_video(batch))
+    return getattr(encoder, "finish", lambda clips: clips)(kept.taken())
 
 
 def tower_rates(pictures: int, repeats: int, device: str) -> dict[str, Any]:

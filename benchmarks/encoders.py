@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import quality
+from benchmarks import encode, quality
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add, positive
 from stepformer.errors import InputError
@@ -119,13 +119,6 @@ def _phased_clips(path: Path, encoder: Any, phase_s: float) -> Iterator[NDArray[
             yield clip[None] if wants.frames > 1 else clip
 
 
-def _encoded(encoder: Any, path: Path, phase_s: float) -> Any:
-    """The encoder's vectors of one clip at one phase."""
-    from stepformer.encoders.base import finished
-
-    return finished(encoder, [encoder.encode_video(clip) for clip in _phased_clips(path, encoder, phase_s)])
-
-
 def _labels_at(clip: Marked, count: int, rate_hz: float, phase_s: float) -> NDArray[np.int64]:
     """The step in the middle of each vector's time, -1 for none."""
     middles = phase_s + (np.arange(count) + 0.5) / rate_hz
@@ -187,7 +180,7 @@ def measure(
             pool = encoder.encode_text(texts)
             for clip, column_of in zip(clips, columns, strict=True):
                 for phase in np.arange(phases) / phases / encoder.rate_hz:
-                    encoded = _encoded(encoder, clip.path, float(phase))
+                    encoded = encode.encoded(encoder, _phased_clips(clip.path, encoder, float(phase)))
                     labels = _labels_at(clip, len(encoded.vectors), encoder.rate_hz, float(phase))
                     tally = tallies.setdefault(spec, _Tally())
                     _add_text(tally, encoded.vectors, clip, labels, pool, column_of)

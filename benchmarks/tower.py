@@ -27,7 +27,6 @@ from benchmarks.sight import Interval, Sight, tower_row
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add, set_fields
 from stepformer.core.devices import torch_device
-from stepformer.encoders.bert import length_batches
 from stepformer.encoders.clip import ClipText, TextTower
 from stepformer.encoders.sentence import SentenceEncoder
 from stepformer.errors import UsageError, near
@@ -128,9 +127,8 @@ class Reader(nn.Module):
 
     def forward(self, texts: Sequence[str]) -> Tensor:
         """Texts to (L, 384)."""
-        tokens = self._tokenize(texts, 48)
         device = self.bert.embeddings.word_embeddings.weight.device
-        rows, ids, mask = next(length_batches(tokens, self._tokenize.pad_id, len(tokens)))
+        rows, ids, mask = next(self._tokenize.batches(texts, 48, len(texts)))
         kept = mask & (torch.rand(mask.shape) >= self._drop)
         kept[:, 0] = True
         hidden = self.bert(ids.to(device), kept.to(device))  # (L, T, 384)

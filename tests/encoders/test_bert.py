@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
+from stepformer.encoders.bert import Bert, BertConfig, WordPiece
 from stepformer.encoders.checkpoints import load_published
 from stepformer.errors import InputError
 
@@ -124,12 +124,14 @@ def test_word_pieces(tmp_path):
         WordPiece(tmp_path / "nothing.txt")
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 5))
-def test_batches_by_length_hold_every_text_once(lengths, batch):
-    tokens = [[i + 1] * length for i, length in enumerate(lengths)]
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.integers(0, 9), max_size=12), batch=st.integers(1, 5))
+def test_batches_by_length_hold_every_text_once(tmp_path, lengths, batch):
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefghijkl"]))
+    tokens = [[2, *[i + 4] * length, 3] for i, length in enumerate(lengths)]
+    texts = [" ".join("abcdefghijkl"[i] * length) for i, length in enumerate(lengths)]
     seen = {}
-    for rows, ids, mask in length_batches(tokens, 0, batch):
+    for rows, ids, mask in WordPiece(tmp_path / "vocab.txt").batches(texts, 99, batch):
         assert len(rows) <= batch
         for row, line, kept in zip(rows, ids, mask, strict=True):
             seen[row] = line[kept].tolist()

@@ -5,7 +5,8 @@ import pytest
 
 from stepformer import encoders
 from stepformer.base import weights
-from stepformer.encoders.base import Encoded, check_frames, finished
+from stepformer.encoders.base import Encoded, check_frames
+from stepformer.encoders.reading import Kept
 from stepformer.errors import InputError, UsageError
 from stepformer.media.picture import FrameSpec
 
@@ -37,22 +38,14 @@ def test_frames_of_another_shape_are_refused_with_both_shapes():
             check_frames(bad, wants, "x")
 
 
-def test_batches_of_one_video_join_and_a_whole_video_step_runs_once():
-    class Two:
-        calls = 0
-
-        def encode_video(self, frames):
-            return Encoded(np.full((len(frames), 2), len(frames), np.float32), np.ones((len(frames), 1), np.float32))
-
-        def finish(self, whole):
-            self.calls += 1
-            return Encoded(whole.vectors * 10, whole.structure)
-
-    encoder = Two()
-    out = finished(encoder, [encoder.encode_video(part) for part in [np.zeros((2, 1)), np.zeros((1, 1))]])
-    assert out.vectors[:, 0].tolist() == [20, 20, 10] and out.structure.shape == (3, 1) and encoder.calls == 1
+def test_batches_of_one_video_join():
+    kept = Kept(100)
+    for count in (2, 1):
+        kept.add(Encoded(np.full((count, 2), count, np.float32), np.ones((count, 1), np.float32)))
+    out = kept.taken()
+    assert out.vectors.tolist() == [[2, 2], [2, 2], [1, 1]] and out.structure.tolist() == [[1], [1], [1]]
     with pytest.raises(InputError, match="no frames"):
-        finished(encoder, [encoder.encode_video(part) for part in []])
+        Kept(100).taken()
     with pytest.raises(InputError, match="does not go with"):
         Encoded(np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32))
 

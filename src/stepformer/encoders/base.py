@@ -35,19 +35,6 @@ class Encoded:
         if self.structure is not None and (self.structure.ndim != 2 or len(self.structure) != len(self.vectors)):
             raise InputError(f"structure {self.structure.shape} does not go with vectors {self.vectors.shape}")
 
-    @classmethod
-    def join(cls, parts: Sequence[Encoded]) -> Encoded:
-        """Batches of one video, end to end."""
-        if not parts:
-            raise InputError("nothing was encoded: the video gave no frames")
-        if len(parts) == 1:
-            return parts[0]
-        structures = [part.structure for part in parts if part.structure is not None]
-        return cls(
-            np.concatenate([part.vectors for part in parts]),
-            np.concatenate(structures) if len(structures) == len(parts) else None,
-        )
-
 
 @runtime_checkable
 class Encoder(Protocol):
@@ -58,7 +45,8 @@ class Encoder(Protocol):
     they come; centring, where a method wants it, is done by who aligns. An encoder whose structure is much cheaper
     than its vectors may have ``encode_often(frames, times)`` too, for pictures that come ``times`` as often as a vector
     of their own is worth its time; one whose texts lie by what they look like may have ``encode_sentences(texts)``, by
-    what they mean, for comparing texts with texts.
+    what they mean, for comparing texts with texts; one that looks over the whole video after its clips (UniVL's
+    transformer) ``finish(whole)``, given the vectors of all clips once.
     """
 
     name: str
@@ -88,14 +76,3 @@ def check_frames(frames: Any, wants: FrameSpec, name: str) -> Frames:
         got = f"{frames.dtype} {frames.shape}" if isinstance(frames, np.ndarray) else type(frames).__name__
         raise InputError(f"encoder {name} takes uint8 frames of shape (N, {', '.join(map(str, tail))}), got {got}")
     return frames
-
-
-def finished(encoder: Encoder, parts: Sequence[Encoded]) -> Encoded:
-    """All batches of one video, in order, as its vectors.
-
-    An encoder that looks over the whole video after its clips (UniVL's transformer) has a method ``finish``
-    that is given the joined clip vectors once.
-    """
-    whole = Encoded.join(parts)
-    finish = getattr(encoder, "finish", None)
-    return whole if finish is None else finish(whole)

@@ -134,25 +134,21 @@ class WordPiece:
         if not path.is_file():
             raise no_such(path, "vocabulary file")
         self._tokenizer: Any = BertWordPieceTokenizer(str(path), lowercase=True)
-        self.pad_id = int(self._tokenizer.token_to_id("[PAD]") or 0)
+        self._pad_id = int(self._tokenizer.token_to_id("[PAD]") or 0)
 
     def __call__(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Token ids of each text, [CLS] and [SEP] included, cut to ``max_tokens``."""
         self._tokenizer.enable_truncation(max_tokens)
         return [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
 
-
-def length_batches(
-    tokens: Sequence[Sequence[int]], pad_id: int, batch: int
-) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Batches of texts of like length, so that little is padding: (indices, ids (B, T), mask (B, T))."""
-    order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
-    for start in range(0, len(order), batch):
-        chosen = order[start : start + batch]
-        width = max(len(tokens[i]) for i in chosen)
-        ids = torch.full((len(chosen), width), pad_id, dtype=torch.long)
-        mask = torch.zeros((len(chosen), width), dtype=torch.bool)
-        for row, i in enumerate(chosen):
-            ids[row, : len(tokens[i])] = torch.tensor(tokens[i], dtype=torch.long)
-            mask[row, : len(tokens[i])] = True
-        yield chosen, ids, mask
+    def batches(
+        self, texts: Sequence[str], max_tokens: int, batch: int
+    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Texts of like length together, so that little is padding: (indices, ids (B, T), mask (B, T))."""
+        tokens = self(texts, max_tokens)
+        order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
+        for start in range(0, len(order), batch):
+            chosen = order[start : start + batch]
+            rows = [torch.tensor(tokens[i]) for i in chosen]
+            mask = nn.utils.rnn.pad_sequence([torch.ones(len(row), dtype=torch.bool) for row in rows], batch_first=True)
+            yield chosen, nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._pad_id), mask

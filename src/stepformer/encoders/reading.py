@@ -8,6 +8,7 @@ run that was stopped goes on where it was.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import shutil
 import sys
@@ -16,7 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.devices import one_thread
 from stepformer.core.inference import looks_hz
-from stepformer.encoders.base import Encoded, finished
+from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError, UsageError
 
 Vectors = NDArray[np.float32]
@@ -155,9 +156,9 @@ def encode_file(
     from stepformer.media import VideoReader, VideoWarning
 
     if encoder.wants is None:  # its features lie in files of its own
-        began = time.perf_counter()
-        encoded = encoder.features(path)
-        spent = {"decode": 0.0, "encode": time.perf_counter() - began}
+        spent = {"decode": 0.0, "encode": 0.0}
+        with _timed(spent, "encode"):
+            encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
     reader = VideoReader(path, hardware=hardware, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
@@ -167,7 +168,7 @@ def encode_file(
     if (times > 1 or rate > encoder.rate_hz) and hasattr(encoder, "encode_often"):
         encode, batch = functools.partial(encoder.encode_often, times=times), batch * times
     spent = {"decode": 0.0, "encode": 0.0}
-    kept = _Kept(sys.maxsize if rate_hz else MOST_VECTORS)
+    kept = Kept(sys.maxsize if rate_hz else MOST_VECTORS)
     if partial is not None:
         reader.longest_gap_s = partial.load(kept)
     try:
@@ -184,9 +185,8 @@ def encode_file(
         if partial is not None:
             partial.write(reader)
         raise
-    began = time.perf_counter()
-    whole = finished(encoder, kept.parts())
-    spent["encode"] += time.perf_counter() - began
+    with _timed(spent, "encode"):  # UniVL's transformer looks over the whole video after its clips
+        whole = getattr(encoder, "finish", lambda clips: clips)(kept.taken())
     structure = whole.structure
     if structure is not None:
         # rounded as it is kept, so that a second look gives the very same steps
@@ -207,16 +207,22 @@ def pictures_per_look(duration_s: float, rate_hz: float, encoder_hz: float) -> i
     return max(1, round(intervals * rate_hz / encoder_hz))
 
 
+@contextmanager
+def _timed(spent: dict[str, float], part: str) -> Iterator[None]:
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        spent[part] += time.perf_counter() - began
+
+
 def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
     """The batches, each decoded by a thread while the one before is encoded; time spent waiting is "decode"."""
     with ThreadPoolExecutor(1, "decode") as thread:
         coming = thread.submit(next, batches, None)
         while True:
-            began = time.perf_counter()
-            try:
+            with _timed(spent, "decode"):
                 batch = coming.result()
-            finally:
-                spent["decode"] += time.perf_counter() - began
             if batch is None:
                 return
             coming = thread.submit(next, batches, None)
@@ -233,9 +239,8 @@ def _encoded(
     """
     if at_once <= 1:
         for clips in batches:
-            began = time.perf_counter()
-            part = encode(clips)
-            spent["encode"] += time.perf_counter() - began
+            with _timed(spent, "encode"):
+                part = encode(clips)
             yield part
         return
     import torch
@@ -245,40 +250,41 @@ def _encoded(
         ThreadPoolExecutor(at_once, "encode", initializer=torch.set_num_threads, initargs=(1,)) as threads,
     ):
         running: deque[Future[Encoded]] = deque()
-
-        def oldest() -> Encoded:
-            began = time.perf_counter()
-            try:
-                return running.popleft().result()
-            finally:
-                spent["encode"] += time.perf_counter() - began
-
-        for clips in batches:
-            running.append(threads.submit(encode, clips))
-            if len(running) == at_once:
-                yield oldest()
-        while running:
-            yield oldest()
+        for clips in itertools.chain(batches, itertools.repeat(None)):
+            if clips is not None:
+                running.append(threads.submit(encode, clips))
+            elif not running:
+                return
+            if clips is None or len(running) == at_once:
+                with _timed(spent, "encode"):
+                    part = running.popleft().result()
+                yield part
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
 
 
-class _Rows:
-    """Rows that come in blocks (n, D), as at most ``most`` (an even number): of more, each is the mean of 2, 4, 8, ...
-    ``neighbours``. Which rows go into a mean does not depend on the blocks."""
+class Kept:
+    """What has been encoded of a video so far, as at most ``most`` vectors (an even number): of more, each is the mean
+    of 2, 4, 8, ... ``neighbours``. Which go into a mean does not depend on the parts that they come in. ``seen``: how
+    many came."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._whole: list[Vectors] = []
+        self._whole: list[Vectors] = []  # rows of vector and structure, side by side
         self._rest: list[Vectors] = []  # fewer than make a mean
-        self._count = self._waiting = 0
+        self._count = self._waiting = self._dim = self.seen = 0
         self.neighbours = 1
 
-    def add(self, rows: Vectors) -> None:
+    def add(self, part: Encoded) -> None:
+        """One more part."""
+        rows = part.vectors if part.structure is None else np.hstack([part.vectors, part.structure])
+        self._dim = part.vectors.shape[1]
+        self.seen += len(rows)
         while len(rows):
             if self._count == self._most:
-                self._whole = [_means(np.concatenate(self._whole), 2)]
+                self._whole = [np.concatenate(self._whole)]  # apart, so that the blocks are let go of first
+                self._whole = [_means(self._whole[0], 2)]
                 self._count, self.neighbours = self._count // 2, 2 * self.neighbours
             room = (self._most - self._count) * self.neighbours - self._waiting
             self._rest.append(rows[:room])
@@ -291,40 +297,19 @@ class _Rows:
                 self._rest, self._waiting = [block[at:]], len(block) - at
                 self._count += number
 
-    def taken(self) -> Vectors | None:
-        """All of them; they are held no longer."""
+    def taken(self) -> Encoded:
+        """All of it; it is held no longer."""
         blocks = [*self._whole, *([_means(np.concatenate(self._rest), self._waiting)] if self._waiting else [])]
+        if not blocks:
+            raise InputError("nothing was encoded: the video gave no frames")
         self._whole, self._rest = [], []
-        return np.concatenate(blocks) if blocks else None
+        rows = np.concatenate(blocks)
+        return Encoded(rows[:, : self._dim], rows[:, self._dim :] if rows.shape[1] > self._dim else None)
 
 
 def _means(rows: Vectors, of: int) -> Vectors:
     """The means of so many rows each."""
     return rows if of == 1 else rows.reshape(-1, of, rows.shape[1]).mean(1)
-
-
-class _Kept:
-    """What has been encoded of a video so far; ``seen``: how many vectors went into it."""
-
-    def __init__(self, most: int) -> None:
-        self._vectors, self._structure = _Rows(most), _Rows(most)
-        self.seen = 0
-
-    @property
-    def neighbours(self) -> int:
-        """How many vectors share one that is kept."""
-        return self._vectors.neighbours
-
-    def add(self, part: Encoded) -> None:
-        self.seen += len(part.vectors)
-        self._vectors.add(part.vectors)
-        if part.structure is not None:
-            self._structure.add(part.structure)
-
-    def parts(self) -> list[Encoded]:
-        """All of it, as one part; none where nothing came. It is held no longer."""
-        vectors = self._vectors.taken()
-        return [] if vectors is None else [Encoded(vectors, self._structure.taken())]
 
 
 class _Partial:
@@ -336,11 +321,11 @@ class _Partial:
 
     def __init__(self, kept: Path) -> None:
         self.folder = kept.with_suffix(".partial")
-        self._new: list[Encoded] = []
+        self._new = Kept(sys.maxsize)
         self._done, self._failed = 0, False
         self._written = time.monotonic()
 
-    def load(self, kept: _Kept) -> float:
+    def load(self, kept: Kept) -> float:
         """Adds the batches there are; the longest gap between pictures in them (seconds)."""
         gap_s = 0.0
         for path in sorted(self.folder.glob("*.safetensors")):
@@ -355,16 +340,17 @@ class _Partial:
 
     def add(self, part: Encoded, reader: Any) -> None:
         """One more batch; written with others before it once in a while."""
-        self._new.append(part)
+        self._new.add(part)
         if time.monotonic() - self._written > _CHUNK_S:
             self.write(reader)
 
     def write(self, reader: Any) -> None:
         """The batches since the last chunk as a chunk."""
         self._written = time.monotonic()
-        whole, self._new = Encoded.join(self._new) if self._new else None, []
-        if whole is None or reader.problems or self._failed:
+        new, self._new = self._new, Kept(sys.maxsize)
+        if not new.seen or reader.problems or self._failed:
             return
+        whole = new.taken()
         arrays = {"vectors": whole.vectors} | ({} if whole.structure is None else {"structure": whole.structure})
         chunk = self.folder / f"{self._done:08d}.safetensors"
         if keep_arrays(chunk, arrays, {"longest_gap_s": reader.longest_gap_s}):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.base import weights
-from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
+from stepformer.encoders.bert import Bert, BertConfig, WordPiece
 from stepformer.encoders.checkpoints import load_published
 
 _MAX_TOKENS = 256
@@ -63,8 +63,7 @@ class SentenceEncoder:
     def encode_text(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Texts to (L, 384) unit vectors, in the order given; texts beyond 256 tokens are cut."""
         out = np.empty((len(texts), self.dim), np.float32)
-        tokens = self._tokenize(texts, _MAX_TOKENS) if len(texts) else []
-        for rows, ids, mask in length_batches(tokens, self._tokenize.pad_id, _BATCH):
+        for rows, ids, mask in self._tokenize.batches(texts, _MAX_TOKENS, _BATCH):
             hidden = self._bert(ids.to(self.device), mask.to(self.device))  # (B, T, D)
             weight = mask.to(self.device).unsqueeze(-1).to(hidden.dtype)
             mean = (hidden * weight).sum(1) / weight.sum(1)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
-from stepformer.encoders.bert import Bert, BertConfig, WordPiece, length_batches
+from stepformer.encoders.bert import Bert, BertConfig, WordPiece
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, load_published, read_checkpoint
 from stepformer.encoders.milnce import S3D_FILES, encoder_folder
 from stepformer.encoders.milnce import SOURCE as S3D_SOURCE
@@ -150,10 +150,7 @@ class UniVLEncoder:
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to unit vectors (L, 768)."""
         out = np.zeros((len(texts), DIM), np.float32)
-        if not len(texts):
-            return out
-        tokens = self._words(texts, MAX_TOKENS)
-        for rows, ids, mask in length_batches(tokens, self._words.pad_id, _TEXT_BATCH):
+        for rows, ids, mask in self._words.batches(texts, MAX_TOKENS, _TEXT_BATCH):
             vectors = self._model.encode_tokens(ids.to(self._device), mask.to(self._device))
             out[rows] = nn.functional.normalize(vectors, dim=-1).cpu().numpy()
         return out
