@@ -6,9 +6,9 @@ product that is not used needs none of its dependencies.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stepformer.base.lazy import lazy
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
 
@@ -20,28 +20,10 @@ if TYPE_CHECKING:
     from stepformer.evaluation import baselines
     from stepformer.show import export
 
-_ROOMS = {
-    "align": "core.align", "baselines": "evaluation.baselines", "data": "data", "encoders": "encoders",
-    "evaluation": "evaluation", "export": "show.export", "narration": "narration", "procedure": "app.procedure",
-    "search": "app.search",
-}  # fmt: skip
-_NAMES = {"load_model": "app.discover", "StepFormer": "app.discover"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        found: Any = importlib.import_module(f"stepformer.{_ROOMS[name]}")
-    elif name in _NAMES:
-        found = getattr(importlib.import_module(f"stepformer.{_NAMES[name]}"), name)
-    else:
-        raise AttributeError(f"module 'stepformer' has no attribute {name!r}")
-    globals()[name] = found  # the next look finds it without coming here
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOMS, *_NAMES])
-
+__getattr__, __dir__ = lazy(__name__, {
+    "core.align": ".", "data": ".", "encoders": ".", "evaluation": ".", "evaluation.baselines": ".", "narration": ".",
+    "show.export": ".", "app.procedure": ".", "app.search": ".", "app.discover": "load_model StepFormer",
+})  # fmt: skip
 
 __all__ = [
     "Step", "StepFormer", "Timeline", "__version__", "align", "baselines", "data", "encoders", "evaluation",

@@ -22,15 +22,15 @@ SCHEMA_VERSION = 1
 """Version of the JSON written by :meth:`Timeline.to_json`; its schema is `export/timeline.schema.json`."""
 
 
-def _seconds(name: str, value: Any) -> float:
+def seconds(value: Any, name: str) -> float:
     """A finite time of at most thirty days, or an error that names the field."""
     try:
-        seconds = float(value)
+        found = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} must be seconds, got {str(value)[:60]!r}") from None
-    if not math.isfinite(seconds) or not 0 <= seconds <= LONGEST_S:
-        raise InputError(f"{name} must lie between 0 and {LONGEST_S:g} seconds (thirty days), got {seconds:g}")
-    return seconds
+    if not 0 <= found <= LONGEST_S:
+        raise InputError(f"{name} must lie between 0 and {LONGEST_S:g} seconds (thirty days), got {found:g}")
+    return found
 
 
 def json_values(text: str | bytes) -> Any:
@@ -92,7 +92,7 @@ class Step:
             value = getattr(self, name)
             if isinstance(value, bool) or (not isinstance(value, int | float) and not hasattr(value, "__float__")):
                 raise InputError(f"Step.{name} must be seconds, got {value!r}")
-            object.__setattr__(self, name, _seconds(f"Step.{name}", value))
+            object.__setattr__(self, name, seconds(value, f"Step.{name}"))
         if self.start_s < 0 or self.end_s < self.start_s:
             raise InputError(f"Step needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
         _object("Step.meta", self.meta)
@@ -148,7 +148,7 @@ class Timeline:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "video", str(self.video))
-        object.__setattr__(self, "duration_s", _seconds("Timeline.duration_s", self.duration_s))
+        object.__setattr__(self, "duration_s", seconds(self.duration_s, "Timeline.duration_s"))
         _object("Timeline.meta", self.meta)
         steps = tuple(self.steps)
         for i, (before, after) in enumerate(itertools.pairwise(steps)):

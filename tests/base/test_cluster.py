@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.base.cluster import run_on_cluster
+from stepformer.base.cluster import run_anywhere
 from stepformer.errors import InputError, MissingError, StepFormerError
 
 _offset = 0
@@ -46,7 +46,7 @@ import sys, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
-from stepformer.base.cluster import run_on_cluster
+from stepformer.base.cluster import run_anywhere
 from stepformer.errors import InputError
 from tests.base.test_cluster import never, set_offset, work
 
@@ -56,7 +56,7 @@ ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
 kinds = {3: "bad", 7: "dies", 9: "hangs"}
 items = [(kinds.get(i, "ok"), i) for i in range(60)]
 found = {}
-for outcome in run_on_cluster("auto", work, iter(items), 0, set_offset, (100,), time_limit_s=8):
+for outcome in run_anywhere("auto", work, iter(items), 0, set_offset, (100,), time_limit_s=8):
     assert outcome.item not in found
     found[outcome.item] = outcome.value, outcome.error
     if len(found) == 12:
@@ -67,7 +67,7 @@ assert found.pop(("hangs", 9)) == (None, "it was given up after 8 s, the time li
 assert found == {("ok", i): (2 * i + 100, None) for i in range(60) if i not in kinds}, found
 assert len(Path("marks/7").read_text().split()) == 3  # three actors died of it
 try:
-    list(run_on_cluster("auto", work, items, 2, never, ("x",)))
+    list(run_anywhere("auto", work, items, 2, never, ("x",)))
 except InputError as error:
     print(error)
 ray.shutdown()
@@ -92,7 +92,7 @@ def test_without_ray_or_a_cluster_there_is_a_sentence(monkeypatch):
     pytest.importorskip("ray", reason="needs Ray: pip install 'stepformer[ray]'")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(MissingError, match=r"no Ray cluster answers at 'auto' .*; start one with: ray start --head"):
-        list(run_on_cluster("auto", work, []))
+        list(run_anywhere("auto", work, []))
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(StepFormerError, match=r"--cluster needs Ray; install it with: pip install 'stepformer\[ray\]'"):
-        list(run_on_cluster("auto", work, []))
+        list(run_anywhere("auto", work, []))

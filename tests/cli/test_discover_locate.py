@@ -540,4 +540,4 @@ def test_strange_file_names_and_pipes():
     words[3:7] = ["discover"]
     os.mkfifo("pipe.mp4")
     done = subprocess.run([*words, "pipe.mp4", "--no-labels"], check=False, **given)
-    assert done.returncode == 3 and b"pipe.mp4 is a device or a pipe, not a video file" in done.stderr
+    assert done.returncode == 3 and b"pipe.mp4 is a device or a pipe, not a file that can be read" in done.stderr

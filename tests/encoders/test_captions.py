@@ -67,7 +67,7 @@ def test_a_table_of_videos_is_looked_up_by_name(tmp_path):
         ([], "no captions"),
         ({"duration": 3, "timestamps": [[0, 1]], "sentences": []}, "do not go together"),
         ({"segments": "no"}, "expected a list"),
-        ({"duration": 3e7, "segments": [{"start": 0, "end": 4, "text": TAP}]}, "duration is 3e[+]07 s"),
+        ({"duration": 3e7, "segments": [{"start": 0, "end": 4, "text": TAP}]}, "the duration must lie .* got 3e[+]07"),
         ({"duration": 2e6, "segments": [{"start": 0, "end": 4, "text": TAP}]}, "up to 4 s do not bear out"),
         ([{"start": 0, "end": 2e6, "text": TAP}], "do not bear out"),
     ],

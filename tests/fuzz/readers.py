@@ -433,11 +433,11 @@ def _shown(path: Path) -> object:
 
 
 def _similarity(path: Path) -> object:
-    """A page with somebody's similarity map."""
+    """A plot with somebody's similarity map."""
     from stepformer.base.guard import load_array
     from stepformer.show import export
 
-    return export.render(TIMELINE, "html", export.Options(similarity=load_array(path)))
+    return export.write(TIMELINE, path.with_suffix(".png"), similarity=load_array(path))
 
 
 def _world(folder: Path) -> bytes:

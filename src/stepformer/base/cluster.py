@@ -34,44 +34,29 @@ def run_anywhere(
     cluster: str | None,
     work: Callable[[Item], Value],
     items: Iterable[Item],
-    jobs: int,
+    jobs: int = 0,
     initializer: Callable[..., Any] | None = None,
     initargs: tuple[Any, ...] = (),
     time_limit_s: float | None = None,
     gpu: bool = False,
     **here: Any,
 ) -> Iterator[Outcome[Item, Value]]:
-    """On a cluster where one is named, else in ``jobs`` processes here; 0 jobs: as many as fit the cluster.
+    """Outcomes in the order in which they finish: of :func:`stepformer.base.many.run_many`, which takes ``here`` too,
+    or where a ``cluster`` is named ("auto", or the address of its head) of actors on its nodes.
 
-    ``here``: what :func:`run_many` takes besides.
-    """
-    if cluster is None:
-        return run_many(work, items, jobs, initializer, initargs, time_limit_s, **here)
-    return run_on_cluster(cluster, work, items, jobs, initializer, initargs, time_limit_s, gpu)
-
-
-def run_on_cluster(
-    address: str,
-    work: Callable[[Item], Value],
-    items: Iterable[Item],
-    workers: int = 0,
-    initializer: Callable[..., Any] | None = None,
-    initargs: tuple[Any, ...] = (),
-    time_limit_s: float | None = None,
-    gpu: bool = False,
-) -> Iterator[Outcome[Item, Value]]:
-    """Outcomes in the order in which they finish, as :func:`stepformer.base.many.run_many` gives them.
-
-    ``address``: "auto" or that of a cluster's head. ``workers``: actors; 0: one per GPU where ``gpu`` asks for them
-    and there are some, else one per processor. More workers than GPUs share them. Nodes may come and go.
+    ``jobs``: processes, or actors, of which 0 are one per GPU where ``gpu`` asks for them and there are some, else one
+    per processor. More actors than GPUs share them. Nodes may come and go.
 
     Raises:
         MissingError: Ray is not installed, or no cluster answers. StepFormerError: what ``initializer`` raised.
     """
-    ray = _connected(address)
+    if cluster is None:
+        yield from run_many(work, items, jobs, initializer, initargs, time_limit_s, **here)
+        return
+    ray = _connected(cluster)
     there = ray.cluster_resources()
     gpus = there.get("GPU", 0.0) if gpu else 0.0
-    count = workers or max(1, int(gpus or there.get("CPU", 1)))
+    count = jobs or max(1, int(gpus or there.get("CPU", 1)))
     ours = {name: value for name, value in os.environ.items() if name.startswith("STEPFORMER_")}  # plugins, folders
     hand = ray.remote(_Hand).options(
         num_cpus=1, num_gpus=min(1.0, gpus / count), runtime_env={"env_vars": ours} if ours else None

@@ -32,7 +32,7 @@ import numpy as np
 
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, StepFormerError
-from stepformer.timeline import LONGEST_S, json_values
+from stepformer.timeline import json_values
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -320,18 +320,6 @@ def check_zip(archive: zipfile.ZipFile, source: str | os.PathLike[str]) -> None:
 
 def _far_more(source: str | os.PathLike[str], unpacked: int, packed: int) -> str:
     return f"{os.fspath(source)} unpacks to {unpacked >> 20} MiB from {packed >> 10} KiB; it is not read"
-
-
-def seconds(value: Any, what: str, source: str | os.PathLike[str] = "") -> float:
-    """A finite number of seconds from 0 to thirty days, or an InputError that names it."""
-    where = f"{os.fspath(source)}: " if source else ""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{where}{what} must be seconds, not {str(value)[:60]!r}") from None
-    if not 0 <= number <= LONGEST_S:
-        raise InputError(f"{where}{what} is {number:g} s; it must lie between 0 and {LONGEST_S:g} (thirty days)")
-    return number
 
 
 def in_process(

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         ("chapters.vtt", timeline, {}),
         ("chapters.ffmeta", timeline, {}),
         ("timeline.png", timeline, {"similarity": found.similarity}),
-        ("steps.html", timeline, {"similarity": found.similarity}),
+        ("steps.html", timeline, {}),
         ("silent.json", silent, {}),
         ("located.json", located, {}),
     )

@@ -101,7 +101,7 @@ def run_id(args: argparse.Namespace) -> str:
 def write_one(finding: Any, output: Output, source: Source, vectors: bool) -> dict[str, Any]:
     """Writes a timeline to one output and says what was written. ``vectors``: one row per step beside a JSON file."""
     options: dict[str, Any] = {"video": str(source.path) if source.kind == "video" and source.path.is_file() else None}
-    if output.format in ("plot", "html"):
+    if output.format == "plot":
         options["similarity"] = finding.similarity
     written = export.write(finding.timeline, output.path, format=output.format, **options)
     if vectors and output.format == "json":

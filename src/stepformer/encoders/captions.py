@@ -21,12 +21,13 @@ import numpy as np
 
 from stepformer.base.arrays import unit
 from stepformer.base.files import no_such
-from stepformer.base.guard import read_json, reader, seconds
+from stepformer.base.guard import read_json, reader
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.encoders.clip import ClipText
 from stepformer.errors import InputError
 from stepformer.narration import Cue
 from stepformer.narration.readers.structured import has_segments, segments_of
+from stepformer.timeline import seconds
 
 _SUFFIXES = (".captions.json", ".json")
 _SILENT_S = 3600.0  # after the last caption
@@ -51,7 +52,7 @@ def parse_captions(value: Any, where: str = "captions") -> tuple[list[Cue], floa
     if not captions:
         raise InputError(f"{where}: there are no captions")
     last = max(caption.end_s for caption in captions)
-    length_s = last if duration is None else seconds(duration, "the duration", where)
+    length_s = last if duration is None else seconds(duration, f"{where}: the duration")
     if length_s > min(last + _SILENT_S, _LONGEST_S):  # every second gets a vector
         raise InputError(f"{where}: captions up to {last:g} s do not bear out a duration of {length_s:g} s")
     return captions, length_s

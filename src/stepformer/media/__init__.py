@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from stepformer.media.audio import SAMPLE_RATE_HZ, add_sound, audio_blocks, read_audio
 from stepformer.media.chapters import CHAPTER_SUFFIXES, write_chapters
-from stepformer.media.container import Chapter, Problem, VideoInfo, VideoWarning, probe
+from stepformer.media.container import Problem, VideoInfo, VideoWarning, probe
 from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video
 from stepformer.media.picture import FrameSpec
 from stepformer.media.reader import FrameBatch, VideoReader, frames_at
 from stepformer.media.subtitles import subtitles_beside
 
 __all__ = [
-    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "Chapter", "FrameBatch", "FrameSpec", "Problem", "VideoInfo",
+    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "FrameBatch", "FrameSpec", "Problem", "VideoInfo",
     "VideoReader", "VideoWarning", "add_sound", "audio_blocks", "find_videos", "frames_at",
     "is_ours", "is_video", "probe", "read_audio", "subtitles_beside", "write_chapters",
 ]  # fmt: skip

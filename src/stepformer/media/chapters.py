@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from stepformer.base import files
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import (
-    Chapter,
-    VideoInfo,
-    opened,
-    origin_s,
-    packets_of,
-    probe,
-    video_stream,
-)
+from stepformer.media.container import VideoInfo, opened, origin_s, packets_of, probe, video_stream
 from stepformer.timeline import Step, Timeline
 
 CHAPTER_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm")
@@ -31,9 +24,7 @@ _MILLISECOND = Fraction(1, 1000)
 
 
 def write_chapters(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    steps: Timeline | Iterable[Step | Chapter],
+    source: str | os.PathLike[str], target: str | os.PathLike[str], steps: Timeline | Iterable[Step]
 ) -> VideoInfo:
     """Copies ``source`` to ``target`` with these chapters in place of its own; streams are copied bit for bit.
 
@@ -50,12 +41,9 @@ def write_chapters(
         raise UsageError(
             f"chapters can be written into {', '.join(CHAPTER_SUFFIXES)}, not into {suffix or 'no suffix'}"
         )
-    chapters = tuple(
-        step if isinstance(step, Chapter) else Chapter(step.start_s, step.end_s, step.label or f"Step {number}")
-        for number, step in enumerate(steps, 1)
-    )
+    chapters = [replace(step, label=step.label or f"Step {number}") for number, step in enumerate(steps, 1)]
     if suffix in _FROM_ZERO and chapters and chapters[0].start_s > 0:
-        chapters = (Chapter(0.0, chapters[0].start_s, OPENING), *chapters)
+        chapters.insert(0, Step(0.0, chapters[0].start_s, OPENING))
     with opened(source) as inside:
         origin = origin_s(inside, video_stream(inside, source))
         try:
@@ -72,7 +60,7 @@ def write_chapters(
 
 
 def _remux(
-    av: Any, inside: Any, source: str | os.PathLike[str], temporary: Path, chapters: tuple[Chapter, ...], origin: float
+    av: Any, inside: Any, source: str | os.PathLike[str], temporary: Path, chapters: list[Step], origin: float
 ) -> None:
     with av.open(str(temporary), "w") as outside:
         outside.metadata.update(inside.metadata)
@@ -91,7 +79,7 @@ def _remux(
                     "start": round(chapter.start_s * 1000),
                     "end": round(chapter.end_s * 1000),
                     "time_base": _MILLISECOND,
-                    "metadata": {"title": chapter.title},
+                    "metadata": {"title": chapter.label},
                 }
                 for number, chapter in enumerate(chapters, 1)
             ]

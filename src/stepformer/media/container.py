@@ -6,7 +6,6 @@ there, whatever time stamps the container carries inside.
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
+from stepformer.base.guard import plain_file
 from stepformer.errors import InputError, MissingError
-from stepformer.timeline import LONGEST_S
+from stepformer.timeline import LONGEST_S, Step
 
 _FORMATS = (
     "3g2,3gp,aac,ac3,aiff,amr,ape,apng,asf,av1,avi,caf,dirac,dts,dv,eac3,evc,flac,flv,gif,gxf,h261,h263,h264,hevc,ivf,"
@@ -49,22 +49,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """One chapter mark of a container."""
-
-    start_s: float
-    end_s: float
-    title: str
-
-    def __post_init__(self) -> None:
-        start, end = float(self.start_s), float(self.end_s)
-        if not (math.isfinite(start) and math.isfinite(end) and 0 <= start <= end):
-            raise InputError(f"chapter {self.title!r} needs 0 <= start_s <= end_s, got {self.start_s}, {self.end_s}")
-        object.__setattr__(self, "start_s", start)
-        object.__setattr__(self, "end_s", end)
-
-
-@dataclass(frozen=True, slots=True)
 class VideoInfo:
     """What a video file says of itself. ``width`` and ``height`` are as shown, turned and with square pixels.
 
@@ -84,7 +68,7 @@ class VideoInfo:
     codec: str
     container: str
     audio_tracks: int
-    chapters: tuple[Chapter, ...] = ()
+    chapters: tuple[Step, ...] = ()
     problem: str = ""
 
 
@@ -174,12 +158,7 @@ def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterato
     file = Path(path)
     if not file.exists():
         raise no_such(file)
-    if file.is_dir():
-        raise InputError(f"{file} is a folder, not a video file")
-    if not file.is_file():
-        raise InputError(f"{file} is a device or a pipe, not a video file")
-    if not file.stat().st_size:
-        raise InputError(f"{file} is empty")
+    plain_file(file)
     # "file:" keeps a name such as "12:30.mp4" from being taken for a protocol; the lists keep a file from naming others
     options = {"protocol_whitelist": "file", "format_whitelist": _FORMATS}
     try:
@@ -254,12 +233,10 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
     Decodes one frame; reads the file through (without decoding) only where its header gives no length.
     """
     with opened(path) as container:
-        stream = video_stream(container, path)
-        return describe(container, stream, path)
+        return _described(container, video_stream(container, path), path)
 
 
-def describe(container: Any, stream: Any, path: str | os.PathLike[str]) -> VideoInfo:
-    """:class:`VideoInfo` of a container that was just opened; reads on in it."""
+def _described(container: Any, stream: Any, path: str | os.PathLike[str]) -> VideoInfo:
     origin = origin_s(container, stream)
     duration_s, known, problem = _header_duration(container, stream, origin), True, ""
     if duration_s is None or duration_s > bearable_s(path):
@@ -288,14 +265,14 @@ def describe(container: Any, stream: Any, path: str | os.PathLike[str]) -> Video
     )  # fmt: skip
 
 
-def chapters_of(container: Any, origin: float) -> tuple[Chapter, ...]:
-    """Chapter marks; those whose times make no sense are left out."""
+def chapters_of(container: Any, origin: float) -> tuple[Step, ...]:
+    """Chapter marks as steps; times that make no sense are moved to where they do."""
     found = []
     for entry in container.chapters():
         base = float(entry["time_base"] or 0)
-        start = max(0.0, entry["start"] * base - origin)
-        end = max(start, entry["end"] * base - origin)
-        found.append(Chapter(start, end, entry["metadata"].get("title", "")))
+        start = min(max(0.0, entry["start"] * base - origin), LONGEST_S)
+        end = min(max(start, entry["end"] * base - origin), LONGEST_S)
+        found.append(Step(start, end, entry["metadata"].get("title") or None))
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from export_browser import Browser, find_browser
 from export_timelines import NASTY, nasty, pancakes, timelines
@@ -19,7 +18,6 @@ from hypothesis import given, settings
 from lxml import html
 
 from stepformer import Step, Timeline
-from stepformer.errors import InputError
 from stepformer.show import export
 from stepformer.show.writing import step_names, within_video
 
@@ -27,14 +25,6 @@ from stepformer.show.writing import step_names, within_video
 def page_of(timeline: Timeline, **options):
     text = export.render(timeline, "html", export.Options(**options)).text
     return text, html.fromstring(text)
-
-
-def similarity() -> np.ndarray:
-    rng = np.random.default_rng(0)
-    matrix = rng.normal(0.2, 0.05, (8, 90))
-    for step in pancakes():
-        matrix[step.slot, int(step.start_s) : int(step.end_s)] += 0.4
-    return matrix
 
 
 @settings(deadline=None, max_examples=40)
@@ -60,30 +50,16 @@ def test_shown_names():
 
 
 def test_nothing_is_fetched():
-    text, page = page_of(pancakes(), similarity=similarity())
+    text, page = page_of(pancakes())
     addresses = page.xpath("//@src") + page.xpath("//link/@href")
     assert [a for a in addresses if not a.startswith("data:")] == ["pancakes.mp4"]
     assert "default-src 'none'" in page.xpath("//meta[@http-equiv]/@content")[0]
     assert not re.search(r"url\(|@import|https?://", text)
 
 
-def test_guess_marks_and_map():
-    _, page = page_of(pancakes(), similarity=similarity())
+def test_guess_marks():
+    _, page = page_of(pancakes())
     assert [e.text for e in page.find_class("guess")] == ["guess 0.41"]
-    assert len(page.xpath("//figure[@class='map']//i")) == 4
-    assert page_of(pancakes())[1].xpath("//figure") == []
-
-
-@pytest.mark.parametrize("bad", [np.zeros(5), np.full((2, 2), np.nan), np.zeros((1, 2, 3))])
-def test_bad_maps(bad):
-    with pytest.raises(InputError, match="similarity map"):
-        page_of(pancakes(), similarity=bad)
-
-
-def test_long_maps_are_averaged():
-    matrix = np.tile(np.linspace(0, 1, 7001), (3, 1))
-    text, _ = page_of(pancakes(), similarity=matrix)
-    assert len(text) < 200_000
 
 
 def test_missing_video_is_noted():
@@ -117,7 +93,7 @@ def test_in_a_browser(tmp_path):
         pytest.skip("no Chromium on this machine (apt-get install chromium)")
     video = make_video(tmp_path / "pan cakes.mp4", 90, rate=10, gop=10)
     timeline = dataclasses.replace(pancakes(), video=str(video))
-    export.write(timeline, tmp_path / "page.html", similarity=similarity())
+    export.write(timeline, tmp_path / "page.html")
     with Browser(binary) as browser:
         browser.open((tmp_path / "page.html").as_uri())
         browser.wait("video.readyState > 0")
@@ -137,8 +113,7 @@ def test_in_a_browser(tmp_path):
         assert browser.run("document.querySelector('.step.on .name').textContent") == "Step 3"
         assert browser.run("document.getElementById('strip').getAttribute('aria-valuetext')") == "0:45, Step 3"
 
-        # the map is as wide as the bar and seeks too
-        browser.click("#pixels", at_x=0.05)
+        browser.click("#strip", at_x=0.05)
         browser.wait("Math.abs(video.currentTime - 4.5) < 0.5")
 
         # by keyboard: to the list, to a step, next step, five seconds, play and pause

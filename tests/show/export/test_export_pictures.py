@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from stepformer import Step, Timeline
+from stepformer.errors import InputError
 from stepformer.show import export
 from stepformer.show.terminal import _owners, draw
 from stepformer.show.writing import STEP_COLORS, step_colors
@@ -155,6 +156,12 @@ def test_plot_of_awkward_timelines(tmp_path):
         export.write(timeline, tmp_path / f"{i}.png")
         assert (tmp_path / f"{i}.png").stat().st_size > 3000
     export.write(pancakes(), tmp_path / "x.png", similarity=np.zeros((0, 5)))
+
+
+@pytest.mark.parametrize("bad", [np.zeros(5), np.full((2, 2), np.nan), np.zeros((1, 2, 3))])
+def test_bad_maps(tmp_path, bad):
+    with pytest.raises(InputError, match="similarity map"):
+        export.write(pancakes(), tmp_path / "x.png", similarity=bad)
 
 
 def test_no_step_seems_to_end_when_it_begins():

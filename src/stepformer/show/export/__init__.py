@@ -22,7 +22,7 @@ from stepformer.base.files import no_such, replacing, write_bytes
 from stepformer.base.guard import read_bytes, reader
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
-from stepformer.show.writing import without_guesses
+from stepformer.show.writing import within_video, without_guesses
 from stepformer.timeline import Timeline
 
 __all__ = ["FORMATS", "Format", "Options", "Rendered", "Written", "format_of", "parse", "read", "render", "write"]
@@ -40,7 +40,7 @@ class Options:
     title: str | None = None  # of a page or picture; else the video's file name
     task: str | None = None  # task id or class of annotation formats (CrossTask, COIN)
     task_steps: tuple[str, ...] = ()  # the task's ordered step names: annotation formats number steps by them
-    similarity: Any = None  # (K, N) steps or slots against frames, shown by pictures and the page
+    similarity: Any = None  # (K, N) steps or slots against frames, shown by the plot
     embed: bool = False  # page: put the video itself into the file
     target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
 
@@ -114,6 +114,7 @@ class Format:
     reader: str | Callable[..., Any] | None = None  # of the text or a file's path, or the module that has parse_NAME
     kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
     needs_video: bool = False  # whether the video file itself must be here
+    inside: bool = False  # what lies past the end of the video is cut or left out first
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +133,22 @@ _TABLE = (
     Format("tsv", (".tsv", ".tab"), "one row per step, tab-separated", _ANNOTATION, _ANNOTATION),
     Format("vtt", (".vtt",), "WebVTT chapters, for web players", _CHAPTERS, _CHAPTERS),
     Format("srt", (".srt",), "SubRip subtitles", _CHAPTERS, _CHAPTERS),
-    Format("youtube", (".txt",), "chapter list for a YouTube description", _CHAPTERS, _CHAPTERS),
-    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg", _CHAPTERS, _CHAPTERS),
-    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters", _CHAPTERS, _CHAPTERS),
-    Format("matroska", (".chapters.xml", ".mkv.xml"), "Matroska chapters, for mkvmerge", _CHAPTERS, _CHAPTERS),
+    Format("youtube", (".txt",), "chapter list for a YouTube description", _CHAPTERS, _CHAPTERS, inside=True),
+    Format("ffmetadata", (".ffmeta", ".ffmetadata"), "chapters for ffmpeg", _CHAPTERS, _CHAPTERS, inside=True),
+    Format("podlove", (".psc", ".psc.xml"), "Podlove Simple Chapters", _CHAPTERS, _CHAPTERS, inside=True),
+    Format("matroska", (".chapters.xml", ".mkv.xml"), "Matroska chapters, for mkvmerge", _CHAPTERS, _CHAPTERS,
+           inside=True),
     Format("elan", (".eaf",), "ELAN annotation tier", _ANNOTATION),
-    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", _ANNOTATION),
-    Format("edl", (".edl",), "CMX 3600 edit decision list", _ANNOTATION),
+    Format("otio", (".otio",), "OpenTimelineIO, for editing programs", _ANNOTATION, inside=True),
+    Format("edl", (".edl",), "CMX 3600 edit decision list", _ANNOTATION, inside=True),
     Format("labelstudio", (".labelstudio.json",), "Label Studio task with predictions", _ANNOTATION),
     Format("fiftyone", (".fiftyone.json",), "FiftyOne temporal detections", _ANNOTATION),
     Format("crosstask", (".crosstask.csv",), "CrossTask annotation rows", _ANNOTATION),
     Format("coin", (".coin.json",), "COIN annotation JSON", _ANNOTATION),
-    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html"),
+    Format("html", (".html", ".htm"), "one page with the video, its bar and its steps", "html", inside=True),
     Format("plot", (".png", ".svg", ".pdf"), "picture of the timeline and similarity map", "pictures", kind="file"),
     Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: one thumbnail per step",
-           "pictures", kind="file", needs_video=True),
+           "pictures", kind="file", needs_video=True, inside=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
            "video", "video", kind="file", needs_video=True),
     Format("clips", (), "a folder with one clip per step", "video", kind="folder", needs_video=True),
@@ -193,8 +195,8 @@ def write(
 
     A format uses the options that mean something to it. video: the media file, where it is not the timeline's own.
     fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
-    ordered step names of annotation formats. similarity: (K, N), shown by pictures and the page. embed: the
-    video inside the page. sure_only: names that are guesses are left out.
+    ordered step names of annotation formats. similarity: (K, N), shown by the plot. embed: the video inside
+    the page. sure_only: names that are guesses are left out.
 
     Raises:
         UsageError: an unknown format, or an option that makes no sense.
@@ -204,17 +206,24 @@ def write(
     target = Path(path)
     timeline = without_guesses(timeline) if sure_only else timeline
     settings = Options(video, fps, title, task, tuple(task_steps), similarity, embed, target)
-    function = _code(chosen, "write")
     if chosen.kind == "text":
-        rendered: Rendered = function(timeline, settings)
+        rendered = _rendered(timeline, chosen, settings)
         # a path that was no UTF-8 on disk holds lone surrogates; \udcff is how JSON writes one, and visible elsewhere
         write_bytes(target, rendered.text.encode("utf-8", "backslashreplace"))
         return Written(target, chosen.name, rendered.notes)
+    timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
+    save = _code(chosen, "write")
     if chosen.kind == "folder":
-        return Written(target, chosen.name, tuple(function(timeline, target, settings)))
+        return Written(target, chosen.name, (*cut, *save(timeline, target, settings)))
     with replacing(target) as temporary:
-        notes = tuple(function(timeline, temporary, settings))
+        notes = (*cut, *save(timeline, temporary, settings))
     return Written(target, chosen.name, notes)
+
+
+def _rendered(timeline: Timeline, chosen: Format, options: Options) -> Rendered:
+    timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
+    rendered: Rendered = _code(chosen, "write")(timeline, options)
+    return Rendered(rendered.text, (*cut, *rendered.notes))
 
 
 def render(timeline: Timeline, format: str, options: Options | None = None) -> Rendered:
@@ -230,8 +239,7 @@ def render(timeline: Timeline, format: str, options: Options | None = None) -> R
     chosen = format_of("", format)
     if chosen.kind != "text":
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
-    rendered: Rendered = _code(chosen, "write")(timeline, options or Options())
-    return rendered
+    return _rendered(timeline, chosen, options or Options())
 
 
 @reader("timeline")

@@ -28,7 +28,6 @@ from stepformer.show.writing import (
     step_names,
     step_numbers,
     timeline_of,
-    within_video,
     xml_text,
 )
 from stepformer.timeline import Step, Timeline
@@ -280,9 +279,7 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
     Overlapping steps go to further tracks. What lies past the end of the video is cut or left out; a step of no length
     is a frame long. Score, slot and meta of a step are in its clip's metadata.
     """
-    stamped = json.loads(stamp(timeline))
-    rate, rate_notes = frame_rate(timeline, options)
-    timeline, notes = within_video(timeline)
+    rate, notes = frame_rate(timeline, options)
     target = media_address(timeline, options)
     all_spans = spans(timeline, rate)
     all_lanes = lanes(all_spans)
@@ -310,10 +307,10 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
         "OTIO_SCHEMA": "Timeline.1",
         "name": options.title or Path(timeline.video).stem,
         "global_start_time": None,
-        "metadata": {"stepformer": stamped},
+        "metadata": {"stepformer": json.loads(stamp(timeline))},
         "tracks": {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": tracks},
     }
-    return Rendered(json.dumps(value, indent=2, ensure_ascii=False) + "\n", rate_notes + notes)
+    return Rendered(json.dumps(value, indent=2, ensure_ascii=False) + "\n", notes)
 
 
 def _range(start: int, duration: int, rate: float) -> dict[str, Any]:
@@ -334,9 +331,7 @@ def render_edl(timeline: Timeline, options: Options) -> Rendered:
     the end of the video; the notes say so. A step of no length is a frame long. Timecode counts at the nominal rate (30
     for 29.97). The format ends at 24 hours and has no escape: names are one line behind ``FROM CLIP NAME``.
     """
-    stamped = stamp(timeline)
-    rate, rate_notes = frame_rate(timeline, options)
-    timeline, notes = within_video(timeline)
+    rate, notes = frame_rate(timeline, options)
     nominal = max(1, round(rate))
     title = one_line(options.title or Path(timeline.video).stem) or "steps"
     lines = [f"TITLE: {title}", "FCM: NON-DROP FRAME", ""]
@@ -346,8 +341,8 @@ def render_edl(timeline: Timeline, options: Options) -> Rendered:
         lines.append(f"{event:03d}  {_REEL:<8} V     C        {start} {end} {start} {end}")
         lines.append(f"* FROM CLIP NAME: {span.name}")
     if events:  # a comment belongs to an event; strict readers stumble over one without
-        lines.append(f"* {stamped}")
-    return Rendered("\n".join(lines) + "\n", (*rate_notes, *notes, *cut))
+        lines.append(f"* {stamp(timeline)}")
+    return Rendered("\n".join(lines) + "\n", (*notes, *cut))
 
 
 def _timecode(frame: int, nominal: int) -> str:

@@ -25,7 +25,6 @@ from stepformer.show.writing import (
     step_name,
     timeline_of,
     unstamp,
-    within_video,
     xml_text,
 )
 from stepformer.timeline import Step, Timeline
@@ -113,8 +112,7 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
     A timeline that cannot give three chapters is an error. Whole seconds; gaps belong to the step before them; what
     overlaps is cut by the next start. Descriptions may not hold ``<`` and ``>``: they become ‹ and ›.
     """
-    timeline, notes = within_video(timeline)
-    said = list(notes)
+    said: list[str] = []
     chapters = _tiles(timeline, said)
     _join_short(chapters, said)
     if len(chapters) < MIN_CHAPTERS:
@@ -194,13 +192,11 @@ def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
     Milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no length is a
     millisecond long. A comment holds the provenance.
     """
-    stamped = stamp(timeline)
-    timeline, notes = within_video(timeline)
-    parts = [f"{_HEADER}\n;{stamped}\n"]
+    parts = [f"{_HEADER}\n;{stamp(timeline)}\n"]
     for span in spans(timeline, 1000):
         title = _SPECIAL.sub(r"\\\1", span.name)
         parts.append(f"[CHAPTER]\nTIMEBASE=1/1000\nSTART={span.start}\nEND={span.end}\ntitle={title}\n")
-    return Rendered("".join(parts), notes)
+    return Rendered("".join(parts))
 
 
 def parse_ffmetadata(text: str, source: str) -> Timeline:
@@ -216,7 +212,7 @@ def parse_ffmetadata(text: str, source: str) -> Timeline:
         bad = [c for c in file.chapters() if c["time_base"] is None or {"START", "END"} & c["metadata"].keys()]
         if bad:
             raise InputError(f"{source}: a chapter without valid TIMEBASE, START and END: {bad[0]['metadata']}")
-        steps = [Step(chapter.start_s, chapter.end_s, chapter.title or None) for chapter in chapters_of(file, 0.0)]
+        steps = list(chapters_of(file, 0.0))
     stamps = (unstamp(line[1:]) for line in text.split("\n") if line.startswith(";"))
     return timeline_of(steps, source, next(filter(None, stamps), None))
 
@@ -229,14 +225,12 @@ def render_podlove(timeline: Timeline, options: Options) -> Rendered:
 
     The format has no ends: read back, a chapter ends where the next begins. What starts past the end is left out.
     """
-    stamped = stamp(timeline)
-    timeline, notes = within_video(timeline)
     ElementTree.register_namespace("psc", NAMESPACE)
     root = ElementTree.Element(f"{{{NAMESPACE}}}chapters", {"version": "1.2"})
     for span in spans(timeline, 1000):
         attributes = {"start": clock_ms(span.start), "title": xml_text(span.name)}
         ElementTree.SubElement(root, f"{{{NAMESPACE}}}chapter", attributes)
-    return Rendered(document(root, stamped), notes)
+    return Rendered(document(root, stamp(timeline)))
 
 
 def parse_podlove(text: str, source: str) -> Timeline:
@@ -262,13 +256,9 @@ def render_matroska(timeline: Timeline, options: Options) -> Rendered:
     Written in milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no
     length is a millisecond long.
     """
-    stamped = stamp(timeline)
-    timeline, notes = within_video(timeline)
     root = ElementTree.Element("Chapters")
-    if not len(timeline):
-        # an edition must hold a chapter, so a file without steps has no edition either
-        return Rendered(document(root, stamped, _DOCTYPE), notes)
-    edition = ElementTree.SubElement(root, "EditionEntry")
+    # an edition must hold a chapter, so a file without steps has no edition either
+    edition = ElementTree.SubElement(root, "EditionEntry") if len(timeline) else root
     for i, span in enumerate(spans(timeline, 1000)):
         atom = ElementTree.SubElement(edition, "ChapterAtom")
         _text(atom, "ChapterUID", str(i + 1))
@@ -277,7 +267,7 @@ def render_matroska(timeline: Timeline, options: Options) -> Rendered:
         display = ElementTree.SubElement(atom, "ChapterDisplay")
         _text(display, "ChapterString", xml_text(span.name))
         _text(display, "ChapterLanguage", "und")
-    return Rendered(document(root, stamped, _DOCTYPE), notes)
+    return Rendered(document(root, stamp(timeline), _DOCTYPE))
 
 
 def parse_matroska(text: str, source: str) -> Timeline:

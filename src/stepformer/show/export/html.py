@@ -1,9 +1,8 @@
-"""One page, one file: the video, its steps as a bar and as a list that seeks, and the similarity map.
+"""One page, one file: the video, and its steps as a bar and as a list that seeks.
 
-Nothing is fetched from anywhere: style, script, thumbnails and map are inside, and the page says so to the browser (its
+Nothing is fetched from anywhere: style, script and thumbnails are inside, and the page says so to the browser (its
 content security policy). The video stays a file beside the page, named by a relative path, unless ``embed`` puts it
 inside. Works from a folder without a server, by keyboard, in the dark, and, as links to the seconds, without script.
-What lies past the end of the video is cut or left out.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ import os
 from html import escape
 from pathlib import Path, PurePath
 from urllib.parse import quote
-
-import numpy as np
-import numpy.typing as npt
 
 from stepformer.base.guard import read_bytes
 from stepformer.base.progress import clock
@@ -34,7 +30,6 @@ from stepformer.show.writing import (
     step_name,
     step_names,
     ticks,
-    within_video,
 )
 from stepformer.timeline import Step, Timeline
 
@@ -45,19 +40,13 @@ _POLICY = (
 )
 _FIND_FROM = 9  # steps from which a search field is worth its place
 _BIG_BYTES = 50 * 2**20
-_MAP_MAX_COLUMNS = 2000
 
 
 def render_html(timeline: Timeline, options: Options) -> Rendered:
     """The whole page."""
-    stamped = stamp(timeline)
-    timeline, cut = within_video(timeline)
-    notes = list(cut)
     length_s = timeline.duration_s or max((step.end_s for step in timeline), default=0.0)
     source, source_notes = _source(timeline, options)
-    notes += source_notes
     thumbs, thumb_notes = _thumbnails(timeline, options)
-    notes += thumb_notes
     title = one_line(options.title or PurePath(timeline.video).name) or "Steps"
     data = {
         "length_s": length_s,
@@ -80,13 +69,12 @@ def render_html(timeline: Timeline, options: Options) -> Rendered:
         "length": f"{length_s:.3f}",
         "segments": _segments(timeline, length_s),
         "ticks": _ticks(length_s),
-        "map": _map(timeline, options, length_s),
         "find": _FIND if len(timeline) >= _FIND_FROM else "",
         "bare": "" if any(thumbs) else " bare",
         "steps": _steps(timeline, thumbs, source) or '<li class="none">No steps were found in this video.</li>',
-        "stamp": escape(json.dumps(json.loads(stamped), indent=2, ensure_ascii=False)),
+        "stamp": escape(json.dumps(json.loads(stamp(timeline)), indent=2, ensure_ascii=False)),
     }
-    return Rendered((_HERE / "page.html").read_text(encoding="utf-8").format(**parts), tuple(notes))
+    return Rendered((_HERE / "page.html").read_text(encoding="utf-8").format(**parts), (*source_notes, *thumb_notes))
 
 
 def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
@@ -189,40 +177,6 @@ def _ticks(length_s: float) -> str:
         return ""
     marks = [second for second in ticks(length_s, 9) if second <= length_s * 0.97]
     return "".join(f'<span style="left:{_percent(s, length_s)}">{clock(s)}</span>' for s in marks)
-
-
-def _map(timeline: Timeline, options: Options, length_s: float) -> str:
-    from stepformer.show.export.pictures import check_similarity
-
-    matrix = check_similarity(options.similarity)
-    if matrix is None:
-        return ""
-    row = max(4, min(14, 240 // len(matrix)))
-    marks = []
-    for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
-        at = step.slot if step.slot is not None else i
-        if 0 <= at < len(matrix):
-            left, wide = _percent(step.start_s, length_s), _percent(step.duration_s, length_s)
-            marks.append(f'<i style="left:{left};width:{wide};top:{at * row}px;--c:{color}"></i>')
-    note = f"How alike each of the {len(matrix)} rows (step slots) is to each moment. Outlined: where a step is."
-    return (
-        f'<figure class="map" style="--tall:{row * len(matrix)}px;--row:{row}px"><div class="pixels" id="pixels">'
-        f'<img alt="{note}" src="{_map_png(matrix)}">{"".join(marks)}</div><figcaption>{note}</figcaption></figure>'
-    )
-
-
-def _map_png(matrix: npt.NDArray[np.float64]) -> str:
-    """The map as a PNG, one pixel per value; very long ones are averaged to fewer columns."""
-    from matplotlib.image import imsave
-
-    columns = matrix.shape[1]
-    if columns > _MAP_MAX_COLUMNS:
-        edges = np.linspace(0, columns, _MAP_MAX_COLUMNS + 1).astype(int)[:-1]
-        matrix = np.add.reduceat(matrix, edges, axis=1) / np.diff(np.append(edges, columns))
-    low, high = np.quantile(matrix, [0.02, 0.995])
-    file = io.BytesIO()
-    imsave(file, matrix, cmap="magma", vmin=low, vmax=max(high, low + 1e-9), format="png")
-    return _data_address("image/png", file.getvalue())
 
 
 def _percent(part: float, whole: float) -> str:

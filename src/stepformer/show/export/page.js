@@ -79,7 +79,7 @@
     go(Math.max(0, i));
   };
 
-  // ---- the bar and the map
+  // ---- the bar
   const second = (event, box) => {
     const r = box.getBoundingClientRect();
     return (Math.min(Math.max(0, event.clientX - r.left), r.width) / r.width) * length;
@@ -93,7 +93,6 @@
     box.addEventListener("pointermove", (e) => { if (box.hasPointerCapture(e.pointerId)) seek(second(e, box)); });
   };
   scrub(strip);
-  if ($("pixels")) scrub($("pixels"));
   strip.addEventListener("pointermove", (e) => {
     const s = second(e, strip), i = stepAt(s), r = strip.getBoundingClientRect();
     tip.hidden = false;

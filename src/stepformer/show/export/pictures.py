@@ -30,7 +30,6 @@ from stepformer.show.writing import (
     step_colors,
     step_name,
     ticks,
-    within_video,
 )
 from stepformer.timeline import Timeline
 
@@ -176,18 +175,13 @@ _SHEET_DPI = 100
 
 
 def save_sheet(timeline: Timeline, path: Path, options: Options) -> tuple[str, ...]:
-    """A contact sheet: one thumbnail per step, from its middle, with number, name and times, as PNG or JPEG.
-
-    What lies past the end of the video is cut or left out.
-    """
+    """A contact sheet: one thumbnail per step, from its middle, with number, name and times, as PNG or JPEG."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import IdentityTransform
 
     _check_suffix(path, "a contact sheet", (".png", ".jpg", ".jpeg"))
     source = need_media_file(timeline, options, "a contact sheet")
-    metadata = _described(timeline, path)
-    timeline, notes = within_video(timeline)
     pictures = step_pictures(source, timeline, _THUMB)
     tall = max((len(picture) for picture in pictures if picture is not None), default=round(_THUMB * 9 / 16))
     count = len(timeline)
@@ -212,9 +206,8 @@ def save_sheet(timeline: Timeline, path: Path, options: Options) -> tuple[str, .
             figure.add_artist(Rectangle((left, below), _THUMB, 5, facecolor=color, transform=IdentityTransform()))
             put(left, top + tall + 10, f"{i + 1}  {step_name(step, i)}", 10.5, _THUMB_CELLS)
             put(left, top + tall + 32, f"{clock(int(step.start_s))} – {clock(int(step.end_s))}", 8.5, _THUMB_CELLS)
-        figure.savefig(path, metadata=metadata)
-    blank = [f"step {i + 1}: the video has no picture there" for i, found in enumerate(pictures) if found is None]
-    return (*notes, *blank)
+        figure.savefig(path, metadata=_described(timeline, path))
+    return tuple(f"step {i + 1}: the video has no picture there" for i, found in enumerate(pictures) if found is None)
 
 
 def step_pictures(source: Path, timeline: Timeline, width: int) -> list[npt.NDArray[np.uint8] | None]:

@@ -25,15 +25,14 @@ def save_media(timeline: Timeline, path: Path, options: Options) -> tuple[str, .
     length is a millisecond long. The mp4 family has no gaps: there a chapter goes on to the next, and what comes before
     the first step is a chapter of its own, "Intro", because the first would otherwise begin at zero. Milliseconds.
     """
-    from stepformer.media import Chapter, probe, write_chapters
+    from stepformer.media import probe, write_chapters
 
     source = need_media_file(timeline, options, "a copy with chapters")
     if not timeline.duration_s:
         timeline = replace(timeline, duration_s=probe(source).duration_s)
     timeline, notes = within_video(timeline)
     kept, cut = flat(spans(timeline, 1000))
-    chapters = [Chapter(span.start / 1000, span.end / 1000, span.name) for span in kept]
-    write_chapters(source, path, chapters)
+    write_chapters(source, path, [Step(span.start / 1000, span.end / 1000, span.name) for span in kept])
     return notes + cut
 
 
@@ -42,8 +41,7 @@ def parse_media(path: Path) -> Timeline:
     from stepformer.media import probe
 
     info = probe(path)
-    steps = [Step(chapter.start_s, chapter.end_s, chapter.title or None) for chapter in info.chapters]
-    return Timeline(str(path), info.duration_s, tuple(sorted(steps, key=lambda step: step.start_s)))
+    return Timeline(str(path), info.duration_s, tuple(sorted(info.chapters, key=lambda step: step.start_s)))
 
 
 _QUALITY = "18"  # constant rate factor of x264: no loss that is seen
