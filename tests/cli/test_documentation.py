@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.cli import COMMANDS, _split_command, command_module, command_parser
+from stepformer.cli import COMMANDS, command_module, command_parser
 from stepformer.core.config import make_config
 from stepformer.errors import UsageError
 
@@ -31,10 +31,10 @@ def commands_in(text: str) -> list[list[str]]:
 
 def parse(argv: list[str]) -> None:
     """Fails where a command would end with a usage error."""
-    named = _split_command(argv)
-    assert named is not None, f"no such command: {argv}"
+    name = next((name for name in (" ".join(argv[:2]), argv[0]) if name in COMMANDS), None)
+    assert name is not None, f"no such command: {argv}"
     try:
-        command_parser(named[0]).parse_intermixed_args(named[1])
+        command_parser(name).parse_intermixed_args(argv[len(name.split()) :])
     except UsageError as error:
         pytest.fail(f"does not parse: stepformer {shlex.join(argv)}: {error}")
 

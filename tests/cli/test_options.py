@@ -143,7 +143,7 @@ def test_a_group_has_a_section_of_its_own():
         ("steps = 2.5", "steps: expected a whole number of at least 1, got '2.5'"),
         ("detail = 3", "detail: expected a number from 0 to 1, got '3'"),
         ("no_labels = 1", "no_labels must be true or false, got 1"),
-        ("[discover]\nuse = 'all'", "use must be one of both"),
+        ("[discover]\nuse = 'all'", "use: invalid choice: 'all'"),
         ("[discover.model]\nx = 1", "no section is called 'model'"),
     ],
 )

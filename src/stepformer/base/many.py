@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -104,11 +105,14 @@ def run_many(
     if jobs <= 1 and time_limit_s is None and not apart:
         if initializer is not None:
             initializer(*initargs)
+        outer = _notes[0]
         for item in items:
+            _notes[0] = outer if noted is None else partial(noted, item)
             try:
                 yield Outcome(item, value=work(item))
             except Exception as error:
                 yield failure(item, error)
+        _notes[0] = outer
         return
 
     # cores shared out: processes with a thread per core each would wait for one another
@@ -267,15 +271,15 @@ def _limit_memory(more: int) -> None:
         pass  # not Linux: time limits remain
 
 
-_notes: list[Any] = [None, 0.0]  # in a process of run_many: its pipe, and when it last sent a note
+_notes: list[Any] = [None, 0.0]  # while run_many works here: who hears notes, and when the last was sent
 
 
 def note(value: Any) -> None:
-    """From work in a process of :func:`run_many`: says how far it is. At most ten times a second; elsewhere nothing."""
+    """From work of :func:`run_many`: says how far it is. At most ten times a second; elsewhere nothing."""
     now = time.monotonic()
     if _notes[0] is not None and now - _notes[1] > 0.1:
         _notes[1] = now
-        _notes[0].send(("note", value))
+        _notes[0](value)
 
 
 def _serve(
@@ -293,7 +297,7 @@ def _serve(
     os.environ.update(environment)
     Progress.silent = silent
     limit_threads(threads)
-    _notes[0] = pipe
+    _notes[0] = lambda value: pipe.send(("note", value))
     try:
         try:
             if initializer is not None:

@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("stepformer.cli.export", "a timeline as chapters, subtitles, tables, pictures, clips, a page"),
     "view": ("stepformer.cli.view", "the page of a timeline in a browser"),
     "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
-    "prepare phrases": ("stepformer.cli.prepare_phrases", "subtitles of many videos to one table of phrases"),
+    "prepare phrases": ("stepformer.cli.prepare:PHRASE_TABLE", "subtitles of many videos to one table of phrases"),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
     "adapt": ("stepformer.cli.adapt", "a model for an encoder of yours, or for your videos"),
@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models pull": ("stepformer.cli.models:PULL", "download weights by name, verified, once"),
     "models info": ("stepformer.cli.models:INFO", "source, hashes, licence and training data of weights"),
     "models verify": ("stepformer.cli.models:VERIFY", "hash the pulled weights again"),
-    "prepare features": ("stepformer.cli.prepare_features", "videos, or features you have, to a feature store"),
+    "prepare features": ("stepformer.cli.prepare:FEATURES", "videos, or features you have, to a feature store"),
     "bench discover": ("stepformer.bench.discover", "time per minute of video, part by part"),
     "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
     "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
@@ -63,6 +63,8 @@ GROUPS = {
 }
 
 _DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times, from the video alone."
+_MORE = "stepformer COMMAND --help starts with examples. stepformer --version prints the version."
+_HELP = ("-h", "--help", "help")
 
 
 def _studies() -> dict[str, tuple[str, str]]:
@@ -96,51 +98,34 @@ def command_parser(name: str, parser: argparse.ArgumentParser | None = None) -> 
     return parser
 
 
-def _overview() -> str:
-    lines = [_DESCRIPTION, "", "usage: stepformer COMMAND [options]", "", "commands:"]
-    shown: set[str] = set()
+def _listing(group: str = "") -> str:
+    """The commands, a group of them in one line; or the commands of a group."""
+    lines: dict[str, str] = {}
     for name, (_, text) in COMMANDS.items():
-        group = name.split()[0]
-        if " " in name:
-            if group not in shown:
-                shown.add(group)
-                words = "|".join(other.split()[1] for other in COMMANDS if other.startswith(group + " "))
-                lines.append(f"  {group:<12} {GROUPS.get(group, '')} ({words})")
-        else:
-            lines.append(f"  {name:<12} {text}")
-    lines += ["", "stepformer COMMAND --help starts with examples. stepformer --version prints the version."]
-    return "\n".join(lines)
+        first, _, word = name.partition(" ")
+        if first == group:
+            lines[name] = text
+        elif not group:
+            words = "|".join(other.split()[1] for other in COMMANDS if other.startswith(first + " "))
+            lines[first] = f"{GROUPS[first]} ({words})" if word else text
+    width = max(map(len, lines))
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items())
 
 
-def _split_command(argv: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The longest command name that ``argv`` starts with, and the rest."""
-    for words in (2, 1):
-        name = " ".join(argv[:words])
-        if len(argv) >= words and name in COMMANDS:
-            return name, list(argv[words:])
-    return None
-
-
-def _group(argv: Sequence[str]) -> int:
+def _no_command(argv: Sequence[str]) -> int:
     """The commands of a group (``stepformer bench --help``), or what is wrong with a command that is none."""
-    group = {name.split()[1]: text for name, (_, text) in COMMANDS.items() if name.startswith(argv[0] + " ")}
-    if group and argv[1:] and argv[1] in ("-h", "--help", "help"):
-        width = max(map(len, group))
-        lines = [f"  stepformer {argv[0]} {word:<{width}}  {text}" for word, text in group.items()]
-        print(f"{GROUPS[argv[0]]}:\n")
-        print("\n".join(lines))
-        print(f"\nstepformer {argv[0]} WORD --help starts with examples.")
-        return 0
-    if group and not argv[1:]:
-        print(f"usage: stepformer {argv[0]} {{{'|'.join(group)}}} [options]", file=sys.stderr)
-        return 2
-    within = f"{argv[0]} " if group else ""
-    given, known = (argv[1], [*group]) if group else (argv[0], [*COMMANDS, *GROUPS])
-    near = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
-    meant = f"did you mean {within}{near[0]}? " if near else ""
-    studies = argv[0] != "bench" or any(path.startswith("benchmarks.") for path, _ in COMMANDS.values())
+    group = argv[0] if argv[0] in GROUPS else ""
+    asked = argv[1:2] and argv[1] in _HELP
+    if group and (asked or not argv[1:]):
+        shown = f"usage: stepformer {group} COMMAND [options]\n\n{GROUPS[group]}:\n{_listing(group)}\n\n{_MORE}"
+        print(shown, file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
+    given = " ".join(argv[:2]) if group else argv[0]
+    near = difflib.get_close_matches(given, [*COMMANDS, *GROUPS], n=1, cutoff=0.7)
+    meant = f"did you mean {near[0]}? " if near else ""
+    studies = group != "bench" or any(path.startswith("benchmarks.") for path, _ in COMMANDS.values())
     elsewhere = "" if studies else "; studies run in a checkout of the repository, not from a wheel"
-    raise UsageError(f"no command {within + given!r}; {meant}stepformer {within}--help lists them{elsewhere}")
+    raise UsageError(f"no command {given!r}; {meant}stepformer {group and group + ' '}--help lists them{elsewhere}")
 
 
 def _run(argv: list[str], apart: bool) -> int:
@@ -148,17 +133,16 @@ def _run(argv: list[str], apart: bool) -> int:
 
     ``apart``: a single job, too, has a process of its own, so that a decoder that crashes costs one video.
     """
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_overview())
+    if not argv or argv[0] in _HELP:
+        print(f"{_DESCRIPTION}\n\nusage: stepformer COMMAND [options]\n\ncommands:\n{_listing()}\n\n{_MORE}")
         return 0
     if argv[0] == "--version":
         print(f"stepformer {__version__}")
         return 0
-    found = _split_command(argv)
-    if found is None:
-        return _group(argv)
-    name, rest = found
-    module = command_module(name)
+    name = next((name for name in (" ".join(argv[:2]), argv[0]) if name in COMMANDS), None)
+    if name is None:
+        return _no_command(argv)
+    module, rest = command_module(name), argv[len(name.split()) :]
     args = resolve(command_parser(name), name, rest, getattr(module, "FIELDS", ()))
     args.apart = apart
     with messages(args.verbose, args.quiet, args.log_file):

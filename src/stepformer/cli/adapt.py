@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import add, positive, set_fields
-from stepformer.cli.prepare_features import encode_all
+from stepformer.cli.prepare import encode_all
 
 HELP = """Trains a StepFormer for any encoder that puts videos and texts into one space (OpenCLIP, SigLIP, UniVL,
 MIL-NCE, your own): a simulated world in that encoder's space, then the same training as the default model's.

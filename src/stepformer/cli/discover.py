@@ -9,7 +9,7 @@ from typing import Any
 from stepformer.app.discover.knobs import USES, Knobs
 from stepformer.cli.inputs import Source, find_sources
 from stepformer.cli.options import LISTENING, add, listening_of
-from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
+from stepformer.cli.over_videos import OVER_VIDEOS, note_heard, note_read, run_over
 from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Give at most one of --steps, --detail,
@@ -90,17 +90,16 @@ def looks_up(args: argparse.Namespace) -> bool:
     return str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
 
 
-def find(model: Any, source: Source, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
+def find(model: Any, source: Source, request: Request, cache: bool) -> Any:
     """One video, in whichever process."""
     from stepformer.narration.listening import narration_of
     from stepformer.show.writing import without_guesses
 
     # plain features do not say whose they are, and names need the text side of the encoder that made them
     named = request.labels and (source.kind != "features" or request.encoder)
-    features = source.read(model, request.rate_hz, None if progress is None else progress.read, cache, named)
-    narration = None
-    if named and source.kind == "video":
-        narration = narration_of(source.path, request.listening, None if progress is None else progress.heard)
+    features = source.read(model, request.rate_hz, note_read, cache, named)
+    heard = named and source.kind == "video"
+    narration = narration_of(source.path, request.listening, note_heard) if heard else None
     labels = "auto" if named else "none"
     found = model.find(features, request.knobs, narration=narration, labels=labels, bank=request.bank)
     return replace(found, timeline=without_guesses(found.timeline)) if request.sure_only else found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -17,15 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from stepformer.base.cache import cache_folder
+from stepformer.base.cache import cache_folder, why_nothing_is_kept
 from stepformer.cli.log import log
 from stepformer.cli.options import add
 from stepformer.errors import MissingError, StepFormerError
 from stepformer.version import __version__
 
-HELP = """Checks Python, torch and device, libraries, weights (present and verified), the model, extras, cache and disk,
-and runs a tiny video through the whole product. Each failing line says how to fix it. Exit code 0 when nothing fails, 4
-when all that fails is weights or packages that are not here, else 1."""
+HELP = """Checks Python, torch and device, weights (present and verified), the model, extras, cache and disk, and runs a
+tiny video through the whole product. Each failing line says how to fix it. Exit code 0 when nothing fails, 4 when all
+that fails is weights or packages that are not here, else 1."""
 
 EXAMPLES = ["stepformer doctor", "stepformer doctor --quick", "stepformer doctor --json"]
 
@@ -39,10 +38,6 @@ _EXTRAS = {
     "wandb": ("wandb", "training curves in Weights & Biases"),
     "procel": ("scipy", "reading ProceL's .mat files"),
 }
-_LIBRARIES = (
-    "numpy", "safetensors", "numba", "av", "pillow", "tokenizers", "spacy", "onnxruntime", "usearch", "shtab",
-    "faster-whisper",
-)  # fmt: skip
 _WANTED_FREE_BYTES = 2 * 10**9
 
 
@@ -88,7 +83,6 @@ def examine(model: str = "default", quick: bool = False) -> Iterator[Check]:
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     yield Check("python", "ok", f"{platform.python_version()} on {system}")
     yield _checked("torch", _torch, "reinstall it with: pip install --force-reinstall torch")
-    yield _checked("libraries", _libraries, "pip install --force-reinstall stepformer")
     for name in (*NEEDED, *_OPTIONAL):
         fix = f"get them with: stepformer models pull {name}"
         yield _checked(f"weights {name}", partial(_weights, name, quick), fix, optional=name in _OPTIONAL)
@@ -122,13 +116,6 @@ def _torch() -> str:
     return f"{torch.__version__}, {torch.get_num_threads()} threads, {device}"
 
 
-def _libraries() -> str:
-    gone = [name for name in _LIBRARIES if not list(importlib.metadata.distributions(name=name))]
-    if gone:
-        raise MissingError(f"{', '.join(gone)} not installed")
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
-
-
 def _weights(name: str, quick: bool) -> str:
     from stepformer.base import weights
 
@@ -157,13 +144,9 @@ def _extra(module: str, purpose: str) -> str:
 
 
 def _cache() -> str:
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return str(folder)
-    except OSError as error:
-        raise StepFormerError(f"{folder} cannot be written: {error}") from None
+    if why := why_nothing_is_kept():
+        raise StepFormerError(f"{cache_folder()} cannot be written: {why}")
+    return str(cache_folder())
 
 
 def _disk() -> str:

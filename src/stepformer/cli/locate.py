@@ -10,7 +10,7 @@ from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.discover import looks_up
 from stepformer.cli.inputs import Source, find_sources, lines_of
 from stepformer.cli.options import LISTENING, add, listening_of
-from stepformer.cli.over_videos import OVER_VIDEOS, VideoProgress, run_over
+from stepformer.cli.over_videos import OVER_VIDEOS, note_heard, note_read, run_over
 from stepformer.errors import UsageError
 from stepformer.narration.listening import Listening
 
@@ -70,14 +70,13 @@ def run(args: argparse.Namespace) -> int:
     return run_over(args, find_sources(args.videos, ids=looks_up(args)), request, find)
 
 
-def find(model: Any, source: Source, request: Request, cache: bool, progress: VideoProgress | None) -> Any:
+def find(model: Any, source: Source, request: Request, cache: bool) -> Any:
     """One video, in whichever process."""
     from stepformer.narration.listening import narration_of
 
-    features = source.read(model, request.rate_hz, None if progress is None else progress.read, cache, True)
-    narration = None
-    if source.kind == "video":
-        narration = narration_of(source.path, request.listening, None if progress is None else progress.heard)
+    features = source.read(model, request.rate_hz, note_read, cache, True)
+    video = source.kind == "video"
+    narration = narration_of(source.path, request.listening, note_heard) if video else None
     return model.place(
         features, list(request.texts), request.ordered, method=request.method, judge_presence=request.judge_presence,
         narration=narration,

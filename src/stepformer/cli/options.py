@@ -350,11 +350,11 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
             args.sources[key] = "flag"
         elif os.environ.get(variable, "") != "":
             text = os.environ[variable]
-            value = _value(action, words(text) if _is_list(action) else text, variable)
+            value = _value(parser, action, words(text) if isinstance(action, Several) else text, variable)
             setattr(args, action.dest, value)
             args.sources[key] = "environment"
         elif key in table:
-            setattr(args, action.dest, _value(action, table[key], f"{path}: {key}"))
+            setattr(args, action.dest, _value(parser, action, table[key], f"{path}: {key}"))
             args.sources[key] = str(path)
         elif action.required:
             parser.error(f"{action.option_strings[-1]} is required")
@@ -438,33 +438,22 @@ def _options_of(commands: Sequence[str]) -> set[str]:
     return {key_of(a) for name in commands for a in command_parser(name)._actions if a.option_strings}
 
 
-def _is_list(action: argparse.Action) -> bool:
-    return isinstance(action, Several) or action.nargs in ("+", "*")
-
-
-def _value(action: argparse.Action, given: Any, where: str) -> Any:
-    """A value from a file or the environment, checked as the flag checks it."""
+def _value(parser: argparse.ArgumentParser, action: argparse.Action, given: Any, where: str) -> Any:
+    """A value from a file or the environment, checked as argparse checks that of the flag."""
     if action.nargs == 0:
         said = str(given).lower()
         if said not in (*_YES, *_NO) or not isinstance(given, (bool, str)):
             raise UsageError(f"{where} must be true or false, got {given!r}")
         return said in _YES
-    if _is_list(action):
-        items = [_one(action, item, where) for item in (given if isinstance(given, list) else [given])]
-        return [inner for item in items for inner in (item if isinstance(item, list) else [item])]
-    return _one(action, given, where)
-
-
-def _one(action: argparse.Action, given: Any, where: str) -> Any:
-    kind = {int: "a whole number", float: "a number"}.get(action.type, "a text")  # type: ignore[call-overload]
-    if isinstance(given, (bool, dict, list)):
-        raise UsageError(f"{where} must be {kind}, got {given!r}")
-    try:
-        value = action.type(str(given)) if callable(action.type) else str(given)
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"{where}: {error}") from None
-    except ValueError:
-        raise UsageError(f"{where} must be {kind}, got {given!r}") from None
-    if action.choices is not None and value not in action.choices:
-        raise UsageError(f"{where} must be one of {', '.join(map(str, action.choices))}, got {given!r}")
-    return value
+    several = isinstance(action, Several)
+    values: list[Any] = []
+    for item in given if several and isinstance(given, list) else [given]:
+        if isinstance(item, (bool, dict, list)):
+            raise UsageError(f"{where} must be a text or a number, got {item!r}")
+        try:
+            value = parser._get_value(action, str(item))
+            parser._check_value(action, value)
+        except argparse.ArgumentError as error:
+            raise UsageError(f"{where}: {error.message}") from None
+        values += value if isinstance(value, list) else [value]
+    return values if several else values[0]

@@ -8,14 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from stepformer.base import many
 from stepformer.base.cluster import run_anywhere
-from stepformer.base.many import run_many
+from stepformer.base.many import note, run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Source, start_worker, worker
 from stepformer.cli.log import log, of, printable
@@ -62,19 +59,24 @@ class Done:
     skipped: bool = False
 
 
-Finder = Callable[[Any, Source, Any, bool, Any], Any]
-"""(model, source, request, cache, progress or None) -> Finding. A module-level function: processes find it by name."""
+Finder = Callable[[Any, Source, Any, bool], Any]
+"""(model, source, request, cache) -> Finding. A module-level function: processes find it by name."""
 
 
 def _start(args: argparse.Namespace, find: Finder) -> None:
     """Loads the model once per process; progress is shown by the process that started it."""
     start_worker(args)
-    noted = {kind: partial(_note, kind) for kind in ("read", "heard")}
-    worker.update(find=find, progress=SimpleNamespace(**noted))
+    worker.update(find=find)
 
 
-def _note(kind: str, done_s: float, total_s: float) -> None:
-    many.note((kind, done_s, total_s))
+def note_read(done_s: float, total_s: float) -> None:
+    """How much of a video has been read, for who shows progress."""
+    note(("read", done_s, total_s))
+
+
+def note_heard(done_s: float, total_s: float) -> None:
+    """How much of its sound has been turned into text."""
+    note(("heard", done_s, total_s))
 
 
 def _work(job: Job) -> Done:
@@ -84,8 +86,7 @@ def _work(job: Job) -> Done:
     refused: list[str] = []
     timeline, spent, error, code = None, {}, None, 0
     try:
-        cache = not worker["args"].no_cache
-        finding = worker["find"](worker["model"], job.source, job.request, cache, worker["progress"])
+        finding = worker["find"](worker["model"], job.source, job.request, not worker["args"].no_cache)
         timeline, spent = finding.timeline.to_dict(), finding.seconds
         for output in job.outputs:
             try:
@@ -177,23 +178,17 @@ def _each(
     jobs = [job for job in jobs if job.source not in unread]
     if not jobs or (broken and not args.keep_going):
         return
-    start = (args, find)
     total_s = sum(lengths[job.source] for job in jobs)
     with Progress(args.command, total_s or None, "s of video") as bar:
         progress = VideoProgress(bar)
-        here = args.jobs == 1 and args.time_limit is None and args.cluster is None and not args.apart
-        if here:
-            _start(*start)
-            worker["progress"] = progress
-        begin = None if here else _start
         at_once, gpu = min(workers_of(args), len(jobs)), args.device != "cpu"
 
         def noted(_: Job, note: tuple[str, float, float]) -> None:
             if at_once == 1:  # of several at once, the bar counts those that are done
                 getattr(progress, note[0])(*note[1:])
 
-        limits = LIMITS | {"apart": not here, "noted": noted}
-        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, begin, start, args.time_limit, gpu, **limits):
+        how = LIMITS | {"apart": args.apart, "noted": noted, "gpu": gpu, "time_limit_s": args.time_limit}
+        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, _start, (args, find), **how):
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
@@ -246,13 +241,13 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
         if absent:
             print(f"not in the video: {'; '.join(absent)}")
         sys.stdout.flush()
-    for note in timeline.meta.get("notes", ()):
-        log.info(f"{done.source}: {note}")
+    for remark in timeline.meta.get("notes", ()):
+        log.info(f"{done.source}: {remark}")
     for file in done.written:
         if not as_json:
             print(printable(f"{file['path']}  {file['format']}"), flush=True)
-        for note in file["notes"]:
-            log.info(f"{file['path']}: {note}")
+        for remark in file["notes"]:
+            log.info(f"{file['path']}: {remark}")
     parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in done.spent.items())
     read = "" if "decode" in done.spent else "features were kept from before; "
     log.debug(f"{done.source}: {read}{parts}; {done.seconds:.2f} s in all")

@@ -1,43 +1,21 @@
-"""``stepformer prepare features SRC DST --encoder NAME``: videos, or features you have, to a feature store."""
+"""``stepformer prepare features | phrases``: videos, or features you have, to a feature store; subtitles to phrases."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.many import cores
 from stepformer.cli.log import answer, log, of
-from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options, workers_of
+from stepformer.cli.options import LISTENING, PHRASES, Command, add, listening_of, phrase_options, workers_of
 from stepformer.errors import UsageError
-
-HELP = """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
-their features, phrases and phrase vectors into a feature store: what training, evaluation and search read.
-
-A run that was stopped, even killed, goes on where it was; a video whose file has changed since is done again. A file
-that cannot be read is listed, and the exit code is then 5; the next run tries it again. A store holds the features
-of one encoder; another one's are refused.
-
---from released reads the released StepFormer's tars (through a reader that runs none of their code); --from arrays
-reads a folder of .npy, .npz or safetensors files, one per video, as features of the encoder named, with phrases from
---captions: a HowTo100M caption file, or a folder of subtitle files (CSV too), one per video. Names agree up to the
-endings of video files: abc.mp4.npy goes with abc.csv."""
-EXAMPLES = [
-    "stepformer prepare features videos/ store/",
-    "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",
-    "stepformer prepare features list.txt store/ --encoder univl:weights/",
-    "stepformer prepare features howto100m_s3d/ store/ --from arrays --encoder univl:weights/ --captions caption.json",
-    "stepformer prepare features videos/ store/ --cluster auto                   # on a Ray cluster",
-    "stepformer prepare features train-000.tar store/ --from released",
-]
-
 
 KINDS = ("videos", "released", "arrays")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+def _add_features(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", type=Path, help="folder of videos, list of videos (one per line), or one video")
     parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
     named = {"help": "encoder of the features, NAME or NAME:VALUE (default: clip)"}
@@ -52,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
 
-def run(args: argparse.Namespace) -> int:
+def _features(args: argparse.Namespace) -> int:
     """Fills the store, lists what failed."""
     from stepformer.data.features import Summary
 
@@ -106,6 +84,7 @@ def encode_all(sources: Sequence[Any], settings: Any, jobs: int = 1, **limits: A
 
 
 def _imported(args: argparse.Namespace) -> Any:
+    import itertools
     import time
 
     from stepformer.base.progress import Progress
@@ -114,47 +93,36 @@ def _imported(args: argparse.Namespace) -> Any:
     from stepformer.data.store_writer import StoreWriter
     from stepformer.errors import InputError, StepFormerError
 
+    seen: set[str] = set()
+    count, summary, started = Captioned(), Summary(), time.monotonic()
+
+    def have(name: str, source: Any) -> bool:
+        return name in writer and writer.meta(name).get("source") == source
+
     if args.from_ == "released":
         if args.encoder is not None:
             raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
-        tars = find_tars(args.src)
         info = RELEASED
-
-        def samples(have: Callable[..., bool]) -> Iterator[Any]:
-            for tar in tars:
-                yield from released_samples(tar)
+        samples: Iterator[Any] = itertools.chain.from_iterable(map(released_samples, find_tars(args.src)))
     else:
         from stepformer import encoders
 
         if args.encoder is None:
             raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
         encoder = encoders.load(args.encoder)
+        captions = None if args.no_text else args.captions
         info = store_info(encoder, args.encoder)
-        captions, options = None if args.no_text else args.captions, phrase_options(args)
-
-        def samples(have: Callable[..., bool]) -> Iterator[Any]:
-            yield from array_samples(args.src, encoder, captions, options, have, count)
-
-    count = Captioned()
-    summary = Summary()
-    started = time.monotonic()
+        samples = array_samples(args.src, encoder, captions, phrase_options(args), have, count)
     with Progress("videos", None, "videos") as progress, StoreWriter(args.dst, info) as writer:
-        seen: set[str] = set()
-
-        def have(name: str, source: Any) -> bool:
-            return name in writer and writer.meta(name).get("source") == source
-
-        for name, sample in samples(have):
-            if sample is None:
-                summary.skipped += 1
-            elif isinstance(sample, StepFormerError):
-                summary.failed.append((name, str(sample)))
-            elif name in seen:
-                summary.failed.append((name, f"{sample.meta['source']['file']}: another sample is called {name!r} too"))
-            elif have(name, sample.meta.get("source")):
+        for name, sample in samples:
+            if sample is None or (not isinstance(sample, StepFormerError) and have(name, sample.meta.get("source"))):
                 summary.skipped += 1
             else:
                 try:
+                    if isinstance(sample, StepFormerError):
+                        raise InputError(str(sample))
+                    if name in seen:
+                        raise InputError(f"{sample.meta['source']['file']}: another sample is called {name!r} too")
                     writer.append(sample, replace=True)
                 except InputError as error:  # values that are not finite, a width that is not the store's
                     summary.failed.append((name, str(error)))
@@ -180,3 +148,74 @@ def _text(report: dict[str, Any]) -> str:
         lines.append("time: " + ", ".join(f"{name} {value / total:.0%}" for name, value in spent.items()))
     lines += [f"warning: {entry['problem']}" for entry in report["problems"]]
     return "\n".join(lines)
+
+
+def _add_phrases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("src", type=Path, help="folder of subtitles, one subtitle file, or HowTo100M's caption.json")
+    parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
+    add(parser, "jobs", "cluster", "overwrite", jobs=cores())
+    add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
+
+
+def _phrases(args: argparse.Namespace) -> int:
+    """Makes the table, lists what failed."""
+    from stepformer.base.progress import Progress
+    from stepformer.narration.prepare import Report, prepare
+
+    options = phrase_options(args)
+    begun = Path(f"{args.dst}.parts")
+    if args.dst.is_file() and not args.overwrite and not begun.exists():
+        log.warning(f"{args.dst} is there already; --overwrite does it again")
+        return 0
+    with Progress("phrases", None, "words") as progress:
+
+        def advance(words: int, report: Report) -> None:
+            progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)
+
+        report = prepare(args.src, args.dst, options, workers_of(args), advance, args.cluster)
+    result = {
+        "dst": str(args.dst), "videos": report.videos, "phrases": report.phrases, "resumed": report.resumed,
+        "failed": [{"source": name, "error": error} for name, error in report.failed],
+    }  # fmt: skip
+    before = f", {report.resumed} done before" if report.resumed else ""
+    answer(args, result, f"{args.dst}: {report.phrases} phrases of {report.videos} videos{before}")
+    for name, error in report.failed:
+        log.error(f"failed: {of(name, error)}")
+    return 5 if report.failed else 0
+
+
+FEATURES = Command(
+    """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
+their features, phrases and phrase vectors into a feature store: what training, evaluation and search read.
+
+A run that was stopped, even killed, goes on where it was; a video whose file has changed since is done again. A file
+that cannot be read is listed, and the exit code is then 5; the next run tries it again. A store holds the features
+of one encoder; another one's are refused.
+
+--from released reads the released StepFormer's tars (through a reader that runs none of their code); --from arrays
+reads a folder of .npy, .npz or safetensors files, one per video, as features of the encoder named, with phrases from
+--captions: a HowTo100M caption file, or a folder of subtitle files (CSV too), one per video. Names agree up to the
+endings of video files: abc.mp4.npy goes with abc.csv.""",
+    [
+        "stepformer prepare features videos/ store/",
+        "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",
+        "stepformer prepare features list.txt store/ --encoder univl:weights/",
+        "stepformer prepare features s3d/ store/ --from arrays --encoder univl:weights/ --captions caption.json",
+        "stepformer prepare features videos/ store/ --cluster auto                   # on a Ray cluster",
+        "stepformer prepare features train-000.tar store/ --from released",
+    ],
+    _add_features,
+    _features,
+)
+PHRASE_TABLE = Command(
+    """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
+(Parquet or JSON lines, one row per phrase). A run that was stopped goes on where it was. A file that cannot be
+read is listed, and the exit code is then 5; the next run tries it again.""",
+    [
+        "stepformer prepare phrases subtitles/ phrases.parquet",
+        "stepformer prepare phrases caption.json phrases.parquet --jobs 16 --no-chatter",
+        "stepformer prepare phrases subtitles/ phrases.jsonl --no-whole-clause --released-filters",
+    ],
+    _add_phrases,
+    _phrases,
+)
