@@ -22,8 +22,9 @@ def clock(seconds: float, tenths: bool = False) -> str:
 class Progress:
     """Counts work done out of ``total`` (None if unknown) and shows rate and time left.
 
-    Use as a context manager; call :meth:`advance`. ``note`` is free text shown behind the numbers, for
-    instance the loss or "12.3 x real time". ``quiet`` shows nothing; ``Progress.silent`` silences all of them.
+    Use as a context manager; call :meth:`advance`. ``note`` is free text shown behind the numbers, for instance the
+    loss. Units of "s of ..." are shown as speed relative to real time. ``quiet`` shows nothing; ``Progress.silent``
+    silences all of them.
     """
 
     silent: ClassVar[bool] = False
@@ -51,11 +52,11 @@ class Progress:
 
             self._bar = RichProgress(
                 TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"),
-                TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(), TextColumn("{task.fields[rate]}"), TextColumn("{task.fields[note]}"),
                 console=Console(file=self._stream), transient=True,
             )  # fmt: skip
             self._bar.start()
-            self._task = self._bar.add_task(self.label, total=self.total, note="")
+            self._task = self._bar.add_task(self.label, total=self.total, note="", rate="")
         return self
 
     def __exit__(
@@ -74,21 +75,27 @@ class Progress:
         if self._quiet:
             return
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, note=self.note)
+            self._bar.update(self._task, total=self.total, completed=self.done, note=self.note, rate=self._rate())
         elif (self.done or self.total) and time.monotonic() - self._last_line >= _PLAIN_EVERY_S:
             self._print_line()
 
+    def restart(self) -> None:
+        """Time counts from here: what came before was no work (a model was loaded)."""
+        self._started = time.monotonic()
+
+    def _per_second(self) -> float:
+        elapsed = time.monotonic() - self._started
+        return self.done / elapsed if elapsed > 0 else 0.0
+
+    def _rate(self) -> str:
+        unit = "x real time" if self.unit.startswith("s of ") else f"{self.unit}/s"
+        return f"{self._per_second():.3g} {unit}" if self.unit and self._per_second() else ""
+
     def _print_line(self) -> None:
         self._last_line, self._shown = time.monotonic(), self.done
-        elapsed = self._last_line - self._started
-        rate = self.done / elapsed if elapsed > 0 else 0.0
         parts = [f"{self.label}: {round(self.done, 1):g}"]
         if self.total:
             parts[0] += f"/{round(self.total, 1):g}"
-            left = (self.total - self.done) / rate if rate else 0.0
+            left = (self.total - self.done) / self._per_second() if self._per_second() else 0.0
             parts.append(f"{clock(left)} left")
-        if self.unit:
-            parts.append(f"{rate:.3g} {self.unit}/s")
-        if self.note:
-            parts.append(self.note)
-        print(", ".join(parts), file=self._stream, flush=True)
+        print(", ".join(filter(None, [*parts, self._rate(), self.note])), file=self._stream, flush=True)

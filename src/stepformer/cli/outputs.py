@@ -32,7 +32,7 @@ _HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One file (or folder, or "-" for stdout) and its format."""
+    """One file (or folder) and its format."""
 
     path: str
     format: str
@@ -43,8 +43,7 @@ def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Ou
     wanted = args.format or (["json"] if args.out is not None and not args.write else [])
     wanted = list(dict.fromkeys([*wanted, *(["plot"] if args.plot else [])]))
     for path in args.write:
-        if path != "-":
-            export.format_of(path)  # a suffix that says nothing is an error before any work is done
+        export.format_of(path)  # a suffix that says nothing is an error before any work is done
         if len(sources) > 1 and _PLACE not in path:
             raise UsageError(
                 f"--write {path} would hold {len(sources)} videos; put {_PLACE} into it for the video's name"
@@ -55,12 +54,12 @@ def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Ou
     owner: dict[str, Source] = {}
     for source in sources:
         named = [path.replace(_PLACE, source.name) for path in args.write]
-        plan = [Output(path, "json" if path == "-" else export.format_of(path).name) for path in named]
+        plan = [Output(path, export.format_of(path).name) for path in named]
         folder = Path(args.out) if args.out is not None else source.path.parent
         plan += [Output(str(folder / f"{source.name}.steps{_suffix(name, source.path)}"), name) for name in wanted]
         for output in plan:
             other = owner.setdefault(output.path, source)
-            if other != source and output.path != "-":
+            if other != source:
                 raise UsageError(f"{other} and {source} would both be written to {output.path}; run them apart")
         plans.append(plan)
     return plans

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,8 +91,7 @@ def _work(job: Job) -> Done:
         timeline, spent = finding.timeline.to_dict(), finding.seconds
         for output in job.outputs:
             try:
-                if output.path != "-":
-                    written.append(write_one(finding, output, job.source, job.vectors))
+                written.append(write_one(finding, output, job.source, job.vectors))
             except WriteError:
                 raise
             except StepFormerError as no:  # a format that cannot hold this video costs neither the result nor others
@@ -110,7 +110,7 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
     if args.skip_existing:
         if not any(plans.values()):
             raise UsageError("--skip-existing needs files to look for: give --write, --format or --out")
-        missing = {s: [o for o in plan if o.path == "-" or not Path(o.path).exists()] for s, plan in plans.items()}
+        missing = {s: [o for o in plan if not Path(o.path).exists()] for s, plan in plans.items()}
         plans = {source: plan for source, plan in missing.items() if plan}
     else:
         may_write((output.path for plan in plans.values() for output in plan), args.overwrite, run_id(args))
@@ -195,15 +195,16 @@ def _each(
 
 
 class VideoProgress:
-    """Progress in seconds of video, with the speed relative to real time."""
+    """Progress in seconds of video."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
         self._within = 0.0
-        self._began: float | None = None  # with the first video, not with the model that is loaded before it
 
     def read(self, done_s: float, total_s: float) -> None:
         """Called while one video is read."""
+        if not self._bar.done:
+            self._bar.restart()
         self._advance(done_s - self._within)
         self._within = done_s
 
@@ -220,12 +221,7 @@ class VideoProgress:
         self._within = 0.0
 
     def _advance(self, seconds: float) -> None:
-        if self._began is None:
-            self._began = time.monotonic()
-        elapsed, done = time.monotonic() - self._began, self._bar.done + seconds
-        if self._bar.total:
-            seconds, done = min(seconds, self._bar.total - self._bar.done), min(done, self._bar.total)
-        self._bar.advance(seconds, note=f"{done / elapsed:.2g} x real time" if elapsed > 0.1 else None)
+        self._bar.advance(min(seconds, (self._bar.total or math.inf) - self._bar.done), note="")
 
 
 def _print(done: Done, as_json: bool, several: bool) -> None:
