@@ -85,7 +85,7 @@ class Progress:
 
     def _per_second(self) -> float:
         elapsed = time.monotonic() - self._started
-        return self.done / elapsed if elapsed > 0 else 0.0
+        return self.done / elapsed if elapsed > 0.1 else 0.0
 
     def _rate(self) -> str:
         unit = "x real time" if self.unit.startswith("s of ") else f"{self.unit}/s"
@@ -96,6 +96,6 @@ class Progress:
         parts = [f"{self.label}: {round(self.done, 1):g}"]
         if self.total:
             parts[0] += f"/{round(self.total, 1):g}"
-            left = (self.total - self.done) / self._per_second() if self._per_second() else 0.0
-            parts.append(f"{clock(left)} left")
+            if rate := self._per_second():
+                parts.append(f"{clock((self.total - self.done) / rate)} left")
         print(", ".join(filter(None, [*parts, self._rate(), self.note])), file=self._stream, flush=True)
