@@ -290,7 +290,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
     path = tmp_path / "pipe.mp4"
     os.mkfifo(path)
-    with pytest.raises(InputError, match="not a video file"):
+    with pytest.raises(InputError, match="is a device or a pipe"):
         video.probe(path)
 
 
