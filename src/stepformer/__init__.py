@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepformer import errors
 from stepformer.base.lazy import lazy
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
 
 if TYPE_CHECKING:
-    from stepformer import data, encoders, evaluation, narration
+    from stepformer import data, encoders, evaluation, media, narration
     from stepformer.app import procedure, search
     from stepformer.app.discover import StepFormer, load_model
     from stepformer.core import align
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__ = lazy(__name__, {
     "core.align": ".", "data": ".", "encoders": ".", "evaluation": ".", "evaluation.baselines": ".", "narration": ".",
-    "show.export": ".", "app.procedure": ".", "app.search": ".", "app.discover": "load_model StepFormer",
+    "media": ".", "show.export": ".", "app.procedure": ".", "app.search": ".", "app.discover": "load_model StepFormer",
 })  # fmt: skip
 
 __all__ = [
-    "Step", "StepFormer", "Timeline", "__version__", "align", "baselines", "data", "encoders", "evaluation",
-    "export", "load_model", "narration", "procedure", "search",
+    "Step", "StepFormer", "Timeline", "__version__", "align", "baselines", "data", "encoders", "errors", "evaluation",
+    "export", "load_model", "media", "narration", "procedure", "search",
 ]  # fmt: skip

@@ -65,8 +65,8 @@ def messages(verbose: bool = False, quiet: bool = False, file: str | None = None
     if file is not None:
         try:
             kept = _Kept(file, encoding="utf-8")
-        except ValueError:  # a name that no file can have
-            raise UsageError(f"--log-file {file!r} is no name of a file") from None
+        except (OSError, ValueError) as error:  # the latter for a name that no file can have
+            raise UsageError(f"--log-file {file!r} cannot be written: {getattr(error, 'strerror', error)}") from None
         kept.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         handlers.append(kept)
     before = log.handlers, log.level, log.propagate, Progress.silent

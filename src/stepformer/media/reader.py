@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,11 +76,20 @@ class VideoReader:
             times, stamps, pictures = zip(*chunk, strict=True)
             yield FrameBatch(np.asarray(times), np.asarray(stamps), np.stack(pictures))
 
-    def seconds(self, rate_hz: float = 1.0, offset: float = 0.5, **options: Any) -> Iterator[FrameBatch]:
-        """One picture each ``1 / rate_hz`` seconds, taken ``offset`` of the way into it. Options: :meth:`frames_at`."""
+    def seconds(
+        self,
+        rate_hz: float = 1.0,
+        *,
+        size: tuple[int, int] | None = None,
+        resize: Resize = "crop",
+        batch: int = 32,
+        sparse: bool = True,
+    ) -> Iterator[FrameBatch]:
+        """The picture in the middle of each ``1 / rate_hz`` seconds. Options: :meth:`frames_at`."""
         if not rate_hz > 0:
             raise UsageError(f"rate_hz must be positive, got {rate_hz}")
-        return self.frames_at(((i + offset) / rate_hz for i in itertools.count()), **options)
+        times_s = ((i + 0.5) / rate_hz for i in itertools.count())
+        return self.frames_at(times_s, size=size, resize=resize, batch=batch, sparse=sparse)
 
     def clips(
         self, wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8, start: int = 0
@@ -147,7 +155,11 @@ class VideoReader:
 
 
 def frames_at(
-    path: str | os.PathLike[str], times_s: Sequence[float], *, size: tuple[int, int] | None = None, **options: Any
+    path: str | os.PathLike[str],
+    times_s: Sequence[float],
+    *,
+    size: tuple[int, int] | None = None,
+    resize: Resize = "crop",
 ) -> FrameBatch:
     """The pictures at given seconds, all at once, in the order asked for. For many, use :class:`VideoReader`.
 
@@ -157,7 +169,7 @@ def frames_at(
     if not len(order):
         raise UsageError("frames_at was given no seconds")
     reader = VideoReader(path)
-    found = list(reader.frames_at([float(times_s[i]) for i in order], size=size, **options))
+    found = list(reader.frames_at([float(times_s[i]) for i in order], size=size, resize=resize))
     count = sum(len(batch) for batch in found)
     if count < len(order):
         missing = float(times_s[int(order[count])])
