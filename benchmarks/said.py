@@ -25,12 +25,12 @@ from stepformer.app.naming import FEATURES, SHOWN_SAID, SURE_SAID, WORTH, Phrase
 from stepformer.cli.options import add
 
 HELP = """Share of spoken names that are right, or right or plausible, and of steps that have one, on videos that chose
-nothing (--half test), from several thresholds on; without pictures, and with a picture of each step that has one.
+nothing (--half test), from several thresholds on; with --towers, also with a picture of each step that has one.
 --judged prints what the sentence encoder makes of the pairs judged by hand, and the thresholds that agree best with
 them; --pairs prints names beside the marked sentences instead of numbers; --fit prints the weights made on dev."""
 EXAMPLES = [
-    "stepformer bench said --data DATASETS --towers FOLDER",
-    "stepformer bench said --data DATASETS --towers FOLDER --half dev --pairs",
+    "stepformer bench said --data DATASETS",
+    "stepformer bench said --data DATASETS --half dev --pairs",
     "stepformer bench said --data DATASETS --towers FOLDER --fit",
     "stepformer bench said --judged",
 ]
@@ -49,7 +49,7 @@ class Heard:
     phrases: list[Any]
     seen: dict[int, NDArray[Any]]
     tower: Any
-    bank: PhraseBank
+    bank: PhraseBank | None
     sentences: Any
 
     def names(self, worth: Worth, sight: bool) -> list[tuple[Any, str]]:
@@ -59,30 +59,30 @@ class Heard:
         looks = np.stack([self.seen[i] for i in numbers]) if sight and numbers else np.zeros((0, 512))
 
         def fits(names: Sequence[str]) -> Any:
+            assert self.bank is not None
             return self.bank.shares_below(self.tower.encode_text(names), looks)
 
         found = spoken(spans, self.phrases, self.sentences.encode_text, sight=fits if sight else None, worth=worth)
         return [(name, self.video.steps[i][2]) for name, i in zip(found, numbers, strict=True)]
 
 
-def hear(videos: Sequence[Spoken], frames: ClipData, towers: dict[int, Any], sentences: Any) -> list[Heard]:
-    """Parses the narration of videos, and finds their pictures."""
+def hear(videos: Sequence[Spoken], frames: ClipData | None, towers: dict[int, Any], sentences: Any) -> list[Heard]:
+    """Parses the narration of videos, and finds their pictures, if ``frames`` are there."""
     from stepformer.data.grammar import phrase_bank
     from stepformer.encoders.clip import clip_pictures
     from stepformer.narration import extract_phrases
 
     texts = tuple(phrase_bank())
     banks = {part: PhraseBank(texts, one.encode_text(texts), pictures=clip_pictures()) for part, one in towers.items()}
-    rows = {
-        (name, text[0].strip()): i
-        for i, (name, text) in enumerate(zip(frames.frames.names, frames.frames.texts, strict=True))
-    }
+    shown = frames.frames if frames else None
+    listed = zip(shown.names, shown.texts, shown.pictures, strict=True) if shown else ()
+    pictures = {(name, text[0].strip()): picture for name, text, picture in listed}
     found = []
     for video in videos:
         steps = enumerate(text.strip() for _, _, text in video.steps)
-        seen = {i: frames.frames.pictures[rows[video.video, t]] for i, t in steps if (video.video, t) in rows}
+        seen = {i: pictures[video.video, t] for i, t in steps if (video.video, t) in pictures}
         part = part_of(video.video)
-        found.append(Heard(video, extract_phrases(video.cues), seen, towers[part], banks[part], sentences))
+        found.append(Heard(video, extract_phrases(video.cues), seen, towers.get(part), banks.get(part), sentences))
     return found
 
 
@@ -98,6 +98,7 @@ def fit(videos: Sequence[Heard], judge: Judge) -> Worth:
         spans = [step[:2] for step in heard.video.steps]
         features = found.features(spans)
         looks = np.stack([heard.seen.get(i, np.full(512, np.nan)) for i in range(len(spans))])
+        assert heard.bank is not None
         shares = heard.bank.shares_below(heard.tower.encode_text(found.names), looks)
         for i, j in np.argwhere(found.near(spans) > 0):
             rows.append(features[i, j])
@@ -120,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "data", "limit", limit=200)
     parser.add_argument("--half", choices=("dev", "test"), default="test", help="which videos")
-    parser.add_argument("--towers", type=Path, metavar="FOLDER", help="keep the five towers here")
+    parser.add_argument("--towers", type=Path, metavar="FOLDER", help="five text towers: trained here unless kept")
     parser.add_argument("--pairs", action="store_true", help="print names beside marked sentences")
     parser.add_argument("--judged", action="store_true", help="the pairs judged by hand instead of videos")
     parser.add_argument("--fit", action="store_true", help="print the constants that it chooses")
@@ -147,15 +148,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.data:
         raise UsageError("give --data, the folder of public datasets, or --judged")
-    data = load(Path(args.data))
-    towers = towers_of(data, args.towers, sentences) | {0: ClipText(sentences=sentences)}
+    sighted = args.fit or args.towers
+    data = load(Path(args.data)) if sighted else None
+    towers = towers_of(data, args.towers, sentences) | {0: ClipText(sentences=sentences)} if data else {}
     half = "dev" if args.fit else args.half
     videos = load_youcook2(Path(args.data) / "youcook2" / "youcook2_asr_steps.json.gz")
     heard = hear([video for video in videos if video.half == half][: args.limit], data, towers, sentences)
     if args.fit:
         print(json.dumps(asdict(fit(heard, judge))))
         return 0
-    for sight in (False, True):
+    for sight in (False, True) if sighted else (False,):
         found = [row for video in heard for row in video.names(WORTH, sight)]
         shown = [(name, text) for name, text in found if name is not None]
         cosine = judge.cosines([(name.text, text) for name, text in shown])

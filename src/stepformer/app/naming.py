@@ -277,7 +277,7 @@ def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
     sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
     telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
     foreign = foreign_words([said[i] or "" for i in telling])
-    useful = [i for i in telling if not foreign.intersection(_things(said[i] or ""))]
+    useful = [i for i in telling if not foreign.intersection(_stems(said[i] or "")[1:])]
     if not useful:
         return None
     names = tuple(said[i] or "" for i in useful)

@@ -44,7 +44,8 @@ _SEVERAL = word_set("couple few dozen hundred pair bunch third quarter half")
 _BARE_END = word_set("right now then here there")  # of a place: "on top right"
 # what captions without marks run together: "two tablespoons and an in the cream", "use whatever sausage"
 _BROKEN = re.compile(
-    r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|\btop the\b|"
+    r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
+    r"\btop the\b|\b(two|three|four|five|six|seven|eight|nine) (two|three|four|five|six|seven|eight|nine)\b|"
     r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|stuff|anyway|because|which|who)\b"
 )
 _MEASURES = "|".join(sorted(lexicon.MEASURES - {"mixture"}))
@@ -106,6 +107,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         return " ".join(phrase.text.split()[:MOST_WORDS]) or None
     if any(f"i {wish} {phrase.verb} " in phrase.sentence.lower() for wish in ("could", "would")):
         return None  # "i could take a bath in this" is not done
+    if phrase.verb in ("dive", "jump") and phrase.preposition.startswith("in"):
+        return None  # "let's jump right into it"
     verb, thing = phrase.verb, phrase.object
     if phrase.said_object is not None and not sure:
         thing = phrase.said_object
@@ -182,8 +185,6 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
     whose = where.split()
     if whose and whose[-1] in lexicon.PERSON_NOUNS:
         return False
-    if verb in ("dive", "jump") and where.startswith("in"):
-        return False  # "let's jump right into it"
     if verb == "use" and whose[:1] and whose[0] in ("into", "onto"):
         return False  # two clauses run together
     if verb in ("use", "get") and not where:

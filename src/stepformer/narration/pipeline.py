@@ -14,8 +14,15 @@ from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread
 from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, wanted, without_repeats
-from stepformer.narration.sentences import RuleSegmenter, Segmenter, ends_with_mark, marked_ends, pauses
-from stepformer.narration.steer import Steering, steer
+from stepformer.narration.sentences import (
+    RuleSegmenter,
+    Segmenter,
+    Steering,
+    ends_with_mark,
+    marked_ends,
+    pauses,
+    steer,
+)  # fmt: skip
 from stepformer.narration.syntax import Tree
 
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
