@@ -41,7 +41,6 @@ _PARTICIPLES = lexicon.pairs("participles")  # "the mince garlic" is minced
 _SWALLOWING = word_set("spoonful handful pinch couple few bunch knob splash")
 _LEADING = word_set("and or of , all both other first last next than")
 _SEVERAL = word_set("couple few dozen hundred pair bunch third quarter half")
-_BARE_END = word_set("right now then here there")  # of a place: "on top right"
 # what captions without marks run together: "two tablespoons and an in the cream", "use whatever sausage"
 _BROKEN = re.compile(
     r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
@@ -121,9 +120,6 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         where = ""  # "in this": what is meant is not sure
     if where.split()[-1:] and (where.split()[-1] in _NO_PLACE or (verb in _TAKING and where.split()[0] in _INTO)):
         where = ""  # "take the wine in the pan": two acts run together
-    parts_of = thing.split(" of ")
-    if len(parts_of) > 2 and parts_of[1].rstrip("s").split()[-1] not in lexicon.MEASURES:
-        thing = " of ".join(parts_of[:2])  # "a cup of flour of salt"
     if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
         return None  # "add in a blender", "bring all the ingredients"
     if verb in _NEEDS_A_PLACE and not thing and where.split()[:1] in (["in"], ["into"], ["to"], ["at"]):
@@ -185,8 +181,6 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
     whose = where.split()
     if whose and whose[-1] in lexicon.PERSON_NOUNS:
         return False
-    if verb == "use" and whose[:1] and whose[0] in ("into", "onto"):
-        return False  # two clauses run together
     if verb in ("use", "get") and not where:
         return False  # does not say what is done
     words = [word for word in thing.split() if word not in _DETERMINERS]
@@ -256,8 +250,6 @@ def _sure(phrases: Sequence[Phrase], at: int) -> bool:
     noun = phrase.object.split()[-1] if phrase.object else ""
     if not noun or noun in _NOT_TAKEN_UP:
         return False
-    if noun.rstrip("s") in phrase.preposition:
-        return False  # nobody adds water to water
     before = phrases[at - 1] if at else None
     if before is None or before.negated or before.aside or phrase.start_s - before.end_s > _REACH_S:
         return False
@@ -308,8 +300,6 @@ def _closed(words: Sequence[str]) -> str | None:
         kept.append(word)
     cut = len(kept) < len(words)
     kept = _without_next(kept)
-    if len(kept) > 3 and kept[-1] in _BARE_END and kept[-2] not in _DETERMINERS:
-        kept = kept[:-1]
     while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in lexicon.PARTICLES)):
         kept, cut = kept[:-1], True
     return None if cut and len(kept) < 2 else " ".join(kept)
