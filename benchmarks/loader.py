@@ -83,8 +83,7 @@ def make_store(path: Path, videos: int) -> None:
     """A store of random vectors: 200 to 600 s, 20 to 90 phrases per video."""
     import numpy as np
 
-    from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
-    from stepformer.data.store_writer import StoreWriter
+    from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 
     draw = np.random.default_rng(0)
     vectors = draw.standard_normal((1000, DIM)).astype(np.float32)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.app.procedure.belonging import (
+from stepformer.app.procedure.finding import (
     FEWEST_PHRASES,
     group_likeness,
     least_likeness,

@@ -8,7 +8,7 @@ Who may learn from what, or choose by it:
 - ``dev``: COIN's test videos of a sixth of its tasks, for choosing options.
 - ``train``: the rest.
 
-:mod:`stepformer.data.worldbuilder` says how texts are divided between them. Pictures are divided by what they belong to
+:mod:`stepformer.data.world` says how texts are divided between them. Pictures are divided by what they belong to
 (a video, a product); a picture closer than ``NEAR_PICTURE`` to one of a later split is nobody's.
 """
 
@@ -30,13 +30,14 @@ from stepformer.cli import simulate
 from stepformer.cli.options import add, share
 from stepformer.data import read_coin, read_crosstask, read_procel
 from stepformer.data.records import Dataset
-from stepformer.data.world import OWNERS, World
-from stepformer.data.worldbuilder import (
+from stepformer.data.world import (
+    OWNERS,
     SOURCES,
     Builder,
     Divided,
     Encode,
     Planned,
+    World,
     closeness_to,
     owner_of,
     share_of,
@@ -114,7 +115,7 @@ class DatasetBuilder(Builder):
 
     def take_pictures(self, given: Pictures) -> None:
         """Real pictures instead of imagined ones."""
-        self.given, self._described = given, torch.tensor([self.draft.add(text) for text in given.texts])
+        self.given, self._described = given, torch.tensor([self.add(text) for text in given.texts])
 
     def pictures(self, vectors: torch.Tensor, owner: torch.Tensor, is_step: torch.Tensor) -> Divided:
         """The given pictures; imagined ones where there are none. -1 owns what looks like one of a later owner."""
@@ -139,7 +140,7 @@ class DatasetBuilder(Builder):
         source = self.names.index("youcook2")
         for name, entry in read_json(path).items():
             rows = sorted(zip(entry["timestamps"], entry["sentences"], strict=True))
-            steps = [self.draft.add(text) for _, text in rows]
+            steps = [self.add(text) for _, text in rows]
             starts, ends = ([float(times[i]) for times, _ in rows] for i in (0, 1))
             if owner_of(f"youcook2:{name.removeprefix('v_')}") != "train":
                 self.spare += steps  # its frames, too, belong to a held-out owner
@@ -157,7 +158,7 @@ class DatasetBuilder(Builder):
             if len(rows) > 2:
                 self.videos["train"].append(
                     Planned(
-                        [self.draft.add(text.rstrip(". ")) for _, _, text in rows],
+                        [self.add(text.rstrip(". ")) for _, _, text in rows],
                         list(range(len(rows))),
                         [start - first for start, _, _ in rows],
                         [end - first for _, end, _ in rows],
@@ -181,7 +182,7 @@ class DatasetBuilder(Builder):
             duration = record.duration_s or last + 3.0 + 27.0 * share_of(record.video)
             self.videos[target].append(
                 Planned(
-                    [self.draft.add(texts[a.step]) for a in rows],
+                    [self.add(texts[a.step]) for a in rows],
                     [a.step for a in rows],
                     [a.start_s for a in rows],
                     [a.end_s for a in rows],
@@ -197,7 +198,7 @@ class DatasetBuilder(Builder):
         for article in read_json(path):
             if share_of(article["title"]) >= share:
                 continue
-            steps = [self.draft.add(text) for text in article["steps"] if text.strip()]
+            steps = [self.add(text) for text in article["steps"] if text.strip()]
             if owner_of(f"wikihow:{article['title']}") != "train":
                 self.spare += steps
             elif len(steps) > 2:
@@ -209,7 +210,7 @@ class DatasetBuilder(Builder):
         for line in read_text(path).splitlines()[::2]:
             text = line.rsplit(",", 2)[0].strip()
             if text:
-                self.fillers.append((self.draft.add(text), source))
+                self.fillers.append((self.add(text), source))
 
 
 def world_of(
@@ -222,7 +223,7 @@ def world_of(
     encoder: str = "",
     fingerprint: str = "",
 ) -> World:
-    """As :func:`stepformer.data.worldbuilder.build_world`, with the datasets and pictures of a folder."""
+    """As :func:`stepformer.data.world.build_world`, with the datasets and pictures of a folder."""
     builder, root = DatasetBuilder(), Path(data)
     if not root.is_dir():
         raise no_such(root, "data folder")
@@ -262,7 +263,7 @@ def _add_crosstask(builder: DatasetBuilder, folder: Path) -> None:
     source = builder.names.index("crosstask-related")
     for task in dataset.tasks.values():
         if task.group == "related":
-            steps = [builder.draft.add(text) for text in task.steps]
+            steps = [builder.add(text) for text in task.steps]
             builder.videos["train"].append(untimed(steps, source, builder.task(f"related:{task.id}")))
 
 

@@ -57,6 +57,6 @@ def word_encoder():
 @pytest.fixture(scope="session")
 def tiny_world(word_encoder):
     """A small simulated world from the grammar alone, in a 64-dimensional bag-of-words space; pictures are imagined."""
-    from stepformer.data.worldbuilder import build_world
+    from stepformer.data.world import build_world
 
     return build_world(word_encoder, grammar_procedures=150, encoder="words")

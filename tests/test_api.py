@@ -16,7 +16,7 @@ import stepformer as sf
 
 ROOMS = ["align", "baselines", "data", "encoders", "evaluation", "export", "media", "narration", "procedure", "search"]
 # what an encoder or a baseline takes is its own business: the table of names passes it on
-PASS_ON = {"stepformer.encoders.load", "stepformer.evaluation.baselines.base.baseline"}
+PASS_ON = {"stepformer.encoders.load", "stepformer.evaluation.baselines.baseline"}
 SOURCE = Path(sf.__file__).parent
 
 

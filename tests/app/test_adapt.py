@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from stepformer import encoders
-from stepformer.app.adapt import adapt, carried
+from stepformer.app.training import adapt, carried
 from stepformer.cli import main
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
 from stepformer.data.batches import StoreBatches
-from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 from stepformer.data.world import load_world
 from stepformer.errors import InputError
 

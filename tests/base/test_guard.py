@@ -202,8 +202,7 @@ def test_nobody_waits_for_a_pipe_or_an_empty_file_of_the_system(tmp_path, name):
     from stepformer.cli.evaluate import read_any
     from stepformer.core.checkpoint import load_checkpoint
     from stepformer.data.precomputed import read_features
-    from stepformer.data.store import _Shard
-    from stepformer.data.store_writer import _spooled
+    from stepformer.data.store import _Shard, _spooled
     from stepformer.narration.readers.structured import iter_captions
 
     path = tmp_path / name

@@ -239,8 +239,7 @@ def test_features_at_another_rate_and_of_another_width(features, capsys):
 def test_a_feature_store_is_discovered(features, capsys):
     import numpy as np
 
-    from stepformer.data.store import StoredVideo, StoreInfo
-    from stepformer.data.store_writer import StoreWriter
+    from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 
     with StoreWriter(Path("store"), StoreInfo("colours", "colours-1", 64, 1.0, 0, {})) as writer:
         for path in sorted(features.iterdir()):

@@ -93,8 +93,7 @@ def outside(folder, *command, **variables):
 @pytest.fixture
 def work(tmp_path):
     """A clean folder: a video of two colours, labelled stretches, a timeline, a store with phrases."""
-    from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
-    from stepformer.data.store_writer import StoreWriter
+    from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 
     folder = tmp_path / "work"
     folder.mkdir()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from stepformer.data import Annotation, Dataset, Task, VideoRecord, read_coin, read_crosstask
-from stepformer.data.audit import audit
+from stepformer.data.records import audit
 from stepformer.errors import InputError
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"

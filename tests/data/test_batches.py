@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from stepformer.data import batches
 from stepformer.data.batches import StoreBatches, shorten
-from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 from stepformer.errors import InputError
 
 DIM = 6

@@ -130,8 +130,7 @@ def test_fingerprints_tell_origins_apart(tmp_path):
 
 
 def test_a_feature_store_is_read_with_its_own_rate_and_fingerprint(tmp_path):
-    from stepformer.data.store import StoredVideo, StoreInfo
-    from stepformer.data.store_writer import StoreWriter
+    from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 
     with StoreWriter(tmp_path / "s", StoreInfo("concepts", "print", dim=5, structure_dim=3, rate_hz=2.0)) as writer:
         writer.append(StoredVideo(video="v", features=X, rate_hz=2.0, duration_s=3.5, structure=S))

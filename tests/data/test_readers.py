@@ -214,15 +214,14 @@ def test_coin_reports_what_is_wrong(tmp_path):
         "times": good | {"annotation": [[9, 5.0, 1.0, "boil"], [9, 1.0], [9, "x", 2, "boil"]]},
         "name": good | {"annotation": [[9, 0.0, 1.0, "cool"]]},
         "none": good | {"annotation": None},
-        "type": good | {"recipe_type": 8},
     }
     path = tmp_path / "coin.json"
     path.write_text(json.dumps(data))
     read = read_coin(path)
-    assert [record.video for record in read] == ["ok", "no class", "length", "times", "name", "none", "type"]
+    assert [record.video for record in read] == ["ok", "no class", "length", "times", "name", "none"]
     assert read.videos[1].task == "recipe_type_7"
     assert read.videos[2].duration_s is None
-    assert kinds(read) == {"missing": 1, "unparsable": 5, "duration": 1, "inconsistent": 3}
+    assert kinds(read) == {"missing": 1, "unparsable": 5, "duration": 1, "inconsistent": 2}
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "nonsense", '{"database": []}'])
@@ -364,20 +363,18 @@ def test_howto100m_cut_short_keeps_what_came_before(tmp_path):
 
 def test_plain_folder_with_names(tmp_path):
     folder = tmp_path / "make_tea"
-    for name in ("annotations", "features", "videos", "subtitles"):
+    for name in ("annotations", "features", "videos"):
         (folder / name).mkdir(parents=True)
     (folder / "annotations" / "a.csv").write_text("step,start,end\nsteep,4,6\nboil,0,2\n")
     (folder / "annotations" / "b.csv").write_text("boil,1,2\nsteep,9,8\nbroken\n")
     np.save(folder / "features" / "a.npy", np.zeros((7, 4), np.float32))
     (folder / "features" / "b.npy").write_bytes(b"no array")
     (folder / "videos" / "c.mp4").write_bytes(b"")
-    (folder / "subtitles" / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nboil the water\n")
     data = read_plain(folder)
     assert data.tasks["make_tea"].steps == ("boil", "steep")  # by mean start
     a, b, c = data.videos
     assert (a.duration_s, b.duration_s) == (7.0, None)
     assert [x.step for x in a.labels] == [1, 0]
-    assert a.cues[0].text == "boil the water"
     assert c.annotations is None
     assert c.path.name == "c.mp4"
     assert kinds(data) == {"inconsistent": 1, "unparsable": 2, "missing": 2}
@@ -395,7 +392,7 @@ def test_plain_numbers_with_steps_and_with_mapping(tmp_path):
     (tmp_path / "steps.txt").write_text("boil\nsteep\n")
     data = read_plain(tmp_path)
     assert [a.text for a in data.videos[0].labels] == ["steep"]
-    assert "'3' is none" in data.problems[0].what
+    assert "step 3 is none" in data.problems[0].what
 
 
 # --- all -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -14,9 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.data import store_writer
-from stepformer.data.store import FeatureStore, StoredPhrase, StoredVideo, StoreInfo, open_stores
-from stepformer.data.store_writer import StoreWriter, spool
+from stepformer.data.store import FeatureStore, StoredPhrase, StoredVideo, StoreInfo, StoreWriter, open_stores, spool
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
 INFO = StoreInfo("toy", "toy-1", dim=4, rate_hz=1.0, structure_dim=3, meta={"license": "none"})
@@ -231,7 +228,7 @@ def test_a_kill_at_each_moment_loses_nothing(tmp_path, monkeypatch, moment):
         if moment == "before shard":
             patch.setattr("safetensors.numpy.save_file", die)
         elif moment == "before index":
-            patch.setattr(store_writer, "_dump", die)
+            patch.setattr("stepformer.data.store._dump", die)
         else:
             patch.setattr("pathlib.Path.unlink", die)
         with pytest.raises(Kill):
@@ -253,7 +250,7 @@ def test_a_kill_at_each_moment_loses_nothing(tmp_path, monkeypatch, moment):
 _VICTIM = """
 import sys, numpy as np
 from stepformer.data.store import StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoreWriter
 with StoreWriter(sys.argv[1], StoreInfo("toy", "toy-1", dim=4), shard_bytes=3000) as writer:
     for i in range(100000):
         name = str(i)
@@ -303,16 +300,6 @@ def test_many_processes_feed_one_writer(tmp_path):
     assert sorted(store.ids) == sorted(name for names in groups for name in names)
     for name in store.ids:
         assert_same(store[name], a_video(name))
-
-
-def test_store_survives_pickling_and_threads(tmp_path):
-    with StoreWriter(tmp_path / "s", INFO, shard_bytes=1000) as writer:
-        for i in range(10):
-            writer.append(a_video(str(i)))
-    store = FeatureStore(tmp_path / "s")
-    store["3"]
-    again = pickle.loads(pickle.dumps(store))
-    assert_same(again["3"], a_video("3"))
 
 
 def test_readable_with_safetensors_and_json_alone(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from stepformer import cli
-from stepformer.data.store import FeatureStore
-from stepformer.data.store_import import Captioned, array_samples, find_tars, released_sample, released_samples
+from stepformer.data.features import Captioned, array_samples, find_tars, released_sample, released_samples
+from stepformer.data.store import FeatureStore, StoredPhrase
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
 
@@ -278,7 +278,10 @@ def spoken(monkeypatch):
     """Every cue is a phrase, so that no parser is needed."""
     import stepformer.narration as narration
 
-    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: list(cues))
+    def phrases(cues, options=None):
+        return [StoredPhrase(cue.text, cue.start_s, cue.end_s) for cue in cues]
+
+    monkeypatch.setattr(narration, "extract_phrases", phrases)
 
 
 def written(path, rows=4, width=6):
@@ -383,7 +386,7 @@ def test_a_bad_sample_does_not_stop_the_tar(tmp_path, capsys):
 
 def test_captions_of_features_are_read_as_prepare_phrases_reads_them(tmp_path):
     """Rolling captions repeat what was said before, and stay on the screen while the next line is spoken."""
-    from stepformer.data.store_import import _caption_entries
+    from stepformer.data.features import _caption_entries
 
     entry = {"start": [2, 0], "end": [9, 6], "text": ["whisk them", "crack the eggs"]}
     (tmp_path / "caption.json").write_text(json.dumps({"v": entry}))

@@ -13,8 +13,7 @@ from safetensors.torch import save_file
 
 from benchmarks.world import NEAR_PICTURE, Pictures, read_pictures, world_of
 from stepformer.data import read_crosstask
-from stepformer.data.world import OWNERS, PARAPHRASES, World, load_world
-from stepformer.data.worldbuilder import NEAR, REPORTED, SOURCES, build_world, imagined
+from stepformer.data.world import NEAR, OWNERS, PARAPHRASES, REPORTED, SOURCES, World, build_world, imagined, load_world
 from stepformer.errors import InputError, UsageError
 
 SPLIT_OWNER = {"calibration": "test", "procel": "test"}

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepformer.evaluation.controls import change_slots, equal_lengths
+from stepformer.evaluation.validation import change_slots, equal_lengths
 
 
 @settings(max_examples=40, deadline=None)

@@ -25,7 +25,7 @@ from stepformer.evaluation import (
 )
 from stepformer.evaluation.kmeans import keep_nearest
 from stepformer.evaluation.neighbours import edit_distance, hits, segment_counts
-from stepformer.evaluation.table2 import matched_to_own_steps
+from stepformer.evaluation.protocols import matched
 
 # --- Table 1 ---------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ def test_a_repeat_is_another_position():
 
 
 def test_oracle_names_are_an_upper_bound_and_never_merge():
-    renamed = matched_to_own_steps([5, 5, 3, 9, -1], [0, 0, 1, -1, -1])
+    (renamed,) = matched([np.array([5, 5, 3, 9, -1])], [np.array([0, 0, 1, -1, -1])], 2)
     assert renamed[:3].tolist() == [0, 0, 1]
     assert renamed[3] not in (0, 1, -1)
     assert renamed[4] == -1

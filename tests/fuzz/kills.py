@@ -48,8 +48,7 @@ from stepformer.app.training import make_trainer  # noqa: F401
 from stepformer.base import weights as registry
 from stepformer.base.weights import Container, File, Piece, Weights
 from stepformer.cli import main as stepformer
-from stepformer.data.store import INDEX_FILE, FeatureStore
-from stepformer.data.store_writer import spool_path
+from stepformer.data.store import INDEX_FILE, FeatureStore, spool_path
 from stepformer.reproduce import execute
 from stepformer.reproduce.execute import RunStore
 
@@ -197,7 +196,7 @@ class Search(Scene):
                 if not np.array_equal(np.load(mine / name), np.load(good / name)):
                     found.append(f"{name} differs")
             open_graph(mine / f"{kind}.usearch", read_info(place / "library").dim, view=True)
-        for one, other in itertools.zip_longest(read_videos(mine), read_videos(good)):
+        for one, other in itertools.zip_longest(read_videos(mine / "videos.jsonl"), read_videos(good / "videos.jsonl")):
             found += [
                 f"{key} of {other['video']} differs"
                 for key in {*other} - {"source"}

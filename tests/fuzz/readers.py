@@ -249,15 +249,22 @@ def _search(folder: Path) -> list[Reader]:
     place = f"{FOLDER}/000001"
     return [
         *(search(name) for name in (f"{FOLDER}/index.json", f"{place}/steps.usearch")),
-        Reader("search videos", "videos.jsonl", parts[f"{place}/videos.jsonl"], lambda p: read_videos(p.parent)),
+        Reader("search videos", "videos.jsonl", parts[f"{place}/videos.jsonl"], read_videos),
         Reader("search entries", "steps.npy", parts[f"{place}/steps.npy"], load_entries),
     ]
 
 
 def _stores(folder: Path) -> list[Reader]:
     """A feature store's index and shard, opened and read whole."""
-    from stepformer.data.store import INDEX_FILE, INFO_FILE, FeatureStore, StoredPhrase, StoredVideo, StoreInfo
-    from stepformer.data.store_writer import StoreWriter
+    from stepformer.data.store import (
+        INDEX_FILE,
+        INFO_FILE,
+        FeatureStore,
+        StoredPhrase,
+        StoredVideo,
+        StoreInfo,
+        StoreWriter,
+    )
 
     store = folder / "a_store"
     with StoreWriter(store, StoreInfo("toy", "toy-1", dim=4)) as writer:
@@ -323,7 +330,7 @@ def _unpack(path: Path) -> object:
 
 def _released(path: Path) -> object:
     """A tar of the released code; what it calls a failure of one sample is a refusal here."""
-    from stepformer.data.store_import import released_samples
+    from stepformer.data.features import released_samples
 
     for _, sample in released_samples(path):
         if isinstance(sample, StepFormerError):
@@ -443,7 +450,7 @@ def _similarity(path: Path) -> object:
 def _world(folder: Path) -> bytes:
     import hashlib
 
-    from stepformer.data.worldbuilder import build_world
+    from stepformer.data.world import build_world
 
     def words(texts: list[str]) -> np.ndarray:
         seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") for text in texts]

@@ -12,8 +12,7 @@ from stepformer.cli import main
 from stepformer.core.checkpoint import load_checkpoint, save_checkpoint
 from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import StepDecoder, preset
-from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 from stepformer.reproduce import plan
 
 D = 16

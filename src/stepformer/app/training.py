@@ -1,16 +1,26 @@
 """A training run assembled from its config: its data, validation on annotated or simulated videos, pictures of one.
 
-The loop itself is :mod:`stepformer.core.training`.
+The loop itself is :mod:`stepformer.core.training`. :func:`adapt` makes a StepFormer for any joint encoder: the
+simulated world in that encoder's space, and the same training. Texts go through the encoder's own text tower. Pictures
+of a world, of which only vectors are there, are carried by the linear map that takes its texts from the old space to
+the new one (:func:`carried`). That the map does the same to pictures is an assumption, which user videos soften: their
+frames say where pictures really lie.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
+from stepformer.core.checkpoint import load_checkpoint, save_checkpoint
 from stepformer.core.config import TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.distributed import Ranks
@@ -19,13 +29,14 @@ from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.training import ALONE, BatchSource, Painter, Trainer
 from stepformer.data.batches import StoreBatches
 from stepformer.data.simulator import Batch, Simulator
-from stepformer.data.world import World, load_world
-from stepformer.errors import UsageError
+from stepformer.data.world import World, build_world, load_world
+from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import read_trial
 from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
 
 Draw = Callable[[Path, Slots, Batch, InferenceConfig, str], None]
 """Draws the first video of a batch into a file: :func:`stepformer.show.export.pictures.draw_alignment`."""
+MODEL = "model.safetensors"
 
 
 def make_trainer(
@@ -107,3 +118,122 @@ def _trial(config: TrainConfig, world: World | None, source: BatchSource, device
     # validation draws with its own seed: every run of every seed is measured on the same videos
     simulator = source if isinstance(source, Simulator) else Simulator(world, device=device)
     return make_trial(simulator, v.split, v.videos, seed=1)
+
+
+# -- for another encoder -----------------------------------------------------------------------------------------------
+
+
+def world_for(encoder: Any, name: str, world: World | None = None, centre: Tensor | None = None) -> World:
+    """The world in the space of ``encoder`` (called ``name``): ``world`` carried over, or one from the grammar.
+
+    centre: (D,) the mean of real frames, where some are known.
+    """
+    from stepformer.encoders.sentence import default_sentence_encoder
+
+    if world is None:
+        sentences = default_sentence_encoder().encode_text
+        world = build_world(encoder.encode_text, sentences=sentences, encoder=name, fingerprint=encoder.fingerprint)
+        return world if centre is None else replace(world, pictures=_moved(world.pictures, centre))
+    return carried(world, encoder, name, centre)
+
+
+def carried(world: World, encoder: Any, name: str, centre: Tensor | None = None) -> World:
+    """A world in another encoder's space: texts embedded anew, pictures through a linear map fitted on the texts.
+
+    The map is a ridge regression from centred old text vectors to centred new ones. Least squares shrinks what it
+    cannot predict, so pictures are stretched until they lie as far from their mean, measured by how far texts do, as
+    they did. ``meta["carried"]`` says how well the map predicts texts that it was not fitted on (cosine).
+    """
+    if encoder.fingerprint == world.meta.get("fingerprint"):
+        return world
+    new = F.normalize(torch.from_numpy(np.asarray(encoder.encode_text(list(world.texts)), np.float32)), dim=-1)
+    old = world.vectors
+    old_mean, new_mean = old.mean(0), new.mean(0)
+    x, y = old - old_mean, new - new_mean
+    fitted = torch.arange(len(x)) % 10 != 0
+
+    def spread(vectors: Tensor) -> Tensor:
+        return vectors.square().sum(1).mean().sqrt()
+
+    gram = x[fitted].T @ x[fitted]
+    ridge = 1e-3 * gram.diagonal().mean() * torch.eye(len(gram))
+    matrix = torch.linalg.solve(gram + ridge, x[fitted].T @ y[fitted])  # (D, D')
+    agreement = float(F.cosine_similarity(x[~fitted] @ matrix, y[~fitted]).mean())
+    mean = world.pictures.mean(0)
+    rest = (world.pictures - mean) @ matrix
+    rest = rest * (spread(world.pictures - mean) / spread(x) * spread(y) / spread(rest))
+    gap = (mean - old_mean) @ matrix  # texts say nothing of the way from texts to pictures; its length is kept
+    gap = gap * ((mean - old_mean).norm() / spread(x) * spread(y) / gap.norm().clamp(min=1e-9))
+    pictures = F.normalize(rest + new_mean + gap, dim=-1)
+    meta = {
+        **world.meta, "encoder": name, "fingerprint": encoder.fingerprint,
+        "carried": {"from": world.encoder, "cosine": round(agreement, 4)},
+    }  # fmt: skip
+    return replace(
+        world, vectors=new, pictures=pictures if centre is None else _moved(pictures, centre), meta=meta
+    )  # fmt: skip
+
+
+def _moved(pictures: Tensor, centre: Tensor) -> Tensor:
+    """Unit pictures around another mean."""
+    return F.normalize(pictures - pictures.mean(0) + centre, dim=-1)
+
+
+def adapt(
+    config: TrainConfig,
+    out: str | Path,
+    encoder: Any,
+    name: str,
+    *,
+    world: World | None = None,
+    store: str | Path | None = None,
+    video_steps: int = 300,
+    resume: bool = False,
+    device: str | None = None,
+    draw: Draw | None = None,
+    quiet: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Trains a model for ``encoder`` into ``out/model.safetensors`` and says what came of it.
+
+    First on simulated videos in the encoder's space (``out/simulated``), then, where ``store`` has the user's own
+    narrated videos, ``video_steps`` more on those (``out/videos``). A run that was stopped goes on with ``resume``.
+
+    Raises:
+        InputError: the encoder has no text side, or the store is another encoder's.
+    """
+    out = Path(out)
+    if not hasattr(encoder, "encode_text"):
+        raise InputError(f"encoder {name} has no text side: it is no joint encoder, and nothing can be aligned with it")
+    centre = None
+    if store is not None:
+        real = StoreBatches([store], config.data.max_frames, config.data.held_out, config.seed)
+        if real.dim != encoder.dim:
+            raise InputError(f"{store} holds vectors of width {real.dim}, encoder {name} makes {encoder.dim}")
+        centre = real.centre
+    made = world_for(encoder, name, world, centre)
+    if "carried" in made.meta:
+        say(f"pictures carried over from {made.meta['carried']['from']}: {made.meta['carried']['cosine']:.2f} of texts")
+    config = replace(config, encoder=name)
+    runs = [("simulated", config)]
+    if store is not None:
+        data = replace(config.data, store=(str(store),))
+        optim = replace(config.optim, lr=config.optim.lr / 5)  # what was learned is not to be forgotten at once
+        batch = max(2, min(config.batch, len(real.items)))
+        runs.append(("videos", replace(config, data=data, optim=optim, steps=video_steps, batch=batch)))
+    scores: dict[str, Any] = {}
+    last: Path | None = None
+    for folder, chosen in runs:
+        trainer = make_trainer(chosen, out / folder, device, world=made, draw=draw, quiet=quiet)
+        going_on = resume and (out / folder / "state.safetensors").exists()
+        if last is not None and not going_on:
+            trainer.start_from(load_checkpoint(last).model)
+        say(f"{folder}: {chosen.steps} steps of {chosen.batch} videos")
+        scores[folder] = trainer.run(going_on, say)
+        last = out / folder / "last.safetensors"
+    assert last is not None
+    checkpoint = load_checkpoint(last)
+    digest = save_checkpoint(
+        out / MODEL, checkpoint.model, name, checkpoint.provenance, checkpoint.inference, torch.float16
+    )  # fmt: skip
+    return {"model": str(out / MODEL), "encoder": name, "dim": made.dim, "hash": digest, "scores": scores}

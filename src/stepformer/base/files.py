@@ -159,13 +159,6 @@ def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = ""
     return InputError(f"there is no {what} {path}" + (f"; {hint}" if hint else ""))
 
 
-def why_no_array(error: Exception) -> str:
-    """What NumPy says of a file that it cannot load, without its advice to unpickle it."""
-    text = str(error)
-    objects = "pickle" in text or "Python objects" in text
-    return "it is no NumPy array, or one of pickled objects, which are never read" if objects else text
-
-
 def sha256_of(source: str | os.PathLike[str] | BinaryIO) -> str:
     """The SHA-256 of a file or an open binary stream, as hex."""
     digest = hashlib.sha256()

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Trains, and says where the model is."""
     from stepformer import encoders
-    from stepformer.app.adapt import adapt
+    from stepformer.app.training import adapt
     from stepformer.core.config import make_config, merged
     from stepformer.data.world import load_world
     from stepformer.show.export.pictures import draw_alignment

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, dataset: Dataset) -> int:
-    from stepformer.data.audit import audit
+    from stepformer.data.records import audit
 
     scored, _ = _chosen(args, dataset)
     needed = None if args.subset == "all" else {record.key for record in scored.videos}

@@ -88,9 +88,17 @@ def _imported(args: argparse.Namespace) -> Any:
     import time
 
     from stepformer.base.progress import Progress
-    from stepformer.data.features import Done, Summary, store_info
-    from stepformer.data.store_import import RELEASED, Captioned, array_samples, find_tars, released_samples
-    from stepformer.data.store_writer import StoreWriter
+    from stepformer.data.features import (
+        RELEASED,
+        Captioned,
+        Done,
+        Summary,
+        array_samples,
+        find_tars,
+        released_samples,
+        store_info,
+    )
+    from stepformer.data.store import StoreWriter
     from stepformer.errors import InputError, StepFormerError
 
     seen: set[str] = set()

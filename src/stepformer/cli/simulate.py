@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Gathers, embeds, divides and saves; prints what came of it."""
-    from stepformer.data.worldbuilder import build_world
+    from stepformer.data.world import build_world
 
     return make(args, build_world)
 

@@ -7,6 +7,7 @@ A dataset is one file with one ``read_*`` function and one line in ``READERS``; 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,35 +35,30 @@ __getattr__, __dir__ = lazy(__name__, {
 })  # fmt: skip
 
 
+_FOLDERS = {  # what is in the folder of a dataset
+    "crosstask": ("videos.csv", "tasks_primary.txt", "crosstask*release*.tar*", "*/videos.csv"),
+    "howto100m": ("raw_caption.json", "caption.json", "HowTo100M_v1.csv"),
+    "coin": ("COIN.json*", "coin_annotations.json*"),
+    "procel": ("data.mat", "*/data.mat"),
+    "plain": ("annotations", "features", "videos", "*/annotations"),
+}
+_FILES = {  # what the file of a dataset is called
+    "crosstask": ("*.tar*",),
+    "procel": ("*.mat", "procel*"),
+    "howto100m": ("*caption*", "*htm*", "*.csv"),
+    "coin": ("*.json", "*.json.gz"),
+}
+
+
 def guess_dataset(source: Path | str) -> str:
     """Which reader a path is for, from the files that are there."""
     path = Path(source)
     if not path.exists():
         raise no_such(path, "dataset")
-    name = path.name.lower()
-    if path.is_dir():
-        if (
-            any((path / n).is_file() for n in ("videos.csv", "tasks_primary.txt"))
-            or any(path.glob("crosstask*release*.tar*"))
-            or any(path.glob("*/videos.csv"))
-        ):
-            return "crosstask"
-        if any((path / n).is_file() for n in ("raw_caption.json", "caption.json", "HowTo100M_v1.csv")):
-            return "howto100m"
-        if any(path.glob("COIN.json*")) or any(path.glob("coin_annotations.json*")):
-            return "coin"
-        if any(path.glob("data.mat")) or any(path.glob("*/data.mat")):
-            return "procel"
-        if any((path / n).is_dir() for n in ("annotations", "features", "videos")) or any(path.glob("*/annotations")):
-            return "plain"
-    elif ".tar" in name:
-        return "crosstask"
-    elif name.endswith(".mat") or name.startswith("procel"):
-        return "procel"
-    elif "caption" in name or "htm" in name or name.endswith(".csv"):
-        return "howto100m"
-    elif name.endswith((".json", ".json.gz")):
-        return "coin"
+    for name, patterns in (_FOLDERS if path.is_dir() else _FILES).items():
+        for pattern in patterns:
+            if any(path.glob(pattern)) if path.is_dir() else fnmatch(path.name.lower(), pattern):
+                return name
     raise InputError(f"{path} has the layout of no known dataset; name one: {', '.join(READERS)}")
 
 

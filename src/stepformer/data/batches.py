@@ -137,9 +137,7 @@ class StoreBatches:
             torch.from_numpy(np.arange(most) < lengths[rows, None])
             for most, lengths in zip(shape, (frames, said), strict=True)
         )
-        rooms = [
-            buffers.room(len(members), most, self.dim) for buffers, most in zip(self._buffers, shape, strict=True)
-        ]
+        rooms = [buffers.room(len(members), most, self.dim) for buffers, most in zip(self._buffers, shape, strict=True)]
         (video, phrases), times = (room.batch for room in rooms), torch.zeros(phrase_mask.shape)
         batch = StoreBatch(video, video_mask, phrases, phrase_mask, times)
         work = [

@@ -16,21 +16,10 @@ from typing import Any
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
+from stepformer.data.records import Dataset, Problems, Row, Task, VideoRecord, labelled
 from stepformer.errors import InputError
 
 _NAMES = ("COIN.json", "COIN.json.gz", "coin_annotations.json", "coin_annotations.json.gz")
-
-
-def _find(source: Path) -> Path:
-    if source.is_dir():
-        for name in _NAMES:
-            if (source / name).is_file():
-                return source / name
-        raise InputError(f"{source} holds none of {', '.join(_NAMES)}")
-    if not source.is_file():
-        raise no_such(source, "dataset", "give COIN.json or the folder that holds it")
-    return source
 
 
 def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
@@ -68,7 +57,14 @@ def read_coin(source: Path | str) -> Dataset:
     Raises:
         InputError: the file does not exist, is not JSON, or has neither layout.
     """
-    path = _find(Path(source))
+    path = Path(source)
+    if path.is_dir():
+        found = [path / name for name in _NAMES if (path / name).is_file()]
+        if not found:
+            raise InputError(f"{path} holds none of {', '.join(_NAMES)}")
+        path = found[0]
+    elif not path.is_file():
+        raise no_such(path, "dataset", "give COIN.json or the folder that holds it")
     data = read_json(path)
     if not isinstance(data, Mapping):
         raise InputError(f"{path} is not COIN: expected a JSON object, got {type(data).__name__}")
@@ -76,63 +72,50 @@ def read_coin(source: Path | str) -> Dataset:
     if not isinstance(database, Mapping) or not database:
         raise InputError(f"{path} is not COIN: it names no videos")
 
-    problems: list[Problem] = []
+    problems = Problems()
+    report = problems.report
     texts: dict[str, dict[str, str]] = {}  # class -> step id -> text
-    types: dict[str, set[str]] = {}
-    kept: list[tuple[str, str, float | None, str | None, list[tuple[str, float, float]]]] = []
+    kept: list[tuple[str, str, float | None, str | None, list[Row]]] = []
     for video, entry in database.items():
         where = f"video {video}"
         if not isinstance(entry, Mapping):
-            problems.append(Problem("unparsable", where, "the entry is not a JSON object; not read"))
+            report("unparsable", where, "the entry is not a JSON object; not read")
             continue
         task, kind = entry.get("class"), entry.get("recipe_type")
         if not isinstance(task, str) or not task:
             if kind is None:
-                problems.append(Problem("unparsable", where, "neither class nor recipe_type; not read"))
+                report("unparsable", where, "neither class nor recipe_type; not read")
                 continue
             # some copies of the file lack the names of two tasks; their number still tells which task it is
             task = f"recipe_type_{kind}"
             if task not in texts:
-                problems.append(Problem("missing", f"recipe type {kind}", f"no class name; called {task}"))
+                report("missing", f"recipe type {kind}", f"no class name; called {task}")
         steps = texts.setdefault(task, {})
-        types.setdefault(task, set()).add(str(kind))
         duration = _number(entry.get("duration"))
         if duration is None or duration <= 0:
-            problems.append(Problem("duration", where, f"duration {entry.get('duration')!r} is not a length"))
+            report("duration", where, f"duration {entry.get('duration')!r} is not a length")
             duration = None
         if not isinstance(entry.get("annotation"), list):
-            problems.append(Problem("unparsable", where, "the entry has no list of annotations"))
-        rows: list[tuple[str, float, float]] = []
+            report("unparsable", where, "the entry has no list of annotations")
+        rows: list[Row] = []
         for number, (step_id, start, end, text) in enumerate(_entries(entry)):
             at = f"{where}, annotation {number}"
             start_s, end_s = _number(start), _number(end)
             if step_id is None or start_s is None or end_s is None or not isinstance(text, str):
-                problems.append(Problem("unparsable", at, "expected a step id, start, end and a text"))
-                continue
-            if not 0 <= start_s <= end_s:
-                what = f"the times {start_s} to {end_s} are not a stretch of a video"
-                problems.append(Problem("inconsistent", at, what))
+                report("unparsable", at, "expected a step id, start, end and a text")
                 continue
             first = steps.setdefault(str(step_id), text.strip())
             if first != text.strip():
                 what = f"step {step_id} is {text.strip()!r} here and {first!r} elsewhere; the first is kept"
-                problems.append(Problem("inconsistent", at, what))
-            rows.append((str(step_id), start_s, end_s))
+                report("inconsistent", at, what)
+            rows.append((str(step_id), start_s, end_s, at))
         subset = entry.get("official_subset", entry.get("subset"))
         kept.append((str(video), task, duration, None if subset is None else str(subset), rows))
 
-    tasks: dict[str, Task] = {}
-    index: dict[str, dict[str, int]] = {}  # class -> step id -> place
-    for task in sorted(texts):
-        ids = sorted(texts[task], key=_id_order)
-        tasks[task] = Task(task, task, tuple(texts[task][i] for i in ids))
-        index[task] = {step_id: i for i, step_id in enumerate(ids)}
-        if len(types[task]) > 1:
-            what = f"one class under several recipe types: {', '.join(sorted(types[task]))}"
-            problems.append(Problem("inconsistent", f"class {task}", what))
-
+    ids = {task: sorted(steps, key=_id_order) for task, steps in texts.items()}
+    tasks = {task: Task(task, task, tuple(texts[task][i] for i in ids[task])) for task in sorted(texts)}
     videos = []
     for video, task, duration, subset, rows in kept:
-        labels = tuple(Annotation(index[task][i], s, e, texts[task][i]) for i, s, e in rows)
-        videos.append(VideoRecord(video, task, duration, labels, subset))
+        index = {step_id: place for place, step_id in enumerate(ids[task])}
+        videos.append(VideoRecord(video, task, duration, labelled(rows, tasks[task], index, report), subset))
     return Dataset("coin", tasks, tuple(videos), tuple(problems))

@@ -8,31 +8,36 @@ of durations, so ``duration_s`` is None until features are attached. 89 videos s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_text, reader, tar_files
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, numbered_rows
+from stepformer.data.records import (
+    Annotation,
+    Dataset,
+    Problems,
+    Report,
+    Task,
+    VideoRecord,
+    annotation_rows,
+    labelled,
+    numbered_rows,
+)
 from stepformer.errors import InputError
 
 TASK_FILES = {"tasks_primary.txt": "primary", "tasks_related.txt": "related"}
 _MAX_MEMBER_BYTES = 64 << 20
 
 
-def _folder_files(root: Path) -> dict[str, str]:
-    """Relative name -> text of the release's text files under a folder."""
-    wanted = [*root.glob("*.txt"), *root.glob("*.csv"), *root.glob("annotations/*.csv")]
+def _files(root: Path) -> dict[str, str]:
+    """Name -> text of the release's text files, in a folder or in a tar, whose own leading folder is taken off."""
+    if root.is_dir():
+        wanted = [*root.glob("*.txt"), *root.glob("*.csv"), *root.glob("annotations/*.csv")]
+        return {path.relative_to(root).as_posix(): read_text(path, errors="replace") for path in wanted}
     files = {}
-    for path in sorted(wanted):
-        files[path.relative_to(root).as_posix()] = read_text(path, errors="replace")
-    return files
-
-
-def _tar_files(path: Path) -> dict[str, str]:
-    """The same from a tar archive; a leading folder that all members share is taken off."""
-    files = {}
-    for member, read in tar_files(path, _MAX_MEMBER_BYTES):
+    for member, read in tar_files(root, _MAX_MEMBER_BYTES):
         name = PurePosixPath(member)
         if name.suffix in (".txt", ".csv") and not name.name.startswith("._"):
             short = "/".join(name.parts[-2:]) if name.parent.name == "annotations" else name.name
@@ -40,56 +45,38 @@ def _tar_files(path: Path) -> dict[str, str]:
     return files
 
 
-def parse_tasks(text: str, where: str, group: str | None, report: Callable[[Problem], None]) -> list[Task]:
+def _tasks(text: str, where: str, group: str, report: Report) -> Iterator[Task]:
     """The tasks of one task file; a block that does not parse is reported with its line."""
-    tasks: list[Task] = []
-    block: list[str] = []
-    first = 1
-    lines = [*text.splitlines(), ""]
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            if not block:
-                first = number
-            block.append(line.strip())
+    lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
+    for there, block in groupby(lines, key=lambda line: bool(line[1])):
+        if not there:
             continue
-        if not block:
+        numbers, texts = zip(*block, strict=True)
+        at = f"{where}:{numbers[0]}"
+        if len(texts) != 5:
+            report("unparsable", at, f"a task has 5 lines, this block has {len(texts)}")
             continue
-        if len(block) != 5:
-            what = f"a task has 5 lines, this block has {len(block)}"
-            report(Problem("unparsable", f"{where}:{first}", what))
-        else:
-            steps = tuple(step.strip() for step in block[4].split(","))
-            tasks.append(Task(block[0], block[1], steps, group=group))
-            if block[3] != str(len(steps)):
-                what = f"task {block[0]} says {block[3]} steps and lists {len(steps)}"
-                report(Problem("inconsistent", f"{where}:{first}", what))
-        block = []
-    return tasks
+        steps = tuple(step.strip() for step in texts[4].split(","))
+        if texts[3] != str(len(steps)):
+            report("inconsistent", at, f"task {texts[0]} says {texts[3]} steps and lists {len(steps)}")
+        yield Task(texts[0], texts[1], steps, group=group)
 
 
-def parse_annotation(text: str, where: str, task: Task, report: Callable[[Problem], None]) -> tuple[Annotation, ...]:
-    """The rows ``step,start,end`` of one video, in file order; rows that make no sense are reported, not kept."""
-    rows: list[Annotation] = []
-    for step, start_s, end_s, at in annotation_rows(text, where, report):
-        if not step.isdecimal():
-            report(Problem("unparsable", at, f"expected the number of a step, got {step!r}"))
-        elif not 1 <= int(step) <= len(task.steps):
-            report(Problem("inconsistent", at, f"step {step} of task {task.id}, which has {len(task.steps)} steps"))
-        else:
-            rows.append(Annotation(int(step) - 1, start_s, end_s, task.steps[int(step) - 1]))
-    return tuple(rows)
-
-
-def _video_rows(text: str, where: str, report: Callable[[Problem], None]) -> list[tuple[str, str]]:
+def _video_rows(text: str, where: str, report: Report) -> list[tuple[str, str]]:
     rows = []
     for number, cells in numbered_rows(text, where, report):
-        if not cells:
-            continue
-        if len(cells) < 2 or not cells[0].strip() or not cells[1].strip():
-            report(Problem("unparsable", f"{where}:{number}", f"expected task,video,url, got {','.join(cells)!r}"))
-            continue
-        rows.append((cells[0].strip(), cells[1].strip()))
+        task, video = (*(cell.strip() for cell in cells[:2]), "", "")[:2]
+        if task and video:
+            rows.append((task, video))
+        elif cells:
+            report("unparsable", f"{where}:{number}", f"expected task,video,url, got {','.join(cells)!r}")
     return rows
+
+
+def parse_annotation(text: str, where: str, task: Task, report: Report) -> tuple[Annotation, ...]:
+    """The rows ``step,start,end`` of one video, in file order; rows that make no sense are reported, not kept."""
+    index = {str(i + 1): i for i in range(len(task.steps))}
+    return labelled(annotation_rows(text, where, report), task, index, report)
 
 
 @reader("CrossTask release")
@@ -112,54 +99,55 @@ def read_crosstask(source: Path | str) -> Dataset:
             root = nested[0] if nested else archives[0]
     elif not root.is_file():
         raise no_such(root, "dataset", "give the CrossTask release folder or its tar.gz")
-    files = _folder_files(root) if root.is_dir() else _tar_files(root)
+    files = _files(root)
 
-    problems: list[Problem] = []
+    problems = Problems()
+    report = problems.report
     tasks: dict[str, Task] = {}
     for name, group in TASK_FILES.items():
         if name not in files:
-            problems.append(Problem("missing", name, "no such task file in the release"))
+            report("missing", name, "no such task file in the release")
             continue
-        for task in parse_tasks(files[name], name, group, problems.append):
+        for task in _tasks(files[name], name, group, report):
             if task.id in tasks:
-                problems.append(Problem("inconsistent", name, f"task {task.id} is defined twice; the first is kept"))
+                report("inconsistent", name, f"task {task.id} is defined twice; the first is kept")
             else:
                 tasks[task.id] = task
     if not tasks:
         raise InputError(f"{root}: neither tasks_primary.txt nor tasks_related.txt gave a task")
 
     if "videos_val.csv" not in files:
-        problems.append(Problem("missing", "videos_val.csv", "no validation list; every video counts as training"))
-    validation = set(_video_rows(files.get("videos_val.csv", ""), "videos_val.csv", problems.append))
+        report("missing", "videos_val.csv", "no validation list; every video counts as training")
+    validation = set(_video_rows(files.get("videos_val.csv", ""), "videos_val.csv", report))
     if "videos.csv" not in files:
-        problems.append(Problem("missing", "videos.csv", "no list of videos; only the validation list is read"))
-    listed = _video_rows(files.get("videos.csv", ""), "videos.csv", problems.append)
+        report("missing", "videos.csv", "no list of videos; only the validation list is read")
+    listed = _video_rows(files.get("videos.csv", ""), "videos.csv", report)
     missing_from_all = sorted(validation - set(listed))
     if "videos.csv" in files:
         for task_id, video in missing_from_all:
-            problems.append(Problem("inconsistent", "videos_val.csv", f"{task_id},{video} is not in videos.csv"))
+            report("inconsistent", "videos_val.csv", f"{task_id},{video} is not in videos.csv")
 
     videos: list[VideoRecord] = []
     seen: set[tuple[str, str]] = set()
     for task_id, video in [*listed, *missing_from_all]:
         if (task_id, video) in seen:
-            problems.append(Problem("inconsistent", "videos.csv", f"{task_id},{video} is listed twice"))
+            report("inconsistent", "videos.csv", f"{task_id},{video} is listed twice")
             continue
         seen.add((task_id, video))
         if task_id not in tasks:
-            problems.append(Problem("inconsistent", "videos.csv", f"{task_id},{video}: no task {task_id} is defined"))
+            report("inconsistent", "videos.csv", f"{task_id},{video}: no task {task_id} is defined")
             continue
         name = f"annotations/{task_id}_{video}.csv"
         text = files.get(name)
         in_validation = (task_id, video) in validation
         if text is None and in_validation:
-            problems.append(Problem("missing", name, "a validation video without annotation"))
-        annotations = None if text is None else parse_annotation(text, name, tasks[task_id], problems.append)
+            report("missing", name, "a validation video without annotation")
+        annotations = None if text is None else parse_annotation(text, name, tasks[task_id], report)
         subset = "validation" if in_validation else "training"
         videos.append(VideoRecord(video, task_id, annotations=annotations, subset=subset))
 
     known = {f"annotations/{record.key}.csv" for record in videos}
     for name in sorted(files):
         if name.startswith("annotations/") and name not in known:
-            problems.append(Problem("inconsistent", name, "annotates a video that no list names; not read"))
+            report("inconsistent", name, "annotates a video that no list names; not read")
     return Dataset("crosstask", tasks, tuple(videos), tuple(problems))

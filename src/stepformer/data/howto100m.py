@@ -9,13 +9,13 @@ never holds the file. ``HowTo100M_v1.csv`` has columns ``video_id, category_1, c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import csv_rows, gunzip, read_bytes, reader
-from stepformer.data.records import Dataset, Problem, Task, VideoRecord
+from stepformer.data.records import Dataset, Problems, Report, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.narration import Cue
 from stepformer.narration.readers.structured import cues_of, iter_captions
@@ -24,16 +24,16 @@ CAPTION_FILES = ("raw_caption.json", "caption.json")
 UNKNOWN_TASK = "howto100m"
 
 
-def _cues(video: str, entry: Any, report: Callable[[Problem], None]) -> tuple[Cue, ...]:
+def _cues(video: str, entry: Any, report: Report) -> tuple[Cue, ...]:
     """The cues of one entry; what cannot be read, or has no words or no times, is reported once per video."""
     try:
         cues = tuple(cue for cue in cues_of(entry, f"video {video}") if cue.text.strip())
     except InputError as error:
-        report(Problem("unparsable", f"video {video}", f"{error}; not read"))
+        report("unparsable", f"video {video}", f"{error}; not read")
         return ()
     if bad := len(entry["text"]) - len(cues):
-        what = f"{bad} of {len(entry['text'])} cues have no words or no valid times; left out"
-        report(Problem("inconsistent", f"video {video}", what))
+        said = len(entry["text"])
+        report("inconsistent", f"video {video}", f"{bad} of {said} cues have no words or no valid times; left out")
     return cues
 
 
@@ -42,32 +42,27 @@ def _read_rows(path: Path) -> Iterator[list[str]]:
     return csv_rows(text, path, "\t" if "\t" in text.split("\n", 1)[0] else ",")
 
 
-def read_video_list(path: Path, report: Callable[[Problem], None]) -> dict[str, str]:
+def read_video_list(path: Path, report: Report) -> dict[str, str]:
     """Video -> task id from ``HowTo100M_v1.csv``."""
     rows = _read_rows(path)
     header = [cell.strip() for cell in next(rows, [])]
     if not {"video_id", "task_id"} <= set(header):
         raise InputError(f"{path} needs the columns video_id and task_id, it has: {', '.join(header) or 'none'}")
-    video_at, task_at = header.index("video_id"), header.index("task_id")
     tasks: dict[str, str] = {}
     for number, cells in enumerate(rows, 2):
-        if not cells:
-            continue
-        if len(cells) <= max(video_at, task_at) or not cells[video_at].strip():
-            report(Problem("unparsable", f"{path.name}:{number}", f"expected {len(header)} cells, got {len(cells)}"))
-            continue
-        tasks[cells[video_at].strip()] = cells[task_at].strip() or UNKNOWN_TASK
+        row = {name: cell.strip() for name, cell in zip(header, cells, strict=False)}
+        if row.get("video_id") and "task_id" in row:
+            tasks[row["video_id"]] = row["task_id"] or UNKNOWN_TASK
+        elif cells:
+            report("unparsable", f"{path.name}:{number}", f"expected {len(header)} cells, got {len(cells)}")
     return tasks
 
 
 def caption_file(folder: Path) -> Path | None:
     """The caption file of a HowTo100M folder."""
-    for name in CAPTION_FILES:
-        for path in (folder / name, folder / f"{name}.gz"):
-            if path.is_file():
-                return path
+    usual = [folder / f"{name}{gz}" for name in CAPTION_FILES for gz in ("", ".gz")]
     others = sorted([*folder.glob("*htm*.json"), *folder.glob("*htm*.json.gz"), *folder.glob("*caption*.json*")])
-    return others[0] if others else None
+    return next((path for path in (*usual, *others) if path.is_file()), None)
 
 
 @reader("HowTo100M folder")
@@ -86,12 +81,13 @@ def read_howto100m(source: Path | str) -> Dataset:
     folder = root if root.is_dir() else root.parent
     listing = folder / "HowTo100M_v1.csv"
     captions = caption_file(root) if root.is_dir() else (None if root.suffix == ".csv" else root)
-    problems: list[Problem] = []
+    problems = Problems()
+    report = problems.report
     task_of: dict[str, str] = {}
     if listing.is_file():
-        task_of = read_video_list(listing, problems.append)
+        task_of = read_video_list(listing, report)
     else:
-        problems.append(Problem("missing", listing.name, f"no list of videos; all count as task {UNKNOWN_TASK}"))
+        report("missing", listing.name, f"no list of videos; all count as task {UNKNOWN_TASK}")
     if captions is None and not task_of:
         raise InputError(f"{root} has neither captions ({', '.join(CAPTION_FILES)}) nor HowTo100M_v1.csv")
 
@@ -103,25 +99,25 @@ def read_howto100m(source: Path | str) -> Dataset:
 
     def add(video: str, cues: tuple[Cue, ...]) -> None:
         if video in seen:
-            problems.append(Problem("inconsistent", f"video {video}", "there twice; the first is kept"))
+            report("inconsistent", f"video {video}", "there twice; the first is kept")
             return
         seen.add(video)
         task = task_of.get(video, UNKNOWN_TASK)
         if task_of and video not in task_of:
-            problems.append(Problem("inconsistent", f"video {video}", f"captions, but not in {listing.name}"))
+            report("inconsistent", f"video {video}", f"captions, but not in {listing.name}")
         records.append(VideoRecord(video, task, None, None, None, cues))
 
     if captions is None:
-        problems.append(Problem("missing", str(folder), f"no captions: neither {' nor '.join(CAPTION_FILES)}"))
+        report("missing", str(folder), f"no captions: neither {' nor '.join(CAPTION_FILES)}")
         for video in task_of:
             add(video, ())
     else:
         try:
             for video, entry in iter_captions(captions):
-                add(video, _cues(video, entry, problems.append))
+                add(video, _cues(video, entry, report))
         except InputError as error:
             if not records:
                 raise
-            problems.append(Problem("unparsable", captions.name, f"{error}; {len(records)} videos came before"))
+            report("unparsable", captions.name, f"{error}; {len(records)} videos came before")
     tasks = {t: Task(t, titles.get(t, t), ()) for t in dict.fromkeys(record.task for record in records)}
     return Dataset("howto100m", tasks, tuple(records), tuple(problems))

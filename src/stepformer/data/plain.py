@@ -6,7 +6,6 @@
       annotations/<video>.csv          rows step,start,end in seconds; a header line is allowed
       features/<video>.npy             (frames, width), at --rate a second
       videos/<video>.mp4
-      subtitles/<video>.srt            or .vtt and the other formats of narration
       steps.txt                        one step per line, in order; or mapping.txt with lines "id name"
 
 A step in an annotation is its name, or its number: a position in ``steps.txt`` counted from 1, or an id of
@@ -16,23 +15,26 @@ their mean start. A video is whatever has a file in any of the folders. Its dura
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_text, reader
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, annotation_rows, feature_rows
+from stepformer.data.records import (
+    Dataset,
+    Problems,
+    Report,
+    Row,
+    Task,
+    VideoRecord,
+    annotation_rows,
+    feature_length,
+    labelled,
+)
 from stepformer.errors import InputError
 
-if TYPE_CHECKING:
-    from stepformer.narration import Cue
-
-_FOLDERS = ("annotations", "features", "videos", "subtitles")
+_FOLDERS = ("annotations", "features", "videos")
 _BACKGROUND_NAMES = {"background", "bg", "sil"}
 
-Report = Callable[[Problem], None]
-Row = tuple[str, float, float, str]  # step as written, start, end, where
 _StepNames = tuple[tuple[str, ...], dict[str, int]]  # the steps of a task in order, and how annotations may call each
 
 
@@ -49,7 +51,7 @@ def _declared(folder: Path, report: Report) -> _StepNames | None:
         if not parts:
             continue
         if len(parts) != 2 or not parts[0].lstrip("-").isdigit():
-            report(Problem("unparsable", f"{mapping.name}:{number}", f"expected 'id name', got {line!r}"))
+            report("unparsable", f"{mapping.name}:{number}", f"expected 'id name', got {line!r}")
         elif parts[1].strip().lower() not in _BACKGROUND_NAMES:
             pairs.append((int(parts[0]), parts[1].strip()))
     pairs.sort()
@@ -61,7 +63,7 @@ def _rows(path: Path, report: Report) -> list[Row]:
     try:
         text = read_text(path)
     except InputError as error:
-        report(Problem("unparsable", str(path), str(error)))
+        report("unparsable", str(path), str(error))
         return []
     return list(annotation_rows(text, f"{path.parent.name}/{path.name}", report))
 
@@ -95,45 +97,21 @@ def _read_task(folder: Path, rate_hz: float, report: Report) -> tuple[Task, list
     steps, index = _declared(folder, report) or _occurring([row for video in rows.values() for row in video])
     task = Task(folder.name, folder.name.replace("_", " "), steps)
     videos: list[VideoRecord] = []
-    names = sorted(set().union(*(files[name] for name in ("annotations", "features", "videos"))))
-    for video in names:
-        annotations: list[Annotation] | None = None
+    for video in sorted(set().union(*files.values())):
+        annotations = None
         if video in rows:
-            annotations = []
-            for step, start_s, end_s, at in rows[video]:
-                found = index.get(step)
-                if found is None:
-                    report(Problem("inconsistent", at, f"step {step!r} is none of the task's {len(steps)} steps"))
-                else:
-                    annotations.append(Annotation(found, start_s, end_s, steps[found]))
+            annotations = labelled(rows[video], task, index, report)
         else:
-            report(Problem("missing", f"{folder.name}/annotations/{video}.csv", "not annotated"))
-        features = files["features"].get(video)
-        duration_s = None
+            report("missing", f"{folder.name}/annotations/{video}.csv", "not annotated")
+        features, duration_s = files["features"].get(video), None
         if features is not None:
-            try:
-                duration_s = feature_rows(features) / rate_hz
-            except InputError as error:
-                report(Problem("unparsable", f"{folder.name}/features/{features.name}", str(error)))
-                features = None
+            duration_s = feature_length(features, rate_hz, report)
+            features = features if duration_s is not None else None
         elif files["features"]:
-            report(Problem("missing", f"{folder.name}/features/{video}.npy", "no features"))
-        cues, path = _cues(files["subtitles"].get(video), report), files["videos"].get(video)
-        labels = None if annotations is None else tuple(annotations)
-        videos.append(VideoRecord(video, task.id, duration_s, labels, None, cues, features, path))
+            report("missing", f"{folder.name}/features/{video}.npy", "no features")
+        path = files["videos"].get(video)
+        videos.append(VideoRecord(video, task.id, duration_s, annotations, features=features, path=path))
     return task, videos
-
-
-def _cues(path: Path | None, report: Report) -> tuple[Cue, ...]:
-    if path is None:
-        return ()
-    from stepformer.narration import read_subtitles
-
-    try:
-        return tuple(read_subtitles(path))
-    except InputError as error:
-        report(Problem("unparsable", f"subtitles/{path.name}", str(error)))
-        return ()
 
 
 @reader("folder of timelines")
@@ -150,16 +128,16 @@ def read_plain(source: Path | str, rate_hz: float = 1.0) -> Dataset:
         raise InputError(f"{root} is not a folder; give one with annotations/, features/ or videos/ inside")
 
     def is_task(folder: Path) -> bool:
-        return any((folder / name).is_dir() for name in ("annotations", "features", "videos"))
+        return any((folder / name).is_dir() for name in _FOLDERS)
 
     folders = [root] if is_task(root) else sorted(p for p in root.iterdir() if p.is_dir() and is_task(p))
     if not folders:
         raise InputError(f"{root} has no annotations/, features/ or videos/, nor task folders that have")
-    problems: list[Problem] = []
+    problems = Problems()
     tasks: dict[str, Task] = {}
     videos: list[VideoRecord] = []
     for folder in folders:
-        task, records = _read_task(folder.resolve(), rate_hz, problems.append)
+        task, records = _read_task(folder.resolve(), rate_hz, problems.report)
         tasks[task.id] = task
         videos += records
     return Dataset("plain", tasks, tuple(videos), tuple(problems))

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix, unit
-from stepformer.base.files import no_such, why_no_array
 from stepformer.base.guard import load_array, load_arrays, plain_file, reader, reading
 from stepformer.data.records import find_features, video_id
 from stepformer.data.store import INFO_FILE, FeatureStore
@@ -25,7 +24,6 @@ from stepformer.errors import InputError, UsageError
 
 SUFFIXES = (".npy", ".npz", ".safetensors")
 _FEATURE_KEYS = ("features", "video_features", "video", "vectors", "arr_0")
-_STRUCTURE_KEYS = ("structure",)
 _TEXT_KEYS = ("text", "texts", "names", "labels", "phrases")
 _VECTOR_KEYS = ("emb", "embeddings", "vectors", "features")
 
@@ -33,21 +31,14 @@ _VECTOR_KEYS = ("emb", "embeddings", "vectors", "features")
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     """The named arrays of an .npy ("features"), .npz or .safetensors file. Nothing is unpickled."""
     path = Path(path)
-    try:
-        if path.suffix == ".npy":
-            return {"features": load_array(path)}
-        if path.suffix == ".npz":
-            return load_arrays(path)
-        if path.suffix == ".safetensors":
-            from safetensors.numpy import load_file
+    if path.suffix == ".npy":
+        return {"features": load_array(path)}
+    if path.suffix == ".npz":
+        return load_arrays(path)
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
 
-            return dict(load_file(plain_file(path)))
-    except FileNotFoundError:
-        raise no_such(path) from None
-    except InputError:
-        raise
-    except Exception as error:  # the readers raise many kinds for a damaged file
-        raise InputError(f"{path} cannot be read as arrays: {why_no_array(error)}") from error
+        return dict(load_file(plain_file(path)))
     raise InputError(f"{path} is none of {', '.join(SUFFIXES)}")
 
 
@@ -72,9 +63,8 @@ def _matrix(array: NDArray[Any], where: str) -> Vectors:
 def read_features(path: str | Path) -> Encoded:
     """The features (N, D) of one file, and the structure (N, S) if it has one."""
     arrays = read_arrays(path)
-    structure = next((arrays[key] for key in _STRUCTURE_KEYS if key in arrays), None)
-    found = {key: value for key, value in arrays.items() if key not in _STRUCTURE_KEYS}
-    vectors = _matrix(_pick(found, _FEATURE_KEYS, str(path), "features"), str(path))
+    structure = arrays.pop("structure", None)
+    vectors = _matrix(_pick(arrays, _FEATURE_KEYS, str(path), "features"), str(path))
     return Encoded(vectors, None if structure is None else _matrix(structure, f"{path}, structure"))
 
 
@@ -137,7 +127,8 @@ class PrecomputedEncoder:
         if not self._source.exists():
             raise InputError(f"there are no features at {self._source}")
         self._store: Any = FeatureStore(self._source) if (self._source / INFO_FILE).is_file() else None
-        self._files: dict[str, Path] | None = None  # found once, when a video is not where its name says
+        in_files = self._store is None and self._source.is_dir()
+        self._files = find_features(self._source, SUFFIXES) if in_files else None
         if self._store is not None:
             info = self._store.info
             if rate_hz is not None and rate_hz != info.rate_hz:
@@ -148,10 +139,10 @@ class PrecomputedEncoder:
             self.rate_hz = 1.0 if rate_hz is None else float(rate_hz)
             if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
                 raise UsageError(f"rate_hz must be vectors per second, got {rate_hz}")
-            files = [self._source] if self._source.is_file() else find_features(self._source, SUFFIXES).values()
-            if not files:
+            first = self._source if self._files is None else next(iter(self._files.values()), None)
+            if first is None:
                 raise InputError(f"{self._source} holds no features: no file ends in {', '.join(SUFFIXES)}")
-            encoded = read_features(next(iter(files)))
+            encoded = read_features(first)
             self.dim = encoded.vectors.shape[1]
             self.structure_dim = 0 if encoded.structure is None else encoded.structure.shape[1]
             self.name = name or self._source.stem
@@ -196,17 +187,10 @@ class PrecomputedEncoder:
         return encoded
 
     def _file_of(self, video: Path) -> Path:
-        if self._source.is_file():
-            return self._source
-        # a video's own name may hold dots, so both the stem and the whole name are tried, before folders are searched
-        for stem in dict.fromkeys((video.stem, video.name)):
-            for suffix in SUFFIXES:
-                path = self._source / (stem + suffix)
-                if path.is_file():
-                    return path
         if self._files is None:
-            self._files = find_features(self._source, SUFFIXES)
-        for name in (str(video), video_id(video.name), video.stem):
+            return self._source
+        # a video's own name may hold dots, so both the stem and the whole name are tried
+        for name in (str(video), video_id(video.name), video.stem, video.name):
             if name in self._files:
                 return self._files[name]
         raise InputError(f"{self._source} has no features of {video.stem}: no {video.stem}{{{','.join(SUFFIXES)}}}")

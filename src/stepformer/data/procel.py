@@ -11,8 +11,7 @@ Reading it needs SciPy (the ``procel`` extra). JSON: ``{"task", "grammar", "vide
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,11 @@ import numpy as np
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import in_process, read_json, reader
-from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord
+from stepformer.data.records import Dataset, Problems, Row, Task, VideoRecord, is_stretch, labelled
 from stepformer.errors import InputError, missing_extra
 
-
-@dataclass(frozen=True, slots=True)
-class _RawVideo:
-    """One video before it is checked: times as the file has them."""
-
-    name: str
-    duration_s: float | None
-    steps: list[tuple[int, float, float]]
-    cues: list[tuple[float, float, str]]
+_Raw = tuple[str, float | None, list[Row], list[tuple[float, float, str]]]  # a video: name, seconds, steps, cues
+_Parsed = tuple[list[str], list[_Raw], Problems]  # the steps of a task, its videos, what is wrong
 
 
 def _cell_text(cell: Any) -> str:
@@ -52,7 +44,7 @@ def _pairs(cell: Any) -> list[tuple[float, float]]:
     return [(float(start), float(end)) for start, end in cell.reshape(-1, 2)]
 
 
-def _read_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
+def _read_mat(path: Path) -> _Parsed:
     """In a process of its own: three changed bytes can make SciPy's compiled reader crash."""
     import importlib.util
 
@@ -61,7 +53,7 @@ def _read_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
     return in_process(_parse_mat, path, what=str(path))
 
 
-def _parse_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
+def _parse_mat(path: Path) -> _Parsed:
     from scipy.io import loadmat
 
     try:
@@ -77,106 +69,74 @@ def _parse_mat(path: Path) -> tuple[list[str], list[_RawVideo], list[Problem]]:
         raise InputError(f"{path} is no ProceL data.mat: its cells are nested otherwise ({error})") from None
 
 
-def _from_cells(path: Path, data: dict[str, Any]) -> tuple[list[str], list[_RawVideo], list[Problem]]:
+def _from_cells(path: Path, data: dict[str, Any]) -> _Parsed:
     """The cell arrays of a ``data.mat``: a row of videos, each with one cell per step, an n x 2 array of seconds."""
-    problems: list[Problem] = []
+    problems = Problems()
     grammar = [_cell_text(cell) for cell in data["grammar"].ravel()]
-    lengths = next((data[n].ravel() for n in ("segment_time", "superframe_time") if n in data), None)
-    if lengths is None:
-        problems.append(Problem("missing", str(path), "neither segment_time nor superframe_time: no durations"))
-    captions = data["caption"].ravel() if "caption" in data else None
-    caption_times = data["caption_time"].ravel() if "caption_time" in data else None
-    if captions is None or caption_times is None:
-        problems.append(Problem("missing", str(path), "no caption and caption_time: no narration"))
-    task = path.parent.name
-    videos: list[_RawVideo] = []
+    lengths = next((data[n].ravel() for n in ("segment_time", "superframe_time") if n in data), ())
+    if not len(lengths):
+        problems.report("missing", str(path), "neither segment_time nor superframe_time: no durations")
+    narrated = "caption" in data and "caption_time" in data
+    if not narrated:
+        problems.report("missing", str(path), "no caption and caption_time: no narration")
+    videos: list[_Raw] = []
     for v, cells in enumerate(data["key_steps_time"].ravel()):
-        name = f"{task}_{v}"
-        rows = cells.ravel()
+        name, at, rows = f"{path.parent.name}_{v}", f"{path}, video {v}", cells.ravel()
         if len(rows) != len(grammar):
-            what = f"key_steps_time has {len(rows)} rows for {len(grammar)} steps"
-            problems.append(Problem("inconsistent", f"{path}, video {v}", what))
-        steps = [(k, start, end) for k, cell in enumerate(rows[: len(grammar)]) for start, end in _pairs(cell)]
+            problems.report("inconsistent", at, f"key_steps_time has {len(rows)} rows for {len(grammar)} steps")
+        steps = [(k, *pair, f"video {name}") for k, cell in enumerate(rows) for pair in _pairs(cell)]
         cues: list[tuple[float, float, str]] = []
-        if captions is not None and caption_times is not None:
-            texts, times = captions[v].ravel(), caption_times[v].ravel()
+        if narrated:
+            texts, times = (data[key].ravel()[v].ravel() for key in ("caption", "caption_time"))
             if len(texts) != len(times):
-                what = f"{len(texts)} captions for {len(times)} times"
-                problems.append(Problem("inconsistent", f"{path}, video {v}", what))
+                problems.report("inconsistent", at, f"{len(texts)} captions for {len(times)} times")
             for text, time in zip(texts, times, strict=False):
                 pair = _pairs(time)
                 if len(pair) == 1:
                     cues.append((*pair[0], _cell_text(text)))
                 else:
-                    problems.append(Problem("unparsable", f"{path}, video {v}", "a caption without a time"))
-        duration = None
-        if lengths is not None and v < len(lengths) and lengths[v].size:
-            duration = float(lengths[v].reshape(-1, 2)[:, 1].max())
-        videos.append(_RawVideo(name, duration, steps, cues))
+                    problems.report("unparsable", at, "a caption without a time")
+        known = v < len(lengths) and lengths[v].size
+        videos.append((name, float(lengths[v].reshape(-1, 2)[:, 1].max()) if known else None, steps, cues))
     return grammar, videos, problems
 
 
-def _read_json(path: Path) -> tuple[str, list[str], list[_RawVideo], list[Problem]]:
-    data = read_json(path)
-    if not isinstance(data, Mapping) or not {"grammar", "videos"} <= set(data):
-        raise InputError(f"{path} is no ProceL JSON: it needs grammar and videos")
-    task = str(data.get("task") or path.stem)
-    problems: list[Problem] = []
-    videos: list[_RawVideo] = []
+def _read_json(path: Path, data: Any, task: str) -> _Parsed:
+    problems = Problems()
+    videos: list[_Raw] = []
     for number, entry in enumerate(data["videos"]):
         try:
             name = f"{task}_{entry.get('index', number)}"
-            steps = [(int(row[0]), float(row[1]), float(row[2])) for row in entry["key_steps"]]
+            steps = [(int(row[0]), float(row[1]), float(row[2]), f"video {name}") for row in entry["key_steps"]]
             cues = [(float(row[0]), float(row[1]), str(row[2]).strip()) for row in entry.get("captions", [])]
             duration = entry.get("duration")
-            videos.append(_RawVideo(name, None if duration is None else float(duration), steps, cues))
+            videos.append((name, None if duration is None else float(duration), steps, cues))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            problems.append(Problem("unparsable", f"{path}, video {number}", f"{type(error).__name__}: {error}"))
-    return task, [str(name) for name in data["grammar"]], videos, problems
+            problems.report("unparsable", f"{path}, video {number}", f"{type(error).__name__}: {error}")
+    return [str(name) for name in data["grammar"]], videos, problems
 
 
-def _record(raw: _RawVideo, task: Task, problems: list[Problem]) -> VideoRecord:
+def _record(raw: _Raw, task: Task, problems: Problems) -> VideoRecord:
     from stepformer.narration import Cue
 
-    duration = raw.duration_s
-    if duration is not None and not (math.isfinite(duration) and duration > 0):
-        problems.append(Problem("duration", f"video {raw.name}", f"duration {duration} is not a length"))
+    name, duration, steps, said = raw
+    where = f"video {name}"
+    if duration is not None and not 0 < duration < math.inf:
+        problems.report("duration", where, f"duration {duration} is not a length")
         duration = None
-    annotations: list[Annotation] = []
-    for step, start_s, end_s in raw.steps:
-        if not 0 <= step < len(task.steps):
-            what = f"step {step} of task {task.id}, which has {len(task.steps)} steps"
-            problems.append(Problem("inconsistent", f"video {raw.name}", what))
-        elif not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s <= end_s):
-            what = f"step {step}: the times {start_s} to {end_s} are not a stretch of a video"
-            problems.append(Problem("inconsistent", f"video {raw.name}", what))
-        else:
-            annotations.append(Annotation(step, start_s, end_s, task.steps[step]))
+    annotations = labelled(steps, task, {k: k for k in range(len(task.steps))}, problems.report)
     cues = []
-    for start_s, end_s, text in raw.cues:
+    for start_s, end_s, text in said:
         if not text:
-            what = f"the cue at {start_s} s has no words; left out"
-            problems.append(Problem("inconsistent", f"video {raw.name}", what))
-        elif math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s <= end_s:
+            problems.report("inconsistent", where, f"the cue at {start_s} s has no words; left out")
+        elif is_stretch(start_s, end_s):
             cues.append(Cue(start_s, end_s, text))
         else:
             what = f"cue {text[:30]!r}: the times {start_s} to {end_s} are not a stretch of a video"
-            problems.append(Problem("inconsistent", f"video {raw.name}", what))
+            problems.report("inconsistent", where, what)
     # a .mat groups annotations by step, so "last wins" needs them by time, which is also how the JSON has them
-    annotations.sort(key=lambda a: (a.start_s, a.end_s, a.step))
-    return VideoRecord(raw.name, task.id, duration, tuple(annotations), None, tuple(cues))
-
-
-def _sources(source: Path) -> Iterable[Path]:
-    if source.is_dir():
-        mats = sorted(source.rglob("data.mat"))
-        found = mats or sorted(source.glob("*.json"))
-        if not found:
-            raise InputError(f"{source} holds no data.mat (one per task) and no ProceL JSON")
-        return found
-    if not source.is_file():
-        raise no_such(source, "dataset", "give a ProceL folder, a data.mat or its JSON")
-    return [source]
+    in_time = sorted(annotations, key=lambda a: (a.start_s, a.end_s, a.step))
+    return VideoRecord(name, task.id, duration, tuple(in_time), None, tuple(cues))
 
 
 @reader("ProceL file")
@@ -187,18 +147,28 @@ def read_procel(source: Path | str) -> Dataset:
         InputError: nothing there, or a file that is neither.
         MissingError: a ``data.mat`` and no SciPy.
     """
-    problems: list[Problem] = []
+    root = Path(source)
+    if not root.exists():
+        raise no_such(root, "dataset", "give a ProceL folder, a data.mat or its JSON")
+    paths = [root] if root.is_file() else sorted(root.rglob("data.mat")) or sorted(root.glob("*.json"))
+    if not paths:
+        raise InputError(f"{root} holds no data.mat (one per task) and no ProceL JSON")
+    problems = Problems()
     tasks: dict[str, Task] = {}
     videos: list[VideoRecord] = []
-    for path in _sources(Path(source)):
+    for path in paths:
         if path.suffix.lower() == ".json":
-            name, grammar, raw, found = _read_json(path)
+            data = read_json(path)
+            if not isinstance(data, Mapping) or not {"grammar", "videos"} <= set(data):
+                raise InputError(f"{path} is no ProceL JSON: it needs grammar and videos")
+            name = str(data.get("task") or path.stem)
+            grammar, raw, found = _read_json(path, data, name)
         else:
             name = path.resolve().parent.name
             grammar, raw, found = _read_mat(path.resolve())
         problems += found
         if name in tasks:
-            problems.append(Problem("inconsistent", str(path), f"task {name} is there twice; the first is kept"))
+            problems.report("inconsistent", str(path), f"task {name} is there twice; the first is kept")
             continue
         tasks[name] = Task(name, name.replace("_", " "), tuple(grammar))
         videos += [_record(item, tasks[name], problems) for item in raw]

@@ -1,28 +1,34 @@
 """The records every dataset reader gives: tasks, annotated videos, and what was wrong with the files.
 
 Times are float seconds from the start of the video. A reader reports whatever it skips: what it cannot use
-becomes a :class:`Problem` that says what is wrong and where, and the rest is read.
+becomes a :class:`Problem` that says what is wrong and where, and the rest is read. :func:`audit` adds what only shows
+when files are held against each other.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import csv_rows, load_array
-from stepformer.errors import InputError
-from stepformer.media.finding import SUFFIXES
+from stepformer.errors import InputError, StepFormerError
+from stepformer.media.finding import SUFFIXES, find_videos
 
 if TYPE_CHECKING:
     from stepformer.narration import Cue
 
 PROBLEM_KINDS = ("missing", "unparsable", "duration", "past_end", "inconsistent")
+_EXACT_S, _TOLERANCE_S = 0.01, 2.0  # by how much a video may be shorter than its annotations, and lengths differ
+Report = Callable[[str, str, str], None]
+"""Takes the three fields of a :class:`Problem`."""
+Row = tuple[Any, float, float, str]  # a step as the file calls it, start, end, where that stands
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +45,14 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.where}: {self.what}"
+
+
+class Problems(list[Problem]):
+    """Problems as they are met."""
+
+    def report(self, kind: str, where: str, what: str) -> None:
+        """One more."""
+        self.append(Problem(kind, where, what))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,11 @@ class Task:
             raise InputError("Task.id must not be empty")
 
 
+def is_stretch(start_s: float, end_s: float) -> bool:
+    """Whether two times bound a stretch of a video."""
+    return 0 <= start_s <= end_s < math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """One labelled stretch of a video: ``step`` is the 0-based index into the task's steps, ``text`` its name."""
@@ -70,7 +89,7 @@ class Annotation:
     def __post_init__(self) -> None:
         if self.step < 0:
             raise InputError(f"Annotation.step is a 0-based index, got {self.step}")
-        if not (math.isfinite(self.start_s) and math.isfinite(self.end_s) and 0 <= self.start_s <= self.end_s):
+        if not is_stretch(self.start_s, self.end_s):
             raise InputError(f"Annotation needs 0 <= start_s <= end_s, got {self.start_s} and {self.end_s}")
 
 
@@ -167,28 +186,30 @@ class Dataset:
         return replace(self, videos=kept, tasks={k: t for k, t in self.tasks.items() if k in used})
 
 
-def feature_rows(path: Path) -> int:
-    """How many features a ``.npy`` file of (frames, width) holds, from its header alone; anything else is refused."""
-    shape = load_array(path, mapped=True).shape
-    if len(shape) != 2 or not shape[0]:
-        raise InputError(f"features must be (frames, width), got {tuple(shape)}")
-    return int(shape[0])
+def feature_length(path: Path, rate_hz: float, report: Report) -> float | None:
+    """Seconds that a ``.npy`` file of (frames, width) covers, from its header alone; anything else is reported."""
+    try:
+        shape = load_array(path, mapped=True).shape
+        if len(shape) != 2 or not shape[0]:
+            raise InputError(f"features must be (frames, width), got {tuple(shape)}")
+        return int(shape[0]) / rate_hz
+    except InputError as error:
+        report("unparsable", str(path), str(error))
+        return None
 
 
-def numbered_rows(text: str, where: str, report: Callable[[Problem], None]) -> Iterator[tuple[int, list[str]]]:
+def numbered_rows(text: str, where: str, report: Report) -> Iterator[tuple[int, list[str]]]:
     """The rows of CSV text with their numbers from 1; what the parser gives up on is reported and ends it."""
     number = 0
     try:
         for number, cells in enumerate(csv_rows(text, where), 1):
             yield number, cells
     except InputError as error:
-        report(Problem("unparsable", f"{where}:{number + 1}", f"{error}; not read from here"))
+        report("unparsable", f"{where}:{number + 1}", f"{error}; not read from here")
 
 
-def annotation_rows(
-    text: str, where: str, report: Callable[[Problem], None], header: str = "step"
-) -> Iterator[tuple[str, float, float, str]]:
-    """Rows ``step,start,end`` of CSV text and where each stands; those that make no sense are reported, not given.
+def annotation_rows(text: str, where: str, report: Report, header: str = "step") -> Iterator[Row]:
+    """Rows ``step,start,end`` of CSV text; those that make no sense are reported, not given.
 
     The first line may be a header that begins with ``header``.
     """
@@ -200,12 +221,28 @@ def annotation_rows(
             step, start_s, end_s = cells[0].strip(), float(cells[1]), float(cells[2])
         except (ValueError, IndexError):
             if number > 1 or not cells[0].strip().lower().startswith(header):
-                report(Problem("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}"))
+                report("unparsable", at, f"expected step,start,end, got {','.join(cells)!r}")
             continue
-        if step and 0 <= start_s <= end_s < math.inf:
+        if step and is_stretch(start_s, end_s):
             yield step, start_s, end_s, at
         else:
-            report(Problem("inconsistent", at, f"{','.join(cells)!r} is not a step and a stretch of a video"))
+            report("inconsistent", at, f"{','.join(cells)!r} is not a step and a stretch of a video")
+
+
+def labelled(rows: Iterable[Row], task: Task, index: Mapping[Any, int], report: Report) -> tuple[Annotation, ...]:
+    """Annotations of a task, in the order of the rows; ``index`` is the place of each step as the file calls it.
+
+    Rows with another step, or with times that are none, are reported, not kept.
+    """
+    kept = []
+    for step, start_s, end_s, at in rows:
+        if step not in index:
+            report("inconsistent", at, f"step {step} is none of the {len(task.steps)} steps of task {task.id}")
+        elif not is_stretch(start_s, end_s):
+            report("inconsistent", at, f"the times {start_s} to {end_s} are not a stretch of a video")
+        else:
+            kept.append(Annotation(index[step], start_s, end_s, task.steps[index[step]]))
+    return tuple(kept)
 
 
 def video_id(name: str) -> str:
@@ -249,17 +286,126 @@ def with_features(dataset: Dataset, folder: Path | str, rate_hz: float = 1.0) ->
         raise InputError(f"rate_hz must be positive, got {rate_hz}")
     found = find_features(root)
     videos: list[VideoRecord] = []
-    problems = list(dataset.problems)
+    problems = Problems(dataset.problems)
     for record in dataset.videos:
         path = found.get(record.key) or found.get(record.video)
         if path is None:
-            problems.append(Problem("missing", f"video {record.key}", f"no {record.key}.npy or {record.video}.npy"))
-            videos.append(record)
-            continue
-        try:
-            length_s = feature_rows(path) / rate_hz
-            videos.append(replace(record, features=path, duration_s=record.duration_s or length_s))
-        except InputError as error:
-            problems.append(Problem("unparsable", str(path), str(error)))
-            videos.append(record)
+            problems.report("missing", f"video {record.key}", f"no {record.key}.npy or {record.video}.npy")
+        elif (length_s := feature_length(path, rate_hz, problems.report)) is not None:
+            record = replace(record, features=path, duration_s=record.duration_s or length_s)  # noqa: PLW2901
+        videos.append(record)
     return replace(dataset, videos=tuple(videos), problems=tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a dataset holds (``counts``), everything wrong with it (``problems``), and what to know (``notes``)."""
+
+    dataset: str
+    counts: Mapping[str, int]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+    def by_kind(self) -> dict[str, int]:
+        """How many problems there are of each kind."""
+        return dict(Counter(problem.kind for problem in self.problems))
+
+
+def audit(
+    dataset: Dataset,
+    features: Path | str | None = None,
+    videos: Path | str | None = None,
+    rate_hz: float = 1.0,
+    needed: Collection[str] | None = None,
+) -> Audit:
+    """Holds annotations, features and video files of a dataset against each other.
+
+    ``features`` is a folder of ``.npy`` at ``rate_hz``, ``videos`` a folder of video files, both optional and searched
+    for ``<task>_<video>`` and ``<video>``. Durations that differ by more than two seconds disagree. An annotation
+    lies past the end if it ends after the video: beyond 0.01 s where the dataset gives the length, beyond one feature
+    where only features do. ``needed`` are the keys of the videos whose files must be there (default: all); of the
+    others a note says how many have none.
+    """
+    problems, others = Problems(dataset.problems), Problems()
+    feature_files = None if features is None else find_features(_folder(features, "features"))
+    video_files = None if videos is None else {path.stem: path for path in find_videos([_folder(videos, "videos")])}
+    no_length = overlapping = 0
+    for record in dataset.videos:
+        where = f"video {record.key}"
+        report = (problems if needed is None or record.key in needed else others).report
+        array = _pick(record, feature_files, record.features, "features", report)
+        file = _pick(record, video_files, record.path, "video file", report)
+        from_features = None if array is None else feature_length(array, rate_hz, report)
+        from_video = None if file is None else _video_length(file, report)
+        # a length that was itself taken from the features says nothing more than they do
+        own_length = None if record.features is not None and record.duration_s == from_features else record.duration_s
+        lengths = {"the dataset": own_length, "the features": from_features, "the video file": from_video}
+        for (name, one), (other, two) in itertools.combinations(lengths.items(), 2):
+            if one is not None and two is not None and abs(one - two) > _TOLERANCE_S:
+                problems.report("duration", where, f"{name} says {one:.1f} s and {other} {two:.1f} s")
+        stated = own_length if own_length is not None else from_video
+        length = stated if stated is not None else from_features
+        if record.labels:
+            no_length += length is None
+            spans = sorted((a.start_s, a.end_s) for a in record.labels)
+            overlapping += any(a[1] > b[0] for a, b in itertools.pairwise(spans))
+        slack = _EXACT_S if stated is not None else 1 / rate_hz
+        for number, a in enumerate(record.labels):
+            at = f"{where}, annotation {number}"
+            if length is not None and a.end_s > length + slack:
+                past = f"{a.end_s - length:.2f} s past the end at {length:.2f} s"
+                problems.report("past_end", at, f"{a.text!r} ends at {a.end_s:.2f} s, {past}")
+            if a.end_s <= a.start_s:
+                problems.report("inconsistent", at, "covers no time")
+        if record.annotations is not None and not record.annotations:
+            problems.report("missing", where, "its annotation is empty")
+
+    notes = []
+    if without := len({problem.where for problem in others if problem.kind == "missing"}):
+        notes.append(f"{without} videos that are not scored have no files either; --subset all asks for them too")
+    problems += [problem for problem in others if problem.kind != "missing"]
+    if no_length:
+        notes.append(f"{no_length} annotated videos have no duration; give --features or --videos to check their ends")
+    if overlapping:
+        notes.append(f"{overlapping} videos have annotations that overlap; the last one in the file wins")
+    if shared := sum(count > 1 for count in Counter(record.video for record in dataset.videos).values()):
+        notes.append(f"{shared} videos stand under more than one task")
+    return Audit(dataset.name, _counts(dataset), tuple(problems), tuple(notes))
+
+
+def _counts(dataset: Dataset) -> dict[str, int]:
+    counts = {
+        "tasks": len(dataset.tasks),
+        "videos": len(dataset.videos),
+        "annotated": sum(bool(r.labels) for r in dataset.videos),
+        "annotations": sum(len(r.labels) for r in dataset.videos),
+        "cues": sum(len(r.cues) for r in dataset.videos),
+    }
+    for subset, count in sorted(Counter(r.subset for r in dataset.videos if r.subset).items()):
+        counts[f"subset {subset}"] = count
+    return counts
+
+
+def _folder(folder: Path | str, what: str) -> Path:
+    if not Path(folder).is_dir():
+        raise no_such(folder, f"{what} folder")
+    return Path(folder)
+
+
+def _pick(
+    record: VideoRecord, files: Mapping[str, Path] | None, own: Path | None, what: str, report: Report
+) -> Path | None:
+    path = None if files is None else files.get(record.key) or files.get(record.video)
+    if path is None and own is None and files is not None:
+        report("missing", f"video {record.key}", f"no {what} called {record.key} or {record.video}")
+    return path or own
+
+
+def _video_length(path: Path, report: Report) -> float | None:
+    from stepformer.media import probe
+
+    try:
+        return float(probe(path).duration_s)
+    except StepFormerError as error:
+        report("unparsable", str(path), str(error))
+        return None

@@ -163,18 +163,13 @@ class Simulator:
         allowed = torch.tensor([*world.source_index(names), world.sources.index("howto100m-phrases")])
         parts = []
         for number, owner in enumerate(OWNERS):
-            if owner == "train":
-                steps = torch.unique(
-                    torch.cat([self.train.steps[members].flatten() for members, _ in self.pools]).cpu()
-                )
-            else:
-                steps = (
-                    torch.unique(world.split(owner).steps.flatten()) if owner in world.splits else torch.tensor([-1])
-                )
-            steps = steps[steps >= 0]
             mine = world.text_owner[world.fillers] == number
             if owner == "train":
+                steps = torch.cat([self.train.steps[members].flatten() for members, _ in self.pools]).cpu()
                 mine &= torch.isin(world.filler_sources, allowed)
+            else:
+                steps = world.split(owner).steps if owner in world.splits else torch.tensor([-1])
+            steps = torch.unique(steps[steps >= 0])
             talk = world.fillers[mine]
             some = steps[torch.linspace(0, len(steps) - 1, max(1, len(talk) // 2)).long()] if len(steps) else steps
             parts.append(torch.cat((talk, some)))

@@ -1,4 +1,4 @@
-"""The feature store: what ``prepare features`` writes and training, evaluation and search read.
+"""The feature store: what ``prepare features`` writes, and training, evaluation and search read.
 
 A store is a folder that NumPy, torch and safetensors can read alone::
 
@@ -16,32 +16,38 @@ one encoder, named by its fingerprint; anything else is refused.
 How a kill is survived: a finished video is first one file in the spool, renamed into place. When the spool holds a
 shard's worth, the shard is written beside and renamed, then its lines are appended to the index, then the spool
 files go. Whatever moment the power fails at, a new :class:`StoreWriter` finds each finished video in the index or in
-the spool.
+the spool. One process at a time holds the writer (a lock sees to it); workers hand it finished videos by :func:`spool`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import mmap
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.base.guard import plain_file, read_bytes, reader, reading
-from stepformer.errors import InputError, NonFiniteError, UsageError
+from stepformer.base import files
+from stepformer.base.guard import plain_file, read_json, reader, reading
+from stepformer.errors import InputError, NonFiniteError, StepFormerError, UsageError
 
 FORMAT = "stepformer-feature-store"
 FORMAT_VERSION = 1
 INFO_FILE = "store.json"
 INDEX_FILE = "index.jsonl"
 SHARD_FOLDER = "shards"
+SPOOL_FOLDER = "spool"
+SHARD_BYTES = 256 << 20
+"""A shard is closed once it holds this much: few files, yet each is copied or lost in one piece of modest size."""
 
 Array = npt.NDArray[np.float32]
 
@@ -49,6 +55,7 @@ Array = npt.NDArray[np.float32]
 _PHRASES_MARK, _CHATTER_MARK = b', "phrases": ', b'"chatter": true'
 _KINDS = {"F16": "<f2", "F32": "<f4"}
 _LINE_BYTES = 64 << 20  # of the index: a video with all that is said in it
+_LOOK_EVERY_S = 0.5  # looking through a spool of a thousand files after every video would cost more than the videos
 _OPEN_SHARDS = 64  # memory-mapped shards kept open at once, well under the usual limit on open files
 
 
@@ -81,13 +88,18 @@ class StoreInfo:
         """The content of ``store.json``."""
         return {"format": FORMAT, "version": FORMAT_VERSION, "dtype": "float16", **asdict(self)}
 
-    def require_same_encoder(self, other: StoreInfo, where: str) -> None:
-        """Raises unless ``other`` holds vectors of the same space, at the same rate, of the same shape."""
-        if self.fingerprint != other.fingerprint:
+    def require_encoder(self, fingerprint: str, name: str, where: str | os.PathLike[str]) -> None:
+        """Raises unless these are vectors of the encoder with this fingerprint."""
+        if self.fingerprint != fingerprint:
             raise InputError(
-                f"{where} holds features of encoder {self.encoder!r} ({self.fingerprint}), not of {other.encoder!r} "
-                f"({other.fingerprint}); features of two encoders are never mixed: use another folder"
+                f"{where} holds features of encoder {self.encoder!r} ({self.fingerprint}), not of {name} "
+                f"({fingerprint}); features of two encoders are never mixed: fill another folder with stepformer "
+                "prepare features"
             )
+
+    def require_same(self, other: StoreInfo, where: str | os.PathLike[str]) -> None:
+        """Raises unless ``other`` holds vectors of the same space, at the same rate, of the same shape."""
+        self.require_encoder(other.fingerprint, repr(other.encoder), where)
         for name in ("dim", "structure_dim", "rate_hz"):
             if getattr(self, name) != getattr(other, name):
                 raise InputError(f"{where} has {name} {getattr(self, name)}, not {getattr(other, name)}")
@@ -109,30 +121,13 @@ class StoredPhrase:
         object.__setattr__(self, "start_s", start)
         object.__setattr__(self, "end_s", end)
 
-    @classmethod
-    def of(cls, phrase: Any) -> StoredPhrase:
-        """From anything with ``text``, ``start_s``, ``end_s`` and perhaps ``chatter``: a record or a mapping."""
-        if isinstance(phrase, cls):
-            return phrase
-        if isinstance(phrase, Mapping):
-            return cls(str(phrase["text"]), phrase["start_s"], phrase["end_s"], bool(phrase.get("chatter", False)))
-        if not hasattr(phrase, "text"):
-            raise InputError(f"a phrase needs text, start_s and end_s, got {str(phrase)[:60]!r}")
-        return cls(str(phrase.text), phrase.start_s, phrase.end_s, bool(getattr(phrase, "chatter", False)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The phrase as it stands in the index."""
-        out: dict[str, Any] = {"text": self.text, "start_s": round(self.start_s, 3), "end_s": round(self.end_s, 3)}
-        if self.chatter:
-            out["chatter"] = True
-        return out
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredVideo:
     """Everything the store knows about one video. Arrays are float32 when read (float16 on disk), raw as encoded.
 
-    ``phrase_vectors`` has one row for each phrase, or is None where the store was filled without a text side.
+    ``phrases`` have the fields of :class:`StoredPhrase`; ``phrase_vectors`` has one row for each, or is None where the
+    store was filled without a text side.
     """
 
     video: str
@@ -140,7 +135,7 @@ class StoredVideo:
     rate_hz: float
     duration_s: float
     structure: Array | None = None  # (N, S)
-    phrases: tuple[StoredPhrase, ...] = ()
+    phrases: tuple[Any, ...] = ()
     phrase_vectors: Array | None = None  # (L, D)
     meta: Mapping[str, Any] = field(default_factory=dict)
 
@@ -149,7 +144,7 @@ class StoredVideo:
             raise InputError(f"a video in the store needs a name of one line, got {self.video!r}")
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             raise InputError(f"{self.video}: duration_s must be finite and not negative, got {self.duration_s!r}")
-        object.__setattr__(self, "phrases", tuple(StoredPhrase.of(phrase) for phrase in self.phrases))
+        object.__setattr__(self, "phrases", tuple(self.phrases))
         for name, rows in (
             ("features", None),
             ("structure", len(self.features)),
@@ -188,8 +183,8 @@ class Arrays(NamedTuple):
 class FeatureStore(Sequence[StoredVideo]):
     """A store opened for reading: ``len``, ``ids``, ``store["id"]``, ``store[3]``, iteration.
 
-    Only the index's ids and positions are held in memory; features come from memory-mapped shards when asked for.
-    May be pickled and used in forked or spawned data-loader workers.
+    Only the index's ids and positions are held in memory; features come from memory-mapped shards when asked for, in
+    any number of threads.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -208,12 +203,6 @@ class FeatureStore(Sequence[StoredVideo]):
         self._ids = tuple(self._positions)
         self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_shards", "_lock")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _shards={}, _lock=threading.Lock())
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -241,16 +230,17 @@ class FeatureStore(Sequence[StoredVideo]):
             return [self[video] for video in self._ids[key]]
         return self.read(key if isinstance(key, str) else self._ids[key])
 
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @reader("feature store")
     def read(self, video: str) -> StoredVideo:
         """One video by its name."""
-        with reading(self.path, "feature store"):
-            return self._read(video)
-        raise AssertionError
-
-    def _read(self, video: str) -> StoredVideo:
         line = self.line(video)
         shard, rows = self._shard(int(line["shard"])), int(line["n"])
-        phrases = tuple(StoredPhrase.of(phrase) for phrase in line.get("phrases", ()))
+        phrases = tuple(
+            StoredPhrase(str(p["text"]), p["start_s"], p["end_s"], bool(p.get("chatter"))) for p in line["phrases"]
+        )
         features = self._array(shard, video, "features", (rows, self.info.dim)).astype(np.float32)
         structure = vectors = None
         if self.info.structure_dim:
@@ -264,29 +254,19 @@ class FeatureStore(Sequence[StoredVideo]):
 
     def line(self, video: str) -> dict[str, Any]:
         """One video's line of the index: everything but the vectors."""
-        with (self.path / INDEX_FILE).open("rb") as index:
-            index.seek(self.entry(video).offset)
-            return parse_line(index.readline(), self.path)
+        return line_at(self.path, self.entry(video).offset)
 
     def require_encoder(self, fingerprint: str, name: str = "the one asked for") -> None:
         """Raises unless the store was filled by the encoder with this fingerprint."""
-        if fingerprint != self.info.fingerprint:
-            raise InputError(
-                f"{self.path} holds features of encoder {self.info.encoder!r} ({self.info.fingerprint}), not of {name} "
-                f"({fingerprint}); fill another store with: stepformer prepare features SRC DST --encoder NAME"
-            )
+        self.info.require_encoder(fingerprint, name, self.path)
 
+    @reader("feature store")
     def arrays(self, video: str) -> Arrays:
         """The vectors of one video for training, straight from its shard."""
-        with reading(self.path, "feature store"):
-            return self._arrays(video)
-        raise AssertionError
-
-    def _arrays(self, video: str) -> Arrays:
         entry = self.entry(video)
         shard = self._shard(entry.shard)
         features = self._array(shard, video, "features", (entry.n, self.info.dim))
-        if not shard.has(f"{video}|phrases"):
+        if f"{video}|phrases" not in shard.header:
             if entry.said:
                 raise InputError(f"{self.path}: video {video} has phrases without vectors; prepare the store again")
             return Arrays(features, np.zeros((0, self.info.dim), np.float16), np.zeros((0, 3), np.float32))
@@ -330,13 +310,10 @@ class _Shard:
             raise InputError(f"shard {path} of the feature store cannot be read: {error}") from None
         length = int.from_bytes(self._map[:8], "little")
         self._start = 8 + length
-        self._header: dict[str, Any] = json.loads(self._map[8 : self._start])
-
-    def has(self, name: str) -> bool:
-        return name in self._header
+        self.header: dict[str, Any] = json.loads(self._map[8 : self._start])
 
     def array(self, name: str) -> npt.NDArray[Any]:
-        about = self._header[name]
+        about = self.header[name]
         begin, end = about["data_offsets"]
         kind = np.dtype(_KINDS[about["dtype"]])
         flat = np.frombuffer(self._map, kind, (end - begin) // kind.itemsize, self._start + begin)
@@ -347,7 +324,7 @@ def open_stores(paths: Iterable[str | os.PathLike[str]]) -> list[FeatureStore]:
     """Several stores to be used as one; an error if they are not of one encoder."""
     stores = [FeatureStore(path) for path in paths]
     for store in stores[1:]:
-        store.info.require_same_encoder(stores[0].info, str(store.path))
+        store.info.require_same(stores[0].info, store.path)
     return stores
 
 
@@ -357,21 +334,15 @@ def read_info(path: str | os.PathLike[str]) -> StoreInfo:
     file = Path(path) / INFO_FILE
     if not file.exists():
         raise InputError(f"{path} is not a feature store: it has no {INFO_FILE}")
-    try:
-        data = json.loads(read_bytes(file))
-    except ValueError as error:
-        raise InputError(f"{file} cannot be read: {error}") from None
+    data = read_json(file)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{file} does not describe a feature store")
     if data.get("version") != FORMAT_VERSION:
         raise InputError(f"{file} has the store version {data.get('version')!r}; this version reads {FORMAT_VERSION}")
-    try:
-        return StoreInfo(
-            str(data["encoder"]), str(data["fingerprint"]), int(data["dim"]), float(data["rate_hz"]),
-            int(data.get("structure_dim", 0)), data.get("meta", {}),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{file} lacks a field or has a wrong one: {error}") from None
+    return StoreInfo(
+        str(data["encoder"]), str(data["fingerprint"]), int(data["dim"]), float(data["rate_hz"]),
+        int(data.get("structure_dim", 0)), data.get("meta", {}),
+    )  # fmt: skip
 
 
 def shard_path(path: Path, number: int) -> Path:
@@ -419,3 +390,224 @@ def parse_head(line: bytes, path: Path) -> dict[str, Any]:
     """The fields before the phrases: parsing those alone keeps opening a large store quick."""
     head, mark, _ = line.partition(_PHRASES_MARK)
     return parse_line(head + b"}" if mark else line, path)
+
+
+def line_at(path: Path, offset: int) -> dict[str, Any]:
+    """The line at a place of the index."""
+    with (path / INDEX_FILE).open("rb") as index:
+        index.seek(offset)
+        return parse_line(index.readline(), path)
+
+
+# -- filling ----------------------------------------------------------------------------------------------------------
+
+
+def file_stamp(path: Path) -> dict[str, Any]:
+    """What tells a file that features were made from apart from a later version of it; kept with the features."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return {"file": path.name}  # reading it will say what is wrong
+    return {"file": path.name, "bytes": stat.st_size, "mtime_s": int(stat.st_mtime)}
+
+
+def spool_path(store: str | os.PathLike[str], video: str) -> Path:
+    """Where a finished video waits; the name is a hash, because an id may be any text."""
+    return Path(store) / SPOOL_FOLDER / f"{hashlib.sha256(video.encode()).hexdigest()[:32]}.safetensors"
+
+
+def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
+    """Leaves one finished video for the writer and returns its bytes. Safe from any process, at any moment."""
+    from safetensors.numpy import save
+
+    info = read_info(store)
+    if video.rate_hz != info.rate_hz:
+        raise InputError(f"{video.video}: {video.rate_hz:g} features per second, the store has {info.rate_hz:g}")
+    if (video.structure is not None) != (info.structure_dim > 0):
+        raise InputError(f"{video.video}: the store has {info.structure_dim or 'no'} structure columns, the video not")
+    has_vectors = video.phrase_vectors is not None
+    tensors: dict[str, Any] = {}
+    for name, given, width, what in (
+        ("features", video.features, info.dim, "features"),
+        ("structure", video.structure, info.structure_dim, "structure vectors"),
+        ("phrases", video.phrase_vectors if video.phrases else None, info.dim, "phrase vectors"),
+    ):
+        if given is not None:
+            if given.shape[1] != width:
+                raise InputError(f"{video.video}: {what} have {given.shape[1]} columns, the store has {width}")
+            tensors[name] = to_half(given, f"{video.video}: {what}")
+    if "phrases" in tensors:
+        tensors["said"] = np.array([(p.start_s, p.end_s, p.chatter) for p in video.phrases], np.float32)
+    phrases = [
+        {"text": p.text, "start_s": round(p.start_s, 3), "end_s": round(p.end_s, 3)}
+        | ({"chatter": True} if p.chatter else {})
+        for p in video.phrases
+    ]
+    line: dict[str, Any] = {
+        "id": video.video,
+        "shard": -1,
+        "n": len(video.features),
+        "duration_s": round(video.duration_s, 3),
+        "n_phrases": len(video.phrases),
+        "phrases": phrases,
+        "phrase_vectors": has_vectors,
+        "meta": dict(video.meta),
+    }
+    data = save(tensors, metadata={"line": _dump(line), "fingerprint": info.fingerprint})
+    files.write_bytes(spool_path(store, video.video), data)
+    return len(data)
+
+
+class StoreWriter:
+    """Creates or continues a store. Use as a context manager; what is finished is kept even after an error.
+
+    Raises :class:`InputError` when the folder holds another encoder's features or another writer is at work.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], info: StoreInfo, shard_bytes: int = SHARD_BYTES) -> None:
+        self.path, self.info, self._shard_bytes = Path(path), info, shard_bytes
+        self._waiting_bytes, self._next_look = 0, 0.0
+        existing = self.path / INFO_FILE
+        # hidden files may be our own lock and half-written description, of a run that was killed at once
+        there = self.path.iterdir() if self.path.is_dir() and not existing.exists() else ()
+        if any(not entry.name.startswith(".") for entry in there):
+            raise InputError(f"{self.path} holds other files and is not a feature store; give a new or empty folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock: IO[bytes] | None = files.lock_folder(self.path)
+        try:
+            if existing.exists():
+                read_info(self.path).require_same(info, self.path)
+            else:
+                files.write_json(existing, info.to_dict())
+            (self.path / SPOOL_FOLDER).mkdir(exist_ok=True)
+            self._recover()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __contains__(self, video: str) -> bool:
+        return video in self._done_at or spool_path(self.path, video).exists()
+
+    def meta(self, video: str) -> dict[str, Any]:
+        """The provenance stored with a finished video; empty when there is none."""
+        line: dict[str, Any] = {}
+        if spool_path(self.path, video).exists():
+            line, _ = _spooled(spool_path(self.path, video))
+        elif video in self._done_at:
+            line = line_at(self.path, self._done_at[video])
+        return dict(line.get("meta", {}))
+
+    def append(self, video: StoredVideo, *, replace: bool = False) -> None:
+        """Stores one video. One that is there already is an error, unless it is to be replaced."""
+        if video.video in self and not replace:
+            raise InputError(f"{self.path} already has {video.video!r}")
+        self._waiting_bytes += spool(self.path, video)
+        if self._waiting_bytes >= self._shard_bytes:
+            self._pack()
+
+    def collect(self) -> None:
+        """Takes in what workers spooled; writes a shard once there is enough for one."""
+        if time.monotonic() < self._next_look:
+            return
+        self._waiting_bytes = sum(path.stat().st_size for path in self._spool_files())
+        self._next_look = time.monotonic() + _LOOK_EVERY_S
+        if self._waiting_bytes >= self._shard_bytes:
+            self._pack()
+
+    def close(self) -> None:
+        """Packs what is left and lets go of the store."""
+        if self._lock is None:
+            return
+        try:
+            self._pack()
+        finally:
+            self._lock.close()
+            self._lock = None
+
+    def _spool_files(self) -> list[Path]:
+        found = (self.path / SPOOL_FOLDER).glob("*.safetensors")
+        return sorted(path for path in found if not path.name.startswith("."))
+
+    def _pack(self) -> None:
+        """Moves the spool into shards, each at most about ``shard_bytes`` (a larger video has one to itself)."""
+        batch: list[Path] = []
+        size = 0
+        for path in self._spool_files():
+            bytes_here = path.stat().st_size
+            if batch and size + bytes_here > self._shard_bytes:
+                self._write_shard(batch)
+                batch, size = [], 0
+            batch.append(path)
+            size += bytes_here
+        if batch:
+            self._write_shard(batch)
+        self._waiting_bytes = 0
+
+    def _write_shard(self, spooled: list[Path]) -> None:
+        from safetensors.numpy import save_file
+
+        tensors: dict[str, Any] = {}
+        lines: list[dict[str, Any]] = []
+        for path in spooled:
+            line, arrays = _spooled(path)
+            lines.append({**line, "shard": self._next_shard})
+            tensors |= {f"{line['id']}|{kind}": array for kind, array in arrays.items()}
+        with files.replacing(shard_path(self.path, self._next_shard)) as temporary:
+            save_file(tensors, temporary, metadata={"fingerprint": self.info.fingerprint})
+        with (self.path / INDEX_FILE).open("ab") as index:
+            for line in lines:
+                self._done_at[line["id"]] = index.tell()
+                index.write(_dump(line).encode() + b"\n")
+            index.flush()
+            os.fsync(index.fileno())
+        self._next_shard += 1
+        for path in spooled:
+            path.unlink()
+
+    def _recover(self) -> None:
+        """Brings a store that a kill left half-way back to a state from which work goes on."""
+        index = self.path / INDEX_FILE
+        self._done_at: dict[str, int] = {}  # where the line of each video is
+        end, last_shard = 0, -1
+        for offset, line in index_lines(index):
+            head = parse_head(line, self.path)
+            self._done_at[head["id"]] = offset
+            last_shard = max(last_shard, int(head["shard"]))
+            end = offset + len(line)
+        if index.exists() and index.stat().st_size > end:
+            os.truncate(index, end)  # a line the kill cut short; its video is still in the spool
+        self._next_shard = last_shard + 1  # a shard that never got into the index is written over
+        for folder in (SPOOL_FOLDER, SHARD_FOLDER):
+            for partial in (self.path / folder).glob(".*.partial*"):
+                partial.unlink(missing_ok=True)
+        for path in self._spool_files():
+            try:
+                waiting, _ = _spooled(path)
+            except StepFormerError:
+                path.unlink()  # unreadable (a failing disk): the video is done again
+                continue
+            at = self._done_at.get(waiting["id"])
+            if at is not None and {**line_at(self.path, at), "shard": -1} == waiting:
+                path.unlink()  # packed just before the kill, and only the removal was missing
+
+
+def _dump(line: dict[str, Any]) -> str:
+    return files.json_text(line, allow_nan=False)
+
+
+def _spooled(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """The line and the arrays of a finished video."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(plain_file(path), framework="np") as entry:
+            arrays = {name: entry.get_tensor(name) for name in entry.keys()}  # noqa: SIM118
+            return json.loads(entry.metadata()["line"]), arrays
+    except Exception as error:
+        raise InputError(f"{path} in the spool cannot be read: {error}") from None

@@ -1,23 +1,33 @@
 """The simulated world as arrays: texts and pictures with vectors, procedures with timelines, and who may use what.
 
-A world is one safetensors file, made once by :mod:`stepformer.data.worldbuilder` in the space of one encoder and
+A world is one safetensors file, made once by :func:`build_world` in the space of one encoder and
 read anywhere with torch alone (training runs on bare GPU machines). It holds splits of *videos*, each a step
 list with times: ``train`` (procedures to learn from), ``dev`` (held-out tasks, for choosing options) and ``test``
 (real CrossTask validation timelines). Further held-out splits stand in ``extra``: ``coin_test`` (half of COIN's
 tasks, which choose nothing), ``calibration`` (CrossTask videos that are in no other split) and ``procel``.
 
 Every text and every picture has one *owner* among :data:`OWNERS`, and a video shows and says only what its owner
-owns: steps, paraphrases, passing phrases, pictures and backgrounds are disjoint between owners.
+owns: steps, paraphrases, passing phrases, pictures and backgrounds are disjoint between owners. A step text that two
+splits use belongs to the later one of train, dev, coin_test, test, and so does a text closer than ``NEAR`` (cosine of
+the sentence encoder) to one of a later split: the earlier split goes without it. Passing phrases, and further sentences
+that held-out videos are reworded with, are divided by name.
+
+:func:`build_world` takes everything from the package's grammar, split by task, and pictures are imagined. ``stepformer
+bench world``, in a checkout of the repository, adds public datasets and real pictures.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -25,7 +35,8 @@ from torch import Tensor
 from stepformer.base.files import replacing
 from stepformer.base.guard import reader
 from stepformer.core.checkpoint import read_tensors
-from stepformer.errors import InputError
+from stepformer.data.grammar import load_grammar
+from stepformer.errors import InputError, UsageError
 
 FORMAT = "stepformer-world-2"
 NEIGHBOURS = 8
@@ -36,6 +47,26 @@ SHOWN = 12
 SPLITS = ("train", "dev", "test")
 OWNERS = ("train", "dev", "coin_test", "test")
 """Who texts and pictures belong to. ``test`` owns what ``calibration`` says and ``procel`` says and shows too."""
+
+
+Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
+
+NEAR = 0.85
+"""A text with a cosine above this to a text of a later split is removed from its own."""
+REPORTED = (0.75, 0.8, 0.85, 0.9, 0.95)
+"""Thresholds at which the world says how many held-out texts have a near text in training."""
+_HELD_OUT_SHARE = 0.12
+"""Share of passing phrases, rewordings and pictures that each held-out owner gets."""
+
+SOURCES: dict[str, str] = {
+    "grammar": "Apache-2.0, written for this package",
+    "youcook2": "YouCook2 annotations as carried by PDVC, MIT",
+    "goalstep": "Ego4D GoalStep annotations, MIT",
+    "crosstask-related": "CrossTask related tasks, BSD-3-Clause",
+    "coin": "COIN, CC BY-NC 4.0",
+    "wikihow": "wikiHow, CC BY-NC-SA 3.0",
+    "howto100m-phrases": "HowTo100M verb phrases of ProcedureVRL, CC BY-NC-SA 4.0",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +231,307 @@ def _check(world: World) -> None:
         lowest = -1 if name in none else 0
         if end is not None and numbers.numel() and not lowest <= int(numbers.min()) <= int(numbers.max()) < end:
             raise ValueError(f"{name} has numbers that lead to nothing")
+
+
+# -- making one --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """X pictures and whose they are; ``described`` (X,) are the texts that say what they show."""
+
+    vectors: torch.Tensor  # (X, D) unit
+    described: torch.Tensor
+    owner: torch.Tensor  # (X,) index into OWNERS, -1 nobody's
+    background: torch.Tensor  # (X,) bool: shown between steps
+    licences: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A video: its steps as text ids, their numbers within the task, and their times in seconds."""
+
+    steps: list[int]
+    kinds: list[int]
+    starts: list[float]
+    ends: list[float]
+    duration: float
+    source: int
+    task: int
+
+
+def untimed(steps: list[int], source: int, task: int) -> Planned:
+    """A procedure without times."""
+    nothing = [math.nan] * len(steps)
+    return Planned(steps, list(range(len(steps))), nothing, nothing, math.nan, source, task)
+
+
+def share_of(key: str) -> float:
+    """A fixed number in [0, 1) of a name, for splits that never move."""
+    # not crc32: there the shares of "a x" and "b x" go together for all x
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=6).digest(), "big") / 2**48
+
+
+def _arrays(videos: Sequence[Planned]) -> Videos:
+    S = max((len(v.steps) for v in videos), default=1)
+
+    def pad(values: Iterable[Sequence[float]], empty: float, kind: Any) -> torch.Tensor:
+        out = np.full((len(videos), S), empty)
+        for row, value in zip(out, values, strict=True):
+            row[: len(value)] = value
+        return torch.from_numpy(out).to(kind)
+
+    return Videos(
+        steps=pad((v.steps for v in videos), -1, torch.int64),
+        starts=pad((v.starts for v in videos), math.nan, torch.float32),
+        ends=pad((v.ends for v in videos), math.nan, torch.float32),
+        durations=torch.tensor([v.duration for v in videos], dtype=torch.float32),
+        sources=torch.tensor([v.source for v in videos], dtype=torch.int64),
+        tasks=torch.tensor([v.task for v in videos], dtype=torch.int64),
+        kinds=pad((v.kinds for v in videos), -1, torch.int64),
+    )
+
+
+def owner_of(key: str) -> str:
+    """Who gets a passing phrase, a rewording or a picture, by its name."""
+    place = int(share_of(f"owner {key}") / _HELD_OUT_SHARE)
+    return OWNERS[place + 1] if place < len(OWNERS) - 1 else OWNERS[0]
+
+
+def _owner(split: str) -> int:
+    """Who owns the steps of a split."""
+    return OWNERS.index(split if split in OWNERS else "test")
+
+
+class Builder:
+    """Texts, and videos by split, as they are gathered; :meth:`finish` divides them."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.ids: dict[str, int] = {}  # of texts
+        self.paraphrases: dict[int, list[int]] = {}
+        self.names = list(SOURCES)
+        self.videos: dict[str, list[Planned]] = {name: [] for name in (*OWNERS, "calibration", "procel")}
+        self.fillers: list[tuple[int, int]] = []  # text, source
+        self.spare: list[int] = []  # sentences that only reword others
+        self.tasks: dict[str, int] = {}
+
+    def add(self, text: str) -> int:
+        """The id of a text."""
+        key = " ".join(text.split())
+        number = self.ids.setdefault(key, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(key)
+        return number
+
+    def task(self, name: str) -> int:
+        """The number of a task."""
+        return self.tasks.setdefault(name, len(self.tasks))
+
+    def from_grammar(self, count: int, seed: int, held_out: Sequence[str]) -> None:
+        """``count`` procedures; a tenth of the tasks to each split that no dataset serves."""
+        source = self.names.index("grammar")
+        grammar = load_grammar()
+        for procedure in grammar.procedures(count, seed):
+            steps = []
+            for step in procedure.steps:
+                number = self.add(step.label)
+                self.paraphrases[number] = [self.add(text) for text in step.paraphrases[:PARAPHRASES]]
+                steps.append(number)
+            place = int(share_of(procedure.task) * 10)
+            split = held_out[place] if place < len(held_out) else "train"
+            self.videos[split].append(untimed(steps, source, self.task(f"grammar:{procedure.task}")))
+        self.fillers += [(self.add(text), source) for text in grammar.chatter]
+
+    def owners(self, sentences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Who owns each text (V,), -1 nobody; and which texts (V,) are steps of their owner."""
+        owner = torch.full((len(self.texts),), -1)
+        is_step = torch.zeros(len(owner), dtype=torch.bool)
+        closeness = torch.full((len(owner),), -1.0)
+        for number in reversed(range(len(OWNERS))):
+            steps = [
+                step
+                for split, videos in self.videos.items()
+                if _owner(split) == number
+                for video in videos
+                for step in video.steps
+            ]
+            own = torch.unique(torch.tensor(steps, dtype=torch.int64))
+            own = own[(owner[own] < 0) & (closeness[own] <= NEAR)]
+            owner[own], is_step[own] = number, True
+            if number and len(own):
+                closeness = torch.maximum(closeness, closeness_to(sentences, sentences[own]))
+        # what is no step goes by its name, unless it is near to a held-out step of another owner
+        for text, others in self.paraphrases.items():
+            for other in others:
+                if owner[other] < 0 and closeness[other] <= NEAR:
+                    owner[other] = owner[text]
+        for text in (*(text for text, _ in self.fillers), *self.spare):
+            if owner[text] < 0 and closeness[text] <= NEAR:
+                owner[text] = OWNERS.index(owner_of(self.texts[text]))
+        return owner, is_step
+
+    def pictures(self, vectors: torch.Tensor, owner: torch.Tensor, is_step: torch.Tensor) -> Divided:
+        """What steps look like: three imagined pictures of each step, of vectors (V, D), owner (V,), is_step (V,)."""
+        steps = torch.nonzero(is_step).squeeze(1)
+        seen = to_unit(imagined(vectors[steps].numpy()))
+        described = steps.repeat_interleave(len(seen) // len(steps))
+        background = torch.arange(len(seen)) % 3 == 2  # the last of each step's three
+        return Divided(seen, described, owner[described], background, {"imagined": "made from the texts"})
+
+    def finish(self, encode: Encode, sentences: Encode | None, meta: dict[str, Any]) -> World:
+        """The world of what was gathered."""
+        vectors = to_unit(encode(self.texts))
+        meaning = vectors if sentences is None else to_unit(sentences(self.texts))
+        owner, is_step = self.owners(meaning)
+        seen = self.pictures(vectors, owner, is_step)
+        paraphrases = torch.full((len(self.texts), PARAPHRASES), -1, dtype=torch.int64)
+        for number, others in self.paraphrases.items():
+            allowed = [o for o in others if owner[o] == owner[number] >= 0]
+            if allowed:
+                paraphrases[number] = torch.tensor([allowed[i % len(allowed)] for i in range(PARAPHRASES)])
+        fillers = [(text, source) for text, source in self.fillers if owner[text] >= 0 and not is_step[text]]
+        kept = {
+            split: _kept(videos, owner, _owner(split), 2 if split == "train" else 1)
+            for split, videos in self.videos.items()
+        }
+        removed = {
+            split: sum(len(v.steps) for v in videos) - sum(len(v.steps) for v in kept[split])
+            for split, videos in self.videos.items()
+        }
+        names = {number: name for name, number in self.tasks.items()}
+        return World(
+            vectors=vectors,
+            text_owner=owner,
+            neighbours=_nearest(meaning, owner),
+            paraphrases=paraphrases,
+            fillers=torch.tensor([text for text, _ in fillers], dtype=torch.int64),
+            filler_sources=torch.tensor([source for _, source in fillers], dtype=torch.int64),
+            pictures=seen.vectors,
+            picture_owner=seen.owner,
+            background=seen.background,
+            shows=_shown(is_step, owner, meaning, vectors, seen),
+            **{split: _arrays(kept.pop(split)) for split in ("train", "dev", "test")},
+            extra={split: _arrays(videos) for split, videos in kept.items() if videos},
+            texts=tuple(self.texts),
+            sources=tuple(self.names),
+            meta={
+                **meta,
+                "licences": {**SOURCES, **seen.licences},
+                "removed_step_instances": removed,
+                "near_texts": _near_texts(owner, is_step, meaning),
+                "task_names": [names[i] for i in range(len(names))],
+            },
+        )
+
+
+def closeness_to(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """(V,) cosine of each vector to the nearest target."""
+    return torch.cat([(part @ targets.T).amax(1) for part in torch.split(vectors, 4096)])
+
+
+def _nearest(vectors: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
+    """(V, NEIGHBOURS) nearest other texts of the same owner, no copies."""
+    out = torch.zeros(len(vectors), NEIGHBOURS, dtype=torch.int64)
+    for number in range(len(OWNERS)):
+        pool = torch.nonzero(owner == number).squeeze(1)
+        if not len(pool):
+            continue
+        targets = vectors[pool]
+        for part in torch.split(pool, 2048):
+            similarity = vectors[part] @ targets.T
+            similarity[similarity > 0.97] = -1.0
+            picked = pool[similarity.topk(min(NEIGHBOURS, len(pool)), dim=1).indices]
+            out[part] = picked[:, torch.arange(NEIGHBOURS) % picked.shape[1]]
+    return out
+
+
+def _shown(
+    steps: torch.Tensor, owner: torch.Tensor, sentences: torch.Tensor, vectors: torch.Tensor, pictures: Divided
+) -> torch.Tensor:
+    """(V, SHOWN) pictures of each step text: those whose description is nearest in meaning, the picture itself
+    deciding between equal descriptions ("sliced food" is said of a thousand pictures)."""
+    out = torch.zeros(len(owner), SHOWN, dtype=torch.int64)
+    centred = torch.nn.functional.normalize(pictures.vectors - pictures.vectors.mean(0), dim=-1)
+    centred_texts = torch.nn.functional.normalize(vectors - vectors.mean(0), dim=-1)
+    for number in range(len(OWNERS)):
+        pool = torch.nonzero((pictures.owner == number) & ~pictures.background).squeeze(1)
+        if not len(pool):
+            raise UsageError(f"so few procedures leave {OWNERS[number]} videos without a picture; draw more of them")
+        said, seen = sentences[pictures.described[pool]], centred[pool]
+        for part in torch.split(torch.nonzero(steps & (owner == number)).squeeze(1), 2048):
+            score = sentences[part] @ said.T + TIE_BREAK * (centred_texts[part] @ seen.T)
+            best = pool[score.topk(min(SHOWN, len(pool)), dim=1).indices]
+            out[part] = best[:, torch.arange(SHOWN) % best.shape[1]]
+    return out
+
+
+TIE_BREAK = 0.1
+"""Weight of the encoder's own similarity of step and picture, beside that of step and description. Were it large,
+pictures would be chosen by the very measure that they are then found with, and nothing were left to learn."""
+
+
+def build_world(
+    encode: Encode,
+    grammar_procedures: int = 2000,
+    seed: int = 0,
+    sentences: Encode | None = None,
+    encoder: str = "",
+    fingerprint: str = "",
+) -> World:
+    """A world of the grammar's tasks alone: texts embedded with ``encode`` (list of str -> unit (L, D)).
+
+    sentences: the encoder that says which texts mean the same, by default ``encode``; encoder, fingerprint: whose space
+    ``encode`` leads to.
+    """
+    builder = Builder()
+    builder.from_grammar(grammar_procedures, seed, ("test", "dev", "coin_test"))
+    return builder.finish(encode, sentences, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
+
+
+def _kept(videos: Sequence[Planned], owner: torch.Tensor, number: int, least: int) -> list[Planned]:
+    """The videos without the steps that another split owns; those with fewer than ``least`` left are gone."""
+    kept = []
+    for video in videos:
+        keep = [i for i, step in enumerate(video.steps) if owner[step] == number]
+        if len(keep) >= least:
+            columns = (video.steps, video.kinds, video.starts, video.ends)
+            steps, kinds, starts, ends = ([column[i] for i in keep] for column in columns)
+            kept.append(Planned(steps, kinds, starts, ends, video.duration, video.source, video.task))  # type: ignore[arg-type]
+    return kept
+
+
+def to_unit(vectors: npt.NDArray[np.float32]) -> torch.Tensor:
+    """(L, D) as a tensor of unit vectors."""
+    return torch.nn.functional.normalize(torch.from_numpy(np.ascontiguousarray(vectors)).float(), dim=-1)
+
+
+def imagined(texts: npt.NDArray[np.float32], seed: int = 0, per_text: int = 3) -> npt.NDArray[np.float32]:
+    """(L per_text, D) vectors of pictures that never were, ``per_text`` of each text (L, D), in the order of the texts.
+
+    As in CLIP's space, all pictures share a direction that texts do not have (cosine of two pictures about .65), and
+    what a picture adds to it agrees with its own text only in part (cosine about .35); the rest is other texts'
+    meaning, so that it cannot be averaged away.
+    """
+    random = np.random.default_rng(seed)
+    rest = texts - texts.mean(0)
+    rest /= np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-9)
+    gap = random.standard_normal((1, texts.shape[1]))
+    gap = gap / np.linalg.norm(gap)
+    own = np.repeat(rest, per_text, axis=0)
+    other = rest[random.integers(len(rest), size=(4, len(own)))].sum(0)
+    other /= np.maximum(np.linalg.norm(other, axis=1, keepdims=True), 1e-9)
+    out = 0.8 * gap + 0.6 * (0.35 * own + 0.94 * other)
+    return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True), np.float32)
+
+
+def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tensor) -> dict[str, dict[str, float]]:
+    """Per held-out owner: the share of its step texts with a training text closer than each reported threshold."""
+    train = meaning[owner == 0]
+    report = {}
+    for number, name in enumerate(OWNERS[1:], 1):
+        own = meaning[is_step & (owner == number)]
+        if len(own) and len(train):
+            closeness = closeness_to(own, train)
+            report[name] = {str(limit): round(float((closeness > limit).float().mean()), 4) for limit in REPORTED}
+    return report

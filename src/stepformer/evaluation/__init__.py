@@ -12,8 +12,13 @@ from stepformer.evaluation.metrics import (
     TaskScore,
     VideoScore,
     confusion,
+    frame_count,
+    own_labels,
+    rasterise,
+    resample,
     score_task,
     score_video,
+    task_labels,
 )
 from stepformer.evaluation.neighbours import (
     moments,
@@ -23,7 +28,6 @@ from stepformer.evaluation.neighbours import (
     score_per_video,
     score_segmental,
 )
-from stepformer.evaluation.raster import frame_count, own_labels, rasterise, resample, task_labels
 from stepformer.evaluation.table1 import (
     Table1Options,
     Table1Result,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from stepformer.data.records import Dataset, VideoRecord, with_features
 from stepformer.data.simulator import Batch
 from stepformer.data.store import INFO_FILE, FeatureStore, StoredPhrase
 from stepformer.errors import InputError
-from stepformer.evaluation.raster import own_labels
+from stepformer.evaluation.metrics import own_labels
 from stepformer.evaluation.validation import Trial
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
+_BATCH = 16  # videos
 Load = Callable[[VideoRecord], npt.NDArray[Any]]  # (N, D) features of a video
 
 
@@ -99,14 +100,6 @@ def phrases_of(
     return [(p, v) for p, v in zip(stored.phrases, stored.phrase_vectors, strict=True) if not p.chatter]
 
 
-def _own_texts(record: VideoRecord, dataset: Dataset, texts: Vectors, width: int) -> Iterator[npt.NDArray[np.float32]]:
-    for annotation in record.ordered_steps:
-        vector = texts[dataset.tasks[record.task].steps[annotation.step]]
-        if len(vector) != width:
-            raise InputError(f"text vectors are {len(vector)} wide and features {width}; both must be of one space")
-        yield vector
-
-
 def _from_file(record: VideoRecord) -> npt.NDArray[Any]:
     assert record.features is not None
     return guard.load_array(record.features)
@@ -134,13 +127,14 @@ def trial_of(
         n, width = features.shape
         truth = own_labels(record, n / rate_hz, rate_hz)[:n]
         labels = np.pad(truth, (0, n - len(truth)), constant_values=-1)
-        own = None if texts is None else np.stack(list(_own_texts(record, dataset, texts, width)))
+        kinds = np.array([a.step for a in record.ordered_steps])
+        own = None if texts is None else np.stack([texts[dataset.tasks[record.task].steps[step]] for step in kinds])
         said = phrases_of(record, stores)
-        if any(len(vector) != width for _, vector in said):
-            raise InputError(f"phrases of {record.video} are {len(said[0][1])} wide and features {width}")
+        for vector in (*(own if own is not None else ()), *(vector for _, vector in said)):
+            if len(vector) != width:
+                raise InputError(f"text vectors are {len(vector)} wide and features {width}; both must be of one space")
         times = [(p.start_s + p.end_s) / 2 * rate_hz for p, _ in said]
         vectors = unit([v for _, v in said], np.float32) if said else np.zeros((0, width), np.float32)
-        kinds = np.array([a.step for a in record.ordered_steps])
         videos.append((unit(features, np.float32), labels, own, vectors, np.array(times, np.float32), kinds))
     return padded(videos, np.array([tasks[r.task] for r in records]), rate_hz, device=device)
 
@@ -151,7 +145,6 @@ def padded(
     tasks: npt.NDArray[np.int64],
     rate_hz: float,
     device: str | torch.device = "cpu",
-    size: int = 16,
 ) -> Trial:  # fmt: skip
     """A trial of videos given as (frames (N, D), labels (N,) positions in the step list, step vectors (S, D) or None,
     phrase vectors (L, D), phrase times (L,) in frames, step number within the task (S,)).
@@ -170,8 +163,8 @@ def padded(
         return torch.from_numpy(out).to(device)
 
     batches, texts = [], []
-    for first in range(0, len(videos), size):
-        part = videos[first : first + size]
+    for first in range(0, len(videos), _BATCH):
+        part = videos[first : first + _BATCH]
         N, L = max(len(v[0]) for v in part), max(1, *(len(v[3]) for v in part))
         unknown = torch.full((len(part), L), -1, device=device)
         batches.append(
@@ -189,7 +182,5 @@ def padded(
         )
         none = np.zeros((0, D), np.float32)
         texts.append(stack([none if v[2] is None else v[2] for v in part], S, 0, np.float32))
-    kinds = np.full((len(videos), S), -1, np.int64)
-    for row, video in zip(kinds, videos, strict=True):
-        row[: len(video[5])] = video[5]
+    kinds = stack([v[5] for v in videos], S, -1, np.int64).cpu().numpy()
     return Trial(batches, texts, np.asarray(tasks), kinds, rate_hz)

@@ -20,6 +20,11 @@ recall = correct / L, IoU = sum of the steps' intersections / sum of their union
 MoF = share of all frames, background included, that agree.
 
 Everywhere 0/0 is 0.
+
+**From seconds to frames**: labels are at 16 frames per second. An annotation from ``start_s`` to ``end_s`` covers the
+frames floor(start · rate) up to and without ceil(end · rate); a video of ``duration_s`` has ceil(duration · rate)
+frames, and what lies beyond its end is cut off. Where two annotations overlap, the last one in the order given wins.
+Predictions usually come at one per second: each is repeated for the label frames of its second.
 """
 
 from __future__ import annotations
@@ -30,10 +35,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.data.records import VideoRecord
 from stepformer.errors import InputError
 from stepformer.evaluation.hungarian import assign
 
 BACKGROUND = -1
+LABEL_RATE_HZ = 16.0
+_EPSILON = 1e-6  # of a frame: 3.2 s at 10 Hz is 32.000000000000004 frames and means 32
 MAX_ID = 2**53  # what is above is no id but -1 in an unsigned type, or garbage
 MAX_DENSE = 1024  # ids above this are renumbered, so that a stray large id costs no memory
 
@@ -141,8 +149,8 @@ def rename_ids(ids: IntArray, rename: Callable[[int], int]) -> IntArray:
     return np.array(names, np.int64)[inverse.reshape(-1)]
 
 
-def paired(predictions: object, labels: object) -> list[tuple[IntArray, IntArray]]:
-    """Each video's prediction and labels, checked: as many videos and frames on both sides."""
+def paired(predictions: object, labels: object, least: int = 0) -> list[tuple[IntArray, IntArray]]:
+    """Each video's prediction and labels, checked: as many frames on both sides, and ``least`` videos or more."""
     p_list, l_list = _videos(predictions, "prediction"), _videos(labels, "labels")
     if len(p_list) != len(l_list):
         raise LengthError(f"{len(p_list)} videos are predicted and {len(l_list)} are labelled; give the same videos")
@@ -152,15 +160,9 @@ def paired(predictions: object, labels: object) -> list[tuple[IntArray, IntArray
                 f"video {i}: {len(p)} frames are predicted and {len(y)} are labelled; "
                 "bring both to one rate first (stepformer.evaluation.resample)"
             )
-    return list(zip(p_list, l_list, strict=True))
-
-
-def some_videos(predictions: object, labels: object) -> list[tuple[IntArray, IntArray]]:
-    """As :func:`paired`, of at least one video."""
-    pairs = paired(predictions, labels)
-    if not pairs:
+    if len(p_list) < least:
         raise InputError("there is no video to score; are there predictions for any annotated video?")
-    return pairs
+    return list(zip(p_list, l_list, strict=True))
 
 
 def _videos(values: object, what: str) -> list[IntArray]:
@@ -265,4 +267,59 @@ def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:
         predicted=predicted,
         labelled=labelled,
         frames=len(p),
+    )
+
+
+def frame_count(duration_s: float, rate_hz: float = LABEL_RATE_HZ) -> int:
+    """How many frames a video has at a rate: ceil(duration · rate)."""
+    if not (duration_s >= 0 and rate_hz > 0):
+        raise InputError(f"a duration must not be negative and a rate must be positive, got {duration_s} and {rate_hz}")
+    return int(np.ceil(duration_s * rate_hz - _EPSILON))
+
+
+def rasterise(segments: Iterable[tuple[int, float, float]], n_frames: int, rate_hz: float = LABEL_RATE_HZ) -> IntArray:
+    """Ids (n_frames,) of segments (id, start_s, end_s); -1 where there is none, the last wins where two overlap."""
+    out = np.full(n_frames, BACKGROUND, np.int64)
+    for step, start_s, end_s in segments:
+        first = max(0, int(np.floor(start_s * rate_hz + _EPSILON)))
+        out[first : max(first, int(np.ceil(end_s * rate_hz - _EPSILON)))] = step
+    return out
+
+
+def resample(
+    prediction: npt.ArrayLike, from_hz: float, n_frames: int, to_hz: float = LABEL_RATE_HZ, slack_s: float = 2.0
+) -> IntArray:
+    """A prediction at ``from_hz`` as ``n_frames`` ids at ``to_hz``: each frame takes the id at its middle.
+
+    Features are often cut a second short or long, so up to ``slack_s`` missing seconds become background and extra
+    ones are cut off; more than that is an error, because it means another video or another rate.
+    """
+    p = check_ids(prediction, "prediction")
+    if not (from_hz > 0 and to_hz > 0):
+        raise InputError(f"rates must be positive, got {from_hz} and {to_hz}")
+    gap_s = len(p) / from_hz - n_frames / to_hz
+    # one prediction stands for a whole 1 / from_hz seconds, of which the video may end anywhere
+    if abs(gap_s) > slack_s + 1 / from_hz:
+        raise LengthError(
+            f"the prediction covers {len(p) / from_hz:.1f} s ({len(p)} at {from_hz:g} Hz) and the video lasts "
+            f"{n_frames / to_hz:.1f} s; is the rate right?"
+        )
+    source = ((np.arange(n_frames) + 0.5) * (from_hz / to_hz)).astype(np.int64)
+    out = np.full(n_frames, BACKGROUND, np.int64)
+    inside = source < len(p)
+    out[inside] = p[source[inside]]
+    return out
+
+
+def task_labels(record: VideoRecord, duration_s: float, rate_hz: float = LABEL_RATE_HZ) -> IntArray:
+    """Labels of a video in its task's step indices, file order deciding overlaps: (ceil(duration · rate),)."""
+    return rasterise(((a.step, a.start_s, a.end_s) for a in record.labels), frame_count(duration_s, rate_hz), rate_hz)
+
+
+def own_labels(record: VideoRecord, duration_s: float, rate_hz: float = LABEL_RATE_HZ) -> IntArray:
+    """Labels of a video as positions in its own ordered step list, repeats included: (ceil(duration · rate),)."""
+    return rasterise(
+        ((i, a.start_s, a.end_s) for i, a in enumerate(record.ordered_steps)),
+        frame_count(duration_s, rate_hz),
+        rate_hz,
     )

@@ -50,9 +50,9 @@ from stepformer.evaluation.metrics import (
     check_ids,
     confusion,
     harmonic,
+    paired,
     ratio,
     score_task,
-    some_videos,
 )
 
 FIXED_K = 7
@@ -66,7 +66,7 @@ _NO_TASK = "there is no task to score; are there predictions for any annotated v
 def score_per_video(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Mapping[str, float]:
     """Averages over videos of scores under one matching per video; (N_v,) ids each, -1 background."""
     rows = []
-    for p, y in some_videos(predictions, labels):
+    for p, y in paired(predictions, labels, least=1):
         score = score_task([p], [y])
         rows.append([score.mof, _jaccard(p, y, score.matches), score.f1, score.precision, score.recall])
     return dict(zip(_PER_VIDEO, np.mean(rows, axis=0).tolist(), strict=True))
@@ -152,7 +152,7 @@ def score_segmental(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.A
     """F1@10, F1@25, F1@50 and edit of videos, (N_v,) ids in the same step ids, -1 background."""
     counts = np.zeros((len(_THRESHOLDS), 3), np.int64)
     edits = []
-    for p, y in some_videos(predictions, labels):
+    for p, y in paired(predictions, labels, least=1):
         counts += [segment_counts(p, y, k / 100) for k in _THRESHOLDS]
         a, b = _segments(p)[0], _segments(y)[0]
         longer = max(len(a), len(b))

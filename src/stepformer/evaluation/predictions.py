@@ -21,8 +21,6 @@ What the ids mean (``--ids``):
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,10 +31,9 @@ import numpy.typing as npt
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import load_array, load_arrays, read_text, reader
-from stepformer.data.records import Problem, Task, annotation_rows
+from stepformer.data.records import Task, annotation_rows
 from stepformer.errors import InputError
-from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rename_ids
-from stepformer.evaluation.raster import rasterise, resample
+from stepformer.evaluation.metrics import MAX_ID, IntArray, check_ids, rasterise, rename_ids, resample
 from stepformer.timeline import Timeline
 
 ID_KINDS = ("auto", "segments", "clusters", "steps", "positions")
@@ -112,16 +109,12 @@ def _check_vectors(vectors: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
     return rows
 
 
-def _load(path: Path) -> Any:
-    return load_arrays(path) if path.suffix == ".npz" else load_array(path)
-
-
 def _from_csv(path: Path) -> Prediction:
     segments: list[tuple[int, float, float]] = []
     names: dict[str, int] = {}
 
-    def refuse(problem: Problem) -> None:
-        raise InputError(f"{problem.where}: {problem.what}")
+    def refuse(kind: str, where: str, what: str) -> None:
+        raise InputError(f"{where}: {what}")
 
     for step, start_s, end_s, _ in annotation_rows(read_text(path), str(path), refuse, header=""):
         segments.append((names.setdefault(step, len(names)), start_s, end_s))
@@ -147,11 +140,11 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
         if source.suffix == ".json":
             beside = source.with_name(source.name.removesuffix(".json") + _VECTORS)
             timeline = Timeline.from_json(read_text(source))
-            return prediction_from_timeline(timeline, _load(beside) if beside.is_file() else None)
+            return prediction_from_timeline(timeline, load_array(beside) if beside.is_file() else None)
         if source.suffix == ".csv":
             return _from_csv(source)
         if source.suffix == ".npz":
-            data = _load(source)
+            data = load_arrays(source)
             if "ids" not in data:
                 raise InputError(f"an .npz prediction needs the array ids; it has: {', '.join(data) or 'none'}")
             rate = float(data["rate_hz"]) if "rate_hz" in data else rate_hz
@@ -161,11 +154,9 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
             words = read_text(source).split()
             return Prediction(ids=check_ids(np.array(words, np.float64), "ids"), rate_hz=rate_hz)
         if source.suffix == ".npy":
-            return Prediction(ids=check_ids(_load(source), "ids"), rate_hz=rate_hz)
+            return Prediction(ids=check_ids(load_array(source), "ids"), rate_hz=rate_hz)
     except InputError as error:
         raise type(error)(str(error) if str(source) in str(error) else f"{source}: {error}") from None
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{source} does not parse: {error}") from None
     raise InputError(f"{source} is no prediction; known are {', '.join(SUFFIXES)}")
 
 

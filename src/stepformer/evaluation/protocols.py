@@ -13,7 +13,7 @@ one or the other. Predictions that know less are given it in the most obvious wa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,21 @@ import numpy as np
 from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation import neighbours, table1, table2
-from stepformer.evaluation.metrics import IntArray, LengthError, rename_ids, score_task
+from stepformer.evaluation.metrics import (
+    LABEL_RATE_HZ,
+    IntArray,
+    LengthError,
+    frame_count,
+    own_labels,
+    rasterise,
+    rename_ids,
+    score_task,
+    task_labels,
+)
 from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
-from stepformer.evaluation.raster import LABEL_RATE_HZ, frame_count, own_labels, rasterise, task_labels
 
 Values = Mapping[str, float]
+Scored = tuple[Values, Values, str]  # the last three fields of a Result
 _SLACK_S = 3.0  # by how much two sources may differ on the length of a video
 
 
@@ -39,17 +49,18 @@ class Result:
     how: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TaskData:
     """One task, ready to score: per video ids and labels at one rate, and what else a protocol may need."""
 
     task: Task
-    records: tuple[VideoRecord, ...]
-    ids: tuple[IntArray, ...]
-    labels: tuple[IntArray, ...]
-    own: tuple[IntArray, ...]
-    positions: tuple[IntArray, ...] | None  # where the ids are steps: places in the video's own list
-    vectors: tuple[table1.FloatArray, ...] | None
+    records: list[VideoRecord] = field(default_factory=list)
+    ids: list[IntArray] = field(default_factory=list)
+    labels: list[IntArray] = field(default_factory=list)
+    own: list[IntArray] = field(default_factory=list)  # labels as places in the video's own list
+    positions: list[IntArray] = field(default_factory=list)  # ids as places there, where the ids are steps
+    vectors: list[table1.FloatArray] = field(default_factory=list)  # where the ids are segments
+    numbers: dict[str, int] = field(default_factory=dict)  # of names, where they stand for clusters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,18 +76,6 @@ class Prepared:
     def videos(self) -> int:
         """How many videos are scored."""
         return sum(len(task.records) for task in self.tasks.values())
-
-
-def decide_kind(pairs: Sequence[tuple[Prediction, Task]], kind: str) -> str:
-    """What the ids mean, from what all predictions have in common."""
-    if kind != "auto":
-        return kind
-    some = [pair for pair in pairs if not pair[0].is_empty]
-    if some and all(names_steps(prediction, task) for prediction, task in some):
-        return "steps"
-    if some and all(prediction.vectors is not None for prediction, _ in some):
-        return "segments"
-    return "clusters"
 
 
 def prepare(
@@ -118,58 +117,52 @@ def prepare(
         notes.append(f"{len(stray)} predictions are for no video of {dataset.name}, for instance {stray[0]}")
 
     pairs = [(p, dataset.tasks[r.task]) for r in annotated if (p := chosen[r.key]) is not None]
-    asked, kind = kind, decide_kind(pairs, kind)
-    if asked == "auto" and kind != "steps":
-        notes += _almost_steps([pair for pair in pairs if not pair[0].is_empty])
-    if kind == "segments" and any(p.vectors is None and not p.is_empty for p, _ in pairs):
+    some = [(p, task) for p, task in pairs if not p.is_empty]
+    with_vectors = all(p.vectors is not None for p, _ in some)
+    if kind == "auto":
+        if some and all(names_steps(p, task) for p, task in some):
+            kind = "steps"
+        else:
+            kind = "segments" if some and with_vectors else "clusters"
+            notes += _almost_steps(some)
+    if kind == "segments" and not with_vectors:
         raise InputError("segments need vectors to be clustered; some predictions have none (or use --ids clusters)")
 
     tasks: dict[str, TaskData] = {}
     guessed = 0
-    by_task: dict[str, list[VideoRecord]] = {}
-    for record in annotated:
-        if missing != "skip" or chosen[record.key] is not None:
-            by_task.setdefault(record.task, []).append(record)
     width = next((p.vectors.shape[1] for p, _ in pairs if p.vectors is not None), 1)
-    for task_id, records in by_task.items():
-        task = dataset.tasks[task_id]
-        ids, labels, own, vectors, positions = [], [], [], [], []
-        numbers: dict[str, int] = {}  # of names, where they stand for clusters
-        for record in records:
-            prediction = chosen[record.key] or Prediction(segments=())
-            length_s = record.duration_s if record.duration_s is not None else prediction.length_s
-            if length_s is None:
-                guessed += 1
-                length_s = max([a.end_s for a in record.labels] + [e for _, _, e in prediction.segments or ()])
-            said_s = prediction.duration_s
-            if said_s is not None and abs(said_s - length_s) > _SLACK_S:
-                what = f"the prediction is of a video of {said_s:.1f} s, this one lasts {length_s:.1f} s"
-                raise LengthError(f"video {record.key}: {what}")
-            n_frames = frame_count(length_s, rate_hz)
-            if kind == "steps":
-                named = as_steps(prediction, task)
-            elif kind == "clusters":
-                named = as_clusters(prediction, numbers)
-            else:
-                named = prediction
-            try:
-                ids.append(named.at(n_frames, rate_hz))
-            except LengthError as error:
-                raise LengthError(f"video {record.key}: {error}") from None
-            if kind == "steps":
-                positions.append(_places(named, ids[-1], record.ordered_steps, n_frames, rate_hz))
-            labels.append(task_labels(record, length_s, rate_hz))
-            own.append(own_labels(record, length_s, rate_hz))
-            vectors.append(prediction.vectors if prediction.vectors is not None else np.zeros((0, width)))
-        tasks[task_id] = TaskData(
-            task,
-            tuple(records),
-            tuple(ids),
-            tuple(labels),
-            tuple(own),
-            tuple(positions) if kind == "steps" else None,
-            tuple(vectors) if kind == "segments" else None,
-        )
+    for record in annotated:
+        prediction = chosen[record.key]
+        if prediction is None:
+            if missing == "skip":
+                continue
+            prediction = Prediction(segments=())
+        data = tasks.setdefault(record.task, TaskData(dataset.tasks[record.task]))
+        length_s = record.duration_s if record.duration_s is not None else prediction.length_s
+        if length_s is None:
+            guessed += 1
+            length_s = max([a.end_s for a in record.labels] + [e for _, _, e in prediction.segments or ()])
+        said_s = prediction.duration_s
+        if said_s is not None and abs(said_s - length_s) > _SLACK_S:
+            what = f"the prediction is of a video of {said_s:.1f} s, this one lasts {length_s:.1f} s"
+            raise LengthError(f"video {record.key}: {what}")
+        n_frames = frame_count(length_s, rate_hz)
+        named = prediction
+        if kind == "steps":
+            named = as_steps(prediction, data.task)
+        elif kind == "clusters":
+            named = as_clusters(prediction, data.numbers)
+        try:
+            data.ids.append(named.at(n_frames, rate_hz))
+        except LengthError as error:
+            raise LengthError(f"video {record.key}: {error}") from None
+        if kind == "steps":
+            data.positions.append(_places(named, data.ids[-1], record.ordered_steps, n_frames, rate_hz))
+        elif kind == "segments":
+            data.vectors.append(prediction.vectors if prediction.vectors is not None else np.zeros((0, width)))
+        data.records.append(record)
+        data.labels.append(task_labels(record, length_s, rate_hz))
+        data.own.append(own_labels(record, length_s, rate_hz))
     if guessed:
         notes.append(f"{guessed} videos have no known length; they end with their last annotation or predicted step")
     return Prepared(tasks, kind, rate_hz, tuple(notes))
@@ -189,7 +182,7 @@ def _almost_steps(pairs: Sequence[tuple[Prediction, Task]]) -> list[str]:
 def step_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:
     """Each video in the task's step indices; ids that match no step become indices past the last."""
     if kind == "steps":
-        return list(data.ids)
+        return data.ids
     if kind == "positions":
         out = []
         for record, ids in zip(data.records, data.ids, strict=True):
@@ -197,25 +190,31 @@ def step_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[I
             beyond = len(data.task.steps) - len(known)
             out.append(rename_ids(ids, lambda i, known=known, beyond=beyond: known.get(i, i + beyond)))  # type: ignore[misc]
         return out
-    clusters = cluster_ids(data, kind, options)
-    matches = dict(score_task(clusters, data.labels).matches)
-    return [rename_ids(ids, lambda i: matches.get(i, len(data.task.steps) + i)) for ids in clusters]
+    return matched(cluster_ids(data, kind, options), data.labels, len(data.task.steps))
+
+
+def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], n_steps: int) -> list[IntArray]:
+    """Ids (N_v,) as the steps that one matching with the labels gives them; the others become ids past the last step.
+
+    For Table 2 an oracle's upper bound: there the method is asked to know which step is which.
+    """
+    matches = dict(score_task(ids, labels).matches)
+    return [rename_ids(video, lambda i: matches.get(i, n_steps + i)) for video in ids]
 
 
 def cluster_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:
     """Each video in ids that mean the same across the videos of the task (of the first seed, for segments)."""
-    if data.vectors is not None:
+    if kind == "segments":
         return table1.cluster_segments(data.ids, data.vectors, len(data.task.steps), options.seeds[0], options)
-    return step_ids(data, kind, options) if kind == "positions" else list(data.ids)
+    return step_ids(data, kind, options) if kind == "positions" else data.ids
 
 
 def position_ids(data: TaskData, kind: str) -> list[IntArray]:
     """Each video in positions of its own ordered step list."""
-    if kind == "positions":
-        return list(data.ids)
-    if data.positions is not None:
-        return list(data.positions)
-    return [table2.matched_to_own_steps(ids, own) for ids, own in zip(data.ids, data.own, strict=True)]
+    if kind in ("positions", "steps"):
+        return data.ids if kind == "positions" else data.positions
+    sides = zip(data.ids, data.own, data.records, strict=True)
+    return [matched([ids], [own], len(record.labels))[0] for ids, own, record in sides]
 
 
 def _places(named: Prediction, ids: IntArray, ordered: Sequence[Annotation], n_frames: int, rate_hz: float) -> IntArray:
@@ -245,39 +244,42 @@ def _counted(steps: Sequence[int], ordered: Sequence[Annotation]) -> IntArray:
 
 def table1_inputs(prepared: Prepared, options: table1.Table1Options) -> dict[str, table1.TaskInput]:
     """What :func:`stepformer.evaluation.table1.score_table1` takes."""
+    given = prepared.kind == "segments"
     return {
         name: table1.TaskInput(
-            data.ids if data.vectors is not None else cluster_ids(data, prepared.kind, options),
+            data.ids if given else cluster_ids(data, prepared.kind, options),
             data.labels,
             len(data.task.steps),
-            data.vectors,
+            data.vectors if given else None,
         )
         for name, data in prepared.tasks.items()
     }
 
 
-def _table1(prepared: Prepared, options: table1.Table1Options) -> Result:
+def _table1(prepared: Prepared, options: table1.Table1Options) -> Scored:
     result = table1.score_table1(table1_inputs(prepared, options), options)
+    if prepared.kind != "segments":
+        return result.mean, {}, "ids are clusters"
     seeds = len(options.seeds)
-    how = f"K-means of segments, {seeds} seed{'s' * (seeds > 1)}" if prepared.kind == "segments" else "ids are clusters"
-    return Result("table1", result.mean, result.spread if prepared.kind == "segments" else {}, how)
+    return result.mean, result.spread, f"K-means of segments, {seeds} seed{'s' * (seeds > 1)}"
 
 
-def _table2(prepared: Prepared, options: table1.Table1Options) -> Result:
-    del options
+def _table2(prepared: Prepared, options: table1.Table1Options) -> Scored:
     predictions = [ids for data in prepared.tasks.values() for ids in position_ids(data, prepared.kind)]
     labels = [own for data in prepared.tasks.values() for own in data.own]
-    how = {"positions": "positions as given", "steps": "steps counted into positions"}.get(
-        prepared.kind, "matched by an oracle: an upper bound"
+    known = {"positions": "positions as given", "steps": "steps counted into positions"}
+    return (
+        table2.score_table2(predictions, labels),
+        {},
+        known.get(prepared.kind, "matched by an oracle: an upper bound"),
     )
-    return Result("table2", table2.score_table2(predictions, labels), {}, how)
 
 
 def _mapped(kind: str) -> str:
     return "steps as given" if kind in ("steps", "positions") else "clusters mapped by the task's matching"
 
 
-def _crosstask(prepared: Prepared, options: table1.Table1Options) -> Result:
+def _crosstask(prepared: Prepared, options: table1.Table1Options) -> Scored:
     tasks = {
         name: (
             [neighbours.moments(ids, prepared.rate_hz) for ids in step_ids(data, prepared.kind, options)],
@@ -285,40 +287,38 @@ def _crosstask(prepared: Prepared, options: table1.Table1Options) -> Result:
         )
         for name, data in prepared.tasks.items()
     }
-    return Result("crosstask-recall", neighbours.score_crosstask_recall(tasks), {}, _mapped(prepared.kind))
+    return neighbours.score_crosstask_recall(tasks), {}, _mapped(prepared.kind)
 
 
-def _per_video(prepared: Prepared, options: table1.Table1Options) -> Result:
-    del options
+def _per_video(prepared: Prepared, options: table1.Table1Options) -> Scored:
     predictions = [ids for data in prepared.tasks.values() for ids in data.ids]
     labels = [ids for data in prepared.tasks.values() for ids in data.labels]
-    return Result("per-video", neighbours.score_per_video(predictions, labels), {}, "one matching per video")
+    return neighbours.score_per_video(predictions, labels), {}, "one matching per video"
 
 
-def _macro(prepared: Prepared, options: table1.Table1Options) -> Result:
+def _macro(prepared: Prepared, options: table1.Table1Options) -> Scored:
     if prepared.kind != "segments":
         tasks = {n: (cluster_ids(d, prepared.kind, options), d.labels) for n, d in prepared.tasks.items()}
-        return Result("macro", neighbours.score_macro(tasks), {}, "ids are clusters, not K = 7")
+        return neighbours.score_macro(tasks), {}, "ids are clusters, not K = 7"
     runs = []
-    whole = table1.Table1Options(keep=1.0, restarts=options.restarts, seeds=options.seeds, unit_norm=options.unit_norm)
     for seed in options.seeds:
         tasks = {
-            name: (table1.cluster_segments(d.ids, d.vectors or (), neighbours.FIXED_K, seed, whole), d.labels)
+            name: (
+                table1.cluster_segments(d.ids, d.vectors, neighbours.FIXED_K, seed, replace(options, keep=1.0)),
+                d.labels,
+            )
             for name, d in prepared.tasks.items()
         }
         runs.append(neighbours.score_macro(tasks))
     columns = {metric: np.array([run[metric] for run in runs]) for metric in neighbours.MACRO}
     spread = {m: float(v.std(ddof=1)) if len(runs) > 1 else 0.0 for m, v in columns.items()}
-    return Result("macro", {m: float(v.mean()) for m, v in columns.items()}, spread, "segments clustered, K = 7")
+    return {m: float(v.mean()) for m, v in columns.items()}, spread, "segments clustered, K = 7"
 
 
-def _segmental(prepared: Prepared, options: table1.Table1Options) -> Result:
-    predictions: list[IntArray] = []
-    labels: list[IntArray] = []
-    for data in prepared.tasks.values():
-        predictions += step_ids(data, prepared.kind, options)
-        labels += data.labels
-    return Result("segmental", neighbours.score_segmental(predictions, labels), {}, _mapped(prepared.kind))
+def _segmental(prepared: Prepared, options: table1.Table1Options) -> Scored:
+    predictions = [ids for data in prepared.tasks.values() for ids in step_ids(data, prepared.kind, options)]
+    labels = [ids for data in prepared.tasks.values() for ids in data.labels]
+    return neighbours.score_segmental(predictions, labels), {}, _mapped(prepared.kind)
 
 
 def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
@@ -334,7 +334,7 @@ def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
     return rows
 
 
-PROTOCOLS: dict[str, tuple[str, Callable[[Prepared, table1.Table1Options], Result]]] = {
+PROTOCOLS: dict[str, tuple[str, Callable[[Prepared, table1.Table1Options], Scored]]] = {
     "table1": ("unsupervised discovery, one matching per task", _table1),
     "table2": ("zero-shot localisation, the video's own step list", _table2),
     "crosstask-recall": ("one moment per step, recall over tasks", _crosstask),
@@ -348,7 +348,7 @@ def score(prepared: Prepared, protocol: str, options: table1.Table1Options | Non
     """One protocol."""
     if protocol not in PROTOCOLS:
         raise UsageError(f"no protocol {protocol!r}; there are: {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[protocol][1](prepared, options or table1.Table1Options())
+    return Result(protocol, *PROTOCOLS[protocol][1](prepared, options or table1.Table1Options()))
 
 
 def score_all(prepared: Prepared, options: table1.Table1Options | None = None) -> list[Result]:

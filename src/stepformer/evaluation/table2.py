@@ -19,8 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.metrics import IntArray, paired, renumber, score_video, some_videos
+from stepformer.evaluation.metrics import paired, score_video
 
 METRICS = ("iou", "precision", "recall", "mof")
 
@@ -31,22 +30,5 @@ def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.Arra
     Raises:
         LengthError: unequal numbers of videos, or of frames in a video (the message says which).
     """
-    scores = [score_video(prediction, truth) for prediction, truth in some_videos(predictions, labels)]
+    scores = [score_video(prediction, truth) for prediction, truth in paired(predictions, labels, least=1)]
     return {metric: float(np.mean([getattr(score, metric) for score in scores])) for metric in METRICS}
-
-
-def matched_to_own_steps(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> IntArray:
-    """A prediction in ids of its own, renamed to the positions that overlap it most: an oracle's upper bound.
-
-    Not part of the protocol, which asks the method to know which step is which. Ids that no position is left for
-    become new ids, which match nothing.
-    """
-    ((p, y),) = paired([prediction], [labels])
-    values, p = renumber(p)
-    n_ids, n_steps = len(values), int(y.max(initial=-1)) + 1
-    both = (p >= 0) & (y >= 0)
-    overlap = np.bincount(p[both] * n_steps + y[both], minlength=n_ids * n_steps).reshape(n_ids, n_steps)
-    names = np.append(n_steps + np.arange(n_ids), -1)
-    rows, columns = assign(overlap)
-    names[rows] = columns
-    return names[p]

@@ -63,7 +63,7 @@ class Table:
             return "  ".join(cells).rstrip()
 
         rule = "  ".join("-" * w for w in widths)
-        return "\n".join([self.title, "", line(rows[0]), rule, *map(line, rows[1:]), *self._notes("")])
+        return "\n".join([self.title, "", line(rows[0]), rule, *map(line, rows[1:]), *self._notes()])
 
     def to_markdown(self) -> str:
         """A GitHub table; the best of a column in bold."""
@@ -72,7 +72,7 @@ class Table:
             cells = [f"**{t}**" if isinstance(c, Cell) and c.bold else t for c, t in zip(row, texts, strict=True)]
             body.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         head = "| " + " | ".join(self.columns) + " |"
-        return "\n".join([f"**{self.title}**", "", head, "|" + "---|" * len(self.columns), *body, *self._notes("")])
+        return "\n".join([f"**{self.title}**", "", head, "|" + "---|" * len(self.columns), *body, *self._notes()])
 
     def to_latex(self) -> str:
         """A booktabs tabular in a table environment."""
@@ -112,8 +112,8 @@ class Table:
             rows.append(out)
         return {"title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
 
-    def _notes(self, mark: str) -> list[str]:
-        return ["", *(f"{mark}{note}" for note in self.notes)] if self.notes else []
+    def _notes(self) -> list[str]:
+        return ["", *self.notes] if self.notes else []
 
 
 def _latex(text: str) -> str:

@@ -20,10 +20,9 @@ from torch import Tensor
 
 from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_texts
 from stepformer.core.model import Slots, StepDecoder
-from stepformer.core.segments import spread_out
+from stepformer.core.segments import programme, solve, spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
-from stepformer.evaluation.hungarian import assign
-from stepformer.evaluation.metrics import score_video
+from stepformer.evaluation.metrics import rename_ids, score_task, score_video
 from stepformer.evaluation.statistics import by_task, discovery_scores
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
 
@@ -95,14 +94,12 @@ def per_video(values: Tensor, mask: Tensor) -> list[IntArray]:
     return [row[:n].astype(np.int64) for row, n in zip(values.cpu().numpy(), lengths, strict=True)]
 
 
-@torch.inference_mode()
 def model_slots(model: StepDecoder) -> SlotMaker:
     """The slots of a trained (or untrained) decoder."""
 
+    @torch.inference_mode()
     def make(batch: Batch) -> Slots:
-        model.eval()
-        with torch.inference_mode():
-            return model(batch.video, batch.video_mask)  # type: ignore[no-any-return]
+        return model.eval()(batch.video, batch.video_mask)  # type: ignore[no-any-return]
 
     return make
 
@@ -122,37 +119,24 @@ def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> 
     labels = trial.task_labels()
     out = np.zeros((len(options.seeds), len(found), 5), np.int64)
     for group in by_task(trial.tasks):
-        own = [found[i] for i in group]
-        truth = np.concatenate([labels[i] for i in group])
-        video = np.repeat(np.arange(len(group)), [len(s) for s in own])
+        own, truth = [found[i] for i in group], [labels[i] for i in group]
         for number, seed in enumerate(options.seeds):
-            if vectors is not None:
-                own = cluster_segments(
-                    [found[i] for i in group], [vectors[i] for i in group], task_steps(trial, group), seed, options
-                )
-            elif number:
-                out[number][group] = out[0][group]
+            if vectors is None:
+                out[number][group] = out[0][group] if number else video_counts(own, truth)
                 continue
-            out[number][group] = video_counts(np.concatenate(own), truth, video, len(group))
+            clusters = cluster_segments(own, [vectors[i] for i in group], task_steps(trial, group), seed, options)
+            out[number][group] = video_counts(clusters, truth)
     return out
 
 
-def video_counts(clusters: IntArray, truth: IntArray, video: IntArray, videos: int) -> IntArray:
-    """(videos, 5) counts of a task's frames: clusters and truth (N,), -1 background, ``video`` (N,) whose they are."""
-    overlap = np.zeros((int(clusters.max(initial=-1)) + 2, int(truth.max(initial=-1)) + 2), np.int64)
-    np.add.at(overlap, (clusters + 1, truth + 1), 1)
-    rows, columns = assign(overlap[1:, 1:])
-    step_of = np.full(len(overlap), -2)  # a cluster without a step agrees with nothing
-    step_of[0] = -1
-    step_of[rows + 1] = columns
-    agreeing = step_of[clusters + 1] == truth
-
-    def count(mask: npt.NDArray[np.bool_]) -> IntArray:
-        return np.bincount(video[mask], minlength=videos)
-
-    everything = np.ones(len(truth), bool)
-    masks = (agreeing & (truth >= 0), clusters >= 0, truth >= 0, agreeing, everything)
-    return np.stack([count(mask) for mask in masks], 1)
+def video_counts(clusters: Sequence[IntArray], truth: Sequence[IntArray]) -> IntArray:
+    """(V, 5) counts of a task's videos under one matching: clusters and steps of each frame (N_v,), -1 background."""
+    matches = dict(score_task(clusters, truth).matches)
+    rows = []
+    for p, y in zip(clusters, truth, strict=True):
+        agreeing = rename_ids(p, lambda i: matches.get(i, -2)) == y  # a cluster without a step agrees with nothing
+        rows.append([(agreeing & (y >= 0)).sum(), (p >= 0).sum(), (y >= 0).sum(), agreeing.sum(), len(y)])
+    return np.array(rows, np.int64)
 
 
 def task_steps(trial: Trial, group: IntArray) -> int:
@@ -237,3 +221,27 @@ def smoothed(video: Tensor, mask: Tensor, window: int) -> Tensor:
         torch.cat((video * weight, weight), -1).mT, window, 1, window // 2, ceil_mode=False, count_include_pad=True
     ).mT[:, : video.shape[1]]
     return total[..., :-1] / total[..., -1:].clamp(min=1e-9)
+
+
+# -- controls that learn nothing: what a trained model has to beat ----------------------------------------------------
+
+
+def equal_lengths(ids: IntArray) -> IntArray:
+    """The same sequence of runs as in ``ids`` (N,), all of one length: the number of cuts stays, their times go."""
+    starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
+    return np.asarray(ids[starts][np.arange(len(ids)) * len(starts) // len(ids)], np.int64)
+
+
+def change_slots(video: Tensor, mask: Tensor, count: int = 32) -> Slots:
+    """Slots are the means of ``count`` segments cut where the frames change: video (B, N, D), mask (B, N).
+
+    What ``pooled32`` would be if it looked at the video: of all such cuts, the one of least squared distance of the
+    frames to the means of their segments. A video with fewer frames repeats its last segment.
+    """
+    slots = video.new_zeros(len(video), count, video.shape[-1])
+    for row, frames, n in zip(slots, video, mask.sum(1).tolist(), strict=True):
+        task = programme(None, frames[None, :n].cpu(), torch.ones(1, n, dtype=torch.bool))
+        ((cuts,), _) = solve(task, torch.zeros(1), count=[count])
+        for i, cut in enumerate(cuts):
+            row[i:] = frames[cut.first : cut.last].mean(0)
+    return Slots(slots, video, None)

@@ -31,7 +31,6 @@ from stepformer.core.inference import (
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
-from stepformer.evaluation.controls import change_slots, equal_lengths
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.statistics import by_task
 from stepformer.evaluation.table1 import Table1Options
@@ -40,8 +39,10 @@ from stepformer.evaluation.validation import (
     QUICK,
     Segments,
     Trial,
+    change_slots,
     discover_all,
     discover_units,
+    equal_lengths,
     locate_all,
     locate_units,
     model_slots,

@@ -25,8 +25,7 @@ from stepformer.data import read_dataset
 from stepformer.data.records import Dataset, VideoRecord
 from stepformer.data.simulator import Simulator
 from stepformer.data.store import FeatureStore, open_stores
-from stepformer.data.world import Videos, World, load_world
-from stepformer.data.worldbuilder import build_world
+from stepformer.data.world import Videos, World, build_world, load_world
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of, videos_with_features
 from stepformer.evaluation.validation import Trial, make_trial

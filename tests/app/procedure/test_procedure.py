@@ -14,9 +14,16 @@ from planted import Planted, found_labels, pair_f1, plant
 
 from stepformer.app.naming import PhraseBank
 from stepformer.app.procedure import VideoSteps, cluster_steps, find_procedure
-from stepformer.app.procedure.belonging import group_likeness, least_likeness, likeness
 from stepformer.app.procedure.clustering import cheapest_path
-from stepformer.app.procedure.finding import best_order, consistency, precedence, transitions
+from stepformer.app.procedure.finding import (
+    best_order,
+    consistency,
+    group_likeness,
+    least_likeness,
+    likeness,
+    precedence,
+    transitions,
+)
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import kmeans
 from stepformer.show.flow import mermaid, save_flow

@@ -14,8 +14,7 @@ from stepformer.app.naming import PhraseBank
 from stepformer.app.search import FOLDER, HERE, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
 from stepformer.app.search.index import uncentred, unit
 from stepformer.cli import main
-from stepformer.data.store import StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 from stepformer.encoders.clip import PictureStatistics
 from stepformer.errors import InputError, UsageError
 
@@ -212,7 +211,7 @@ def test_the_command(tmp_path, model, monkeypatch, capsys):
     store = tmp_path / "store"
     fill(store, ["alpha", "beta"])
     monkeypatch.setattr("stepformer.load_model", lambda *a, **k: model, raising=False)
-    monkeypatch.setattr("stepformer.app.search.index.text_side", lambda name: model.encoder)
+    monkeypatch.setattr("stepformer.encoders.load", lambda name: model.encoder)
     assert main(["search", str(store), "alpha 1"]) == 3
     assert "no search index yet" in capsys.readouterr().err
     assert main(["search", str(store)]) == 2

@@ -23,8 +23,7 @@ from stepformer.base.loggers import LOGGERS
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
 from stepformer.core.training import NonFiniteLossError, Trainer, learning_rate, with_loss_off
-from stepformer.data.store import StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 from stepformer.errors import InputError, UsageError
 from stepformer.show.export.pictures import draw_alignment
 

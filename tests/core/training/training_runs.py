@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from stepformer.core.config import TrainConfig, make_config, merged
-from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo
-from stepformer.data.store_writer import StoreWriter
+from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 
 SMALL: dict[str, Any] = {
     "steps": 6,

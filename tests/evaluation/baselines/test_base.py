@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from stepformer.errors import InputError, NonFiniteError, UsageError
-from stepformer.evaluation.baselines import BASELINES, FeatureVideo, baseline
-from stepformer.evaluation.baselines.base import training_groups
+from stepformer.evaluation.baselines import BASELINES, FeatureVideo, baseline, training_groups
 from stepformer.evaluation.kmeans import keep_nearest
 
 

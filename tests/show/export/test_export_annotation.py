@@ -222,12 +222,12 @@ def test_our_own_reader_reads_coin(tmp_path):
 
 def test_our_own_reader_reads_crosstask_rows():
     from stepformer.data.crosstask import parse_annotation
-    from stepformer.data.records import Task
+    from stepformer.data.records import Problems, Task
 
     task = Task("1", "pancakes", ("whisk", "flip the pancake", "crack the eggs", "serve"))
     text = export.render(pancakes(), "crosstask", export.Options(task_steps=task.steps)).text
-    problems: list[object] = []
-    rows = parse_annotation(text, "x.csv", task, problems.append)
+    problems = Problems()
+    rows = parse_annotation(text, "x.csv", task, problems.report)
     assert [(r.start_s, r.end_s, r.text) for r in rows] == [
         (s.start_s, s.end_s, s.label) for s in pancakes() if s.label is not None
     ]

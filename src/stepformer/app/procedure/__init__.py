@@ -5,8 +5,7 @@
 >>> [step.name for step in procedure.steps]                         # doctest: +SKIP
 ['crack the eggs', 'whisk the eggs', 'pour into the pan']
 
-`belonging` judges whether videos are of one task, `clustering` groups steps across them, `finding` orders and
-names them.
+`clustering` groups steps across videos, `finding` orders and names them, and judges whether the videos are of one task.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from stepformer.app.procedure.belonging import stretches_of
 from stepformer.app.procedure.clustering import StepClusters, choose_count, cluster_steps
-from stepformer.app.procedure.finding import MIN_SHARE, find_procedure
+from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 from stepformer.base.arrays import unit
 

@@ -36,22 +36,13 @@ _STARTS, _ITERATIONS = 4, 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepClusters:
-    """Clusters of the steps of V videos. ``labels[v]`` (n_v,) is the cluster of each step, -1 = left out.
+    """Clusters of the steps of V videos: ``labels[v]`` (n_v,) is the cluster of each step, -1 = left out.
 
-    Clusters are numbered by their mean place. ``cost`` is the total of the paths; ``distances[v]`` (n_v,) is 1 - cosine
-    of each step to its cluster's centre (to the nearest one where it was left out).
+    There are ``count`` of them, numbered by their mean place.
     """
 
     labels: tuple[IntArray, ...]
-    centers: FloatArray  # (C, D) unit, in the space the clustering worked in
-    places: FloatArray  # (C,) mean share of the video's length
-    distances: tuple[FloatArray, ...]
-    cost: float
-
-    @property
-    def count(self) -> int:
-        """C."""
-        return len(self.centers)
+    count: int
 
 
 def prepare(vectors: Sequence[npt.ArrayLike]) -> FloatArray:
@@ -97,31 +88,19 @@ def cluster_steps(
     spread = np.concatenate((points, np.sqrt(_PLACE) * place[:, None]), axis=1)
     count = min(count, len(np.unique(points.round(6), axis=0)))
 
-    best: tuple[float, IntArray, FloatArray, FloatArray] | None = None
+    best, lowest = np.empty(0, np.int64), np.inf
     for start in range(_STARTS):
         labels = kmeans(spread, count, seed=seed * 1009 + start, restarts=2).labels
-        found = _alternate(points, place, groups, labels, count)
-        if best is None or found[0] < best[0] - 1e-12:
-            best = found
-    assert best is not None
-    cost, labels, centers, centers_place = best
-    nearest = (1 - points @ centers.T)[np.arange(len(points)), labels]  # a left-out step counts from its -1: see below
-    out = labels == OUTLIER
-    if out.any():
-        nearest[out] = (1 - points[out] @ centers.T).min(1)
-    return StepClusters(
-        tuple(labels[a:b] for a, b in itertools.pairwise(bounds)),
-        centers,
-        centers_place,
-        tuple(nearest[a:b] for a, b in itertools.pairwise(bounds)),
-        cost,
-    )
+        cost, labels = _alternate(points, place, groups, labels, count)
+        if cost < lowest - 1e-12:
+            best, lowest = labels, cost
+    return StepClusters(tuple(best[a:b] for a, b in itertools.pairwise(bounds)), count)
 
 
 def _alternate(
     points: FloatArray, place: FloatArray, groups: list[IntArray], labels: IntArray, count: int
-) -> tuple[float, IntArray, FloatArray, FloatArray]:
-    """Paths and clusters in turn: (cost, labels, centers, places), clusters in order of place."""
+) -> tuple[float, IntArray]:
+    """Paths and clusters in turn: what the paths cost, and the labels, clusters in order of place."""
     total = np.inf
     for _ in range(_ITERATIONS):
         centers, places = _means(points, place, labels, count)
@@ -138,7 +117,7 @@ def _alternate(
         if (found == labels).all():
             break
         labels = found
-    return total, labels, centers, places
+    return total, labels
 
 
 def _dividing(distances: FloatArray) -> float:
@@ -242,15 +221,12 @@ def silhouette(points: FloatArray, labels: IntArray, videos: IntArray) -> float:
         number = members.sum(1)
         sums = (distance * members).sum(1)
         to_cluster[:, column] = np.where(number > 0, sums / np.maximum(number, 1), np.inf)
-    values = []
-    for i, label in enumerate(labels):
-        if label == OUTLIER:
-            values.append(0.0)
-            continue
-        own = used.index(label)
-        a, b = to_cluster[i, own], np.delete(to_cluster[i], own).min()
-        values.append(0.0 if not (np.isfinite(a) and np.isfinite(b)) else (b - a) / max(a, b, 1e-9))
-    return float(np.mean(values)) if values else 0.0
+    row, own = np.arange(len(points)), np.searchsorted(used, labels)
+    a = to_cluster[row, own]
+    to_cluster[row, own] = np.inf
+    b = to_cluster.min(1)
+    counted = (labels != OUTLIER) & np.isfinite(a) & np.isfinite(b)
+    return float(((b - a)[counted] / np.maximum(np.maximum(a, b)[counted], 1e-9)).sum() / len(labels))
 
 
 def choose_count(

@@ -24,12 +24,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,8 @@ _CONNECTIVITY, _EFFORT_ADD, _EFFORT_SEARCH = 16, 96, 128
 _LOOKED_AT = 64  # moments beside those of the sample that a question is compared with
 _WIDER = 8  # neighbours asked for each result wanted: several moments of one step are one result
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Vectors = npt.NDArray[np.float32]
 
 
@@ -137,13 +139,17 @@ class IndexInfo:
         return digest.hexdigest()
 
 
-@contextmanager
-def _of_index(path: Path) -> Iterator[None]:
-    """What a damaged file of the index raises becomes one sentence that says how to get it back."""
-    try:
-        yield
-    except (InputError, ValueError, RecursionError, RuntimeError, OSError, KeyError, TypeError) as error:
-        raise InputError(f"{path} cannot be read: {error}; make it again with --update --rebuild") from None
+def _of_index(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a reader of a path: what a damaged file raises becomes a sentence that says how to get it back."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except (InputError, ValueError, RecursionError, RuntimeError, OSError, KeyError, TypeError) as error:
+            raise InputError(f"{args[0]} cannot be read: {error}; make it again with --update --rebuild") from None
+
+    return guarded
 
 
 def read_info(folder: Path) -> IndexInfo:
@@ -151,15 +157,18 @@ def read_info(folder: Path) -> IndexInfo:
     file = folder / FOLDER / "index.json"
     if not file.exists():
         raise InputError(f"{folder} has no search index yet; make it with: stepformer search {folder} --update")
-    with _of_index(file):
-        data = json.loads(guard.read_bytes(file))
-        if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
-            raise InputError("it is not a search index of this version")
-        info = IndexInfo(**{name: data[name] for name in IndexInfo.__dataclass_fields__})
-        if info.checksum != info.checked(generation_folder(folder, info.generation)):
-            raise InputError("it or a file of the index is damaged")
-        return info
-    raise AssertionError
+    return _read_info(file)
+
+
+@_of_index
+def _read_info(file: Path) -> IndexInfo:
+    data = json.loads(guard.read_bytes(file))
+    if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
+        raise InputError("it is not a search index of this version")
+    info = IndexInfo(**{name: data[name] for name in IndexInfo.__dataclass_fields__})
+    if info.checksum != info.checked(generation_folder(file.parents[1], info.generation)):
+        raise InputError("it or a file of the index is damaged")
+    return info
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
@@ -167,31 +176,28 @@ def generation_folder(folder: Path, generation: int) -> Path:
     return folder / FOLDER / f"{generation:06d}"
 
 
+@_of_index
 def load_entries(path: Path) -> npt.NDArray[Any]:
     """Rows of ``steps.npy`` or ``moments.npy``."""
-    with _of_index(path):
-        entries = guard.load_array(path)
-        if entries.dtype != ENTRY:
-            raise InputError("it has other columns than expected")
-        return np.asarray(entries)
-    raise AssertionError
+    entries = guard.load_array(path)
+    if entries.dtype != ENTRY:
+        raise InputError("it has other columns than expected")
+    return np.asarray(entries)
 
 
+@_of_index
 def load_array(path: Path, rows: int | None, width: int | None) -> Vectors:
     """A float array of so many rows and columns, None for any number."""
-    with _of_index(path):
-        array = guard.load_array(path)
-        if array.ndim != 2 or rows not in (None, len(array)) or width not in (None, array.shape[1]):
-            raise InputError(f"it has the shape {array.shape}")
-        return np.asarray(array, np.float32)
-    raise AssertionError
+    array = guard.load_array(path)
+    if array.ndim != 2 or rows not in (None, len(array)) or width not in (None, array.shape[1]):
+        raise InputError(f"it has the shape {array.shape}")
+    return np.asarray(array, np.float32)
 
 
-def read_videos(place: Path) -> list[dict[str, Any] | None]:
+@_of_index
+def read_videos(path: Path) -> list[dict[str, Any] | None]:
     """Lines of ``videos.jsonl``; None where a video was taken out."""
-    with _of_index(place / "videos.jsonl"):
-        return [json.loads(line) for line in guard.read_bytes(place / "videos.jsonl").splitlines()]
-    raise AssertionError
+    return [json.loads(line) for line in guard.read_bytes(path).splitlines()]
 
 
 def unit(x: npt.ArrayLike) -> Vectors:
@@ -216,13 +222,13 @@ def new_graph(dim: int) -> Any:
     )  # fmt: skip
 
 
+@_of_index
 def open_graph(path: Path, dim: int, view: bool) -> Any:
     """A graph from its file: memory-mapped for asking (``view``), or loaded for changing."""
     graph = new_graph(dim)
-    with _of_index(path):
-        (graph.view if view else graph.load)(str(path))
-        if graph.ndim != dim:
-            raise InputError(f"it has vectors of width {graph.ndim}, not {dim}")
+    (graph.view if view else graph.load)(str(path))
+    if graph.ndim != dim:
+        raise InputError(f"it has vectors of width {graph.ndim}, not {dim}")
     return graph
 
 
@@ -248,7 +254,7 @@ class IndexWriter:
             place = generation_folder(folder, old.generation)
             self.graphs = {kind: open_graph(place / f"{kind}.usearch", info.dim, view=False) for kind in KINDS}
             self.entries = {kind: [load_entries(place / f"{kind}.npy")] for kind in KINDS}
-            self.videos = list(read_videos(place))
+            self.videos = read_videos(place / "videos.jsonl")
         self.dead = 0 if old is None else old.dead
         self.bank = bank
 
@@ -258,7 +264,8 @@ class IndexWriter:
 
     def remove(self, names: Iterable[str]) -> int:
         """Takes videos out; how many there were."""
-        gone = {i for i, video in enumerate(self.videos) if video is not None and video["video"] in set(names)}
+        wanted = set(names)
+        gone = {i for i, video in enumerate(self.videos) if video is not None and video["video"] in wanted}
         if not gone:
             return 0
         for kind in KINDS:
@@ -357,7 +364,6 @@ class Hit:
     label: str | None
     score: float
     similarity: float
-    found_by: str  # "steps" or "moments"
     source: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -385,12 +391,14 @@ class SearchIndex:
     @cached_property
     def videos(self) -> list[dict[str, Any] | None]:
         """What is known of each video; read when the first answer needs it."""
-        return read_videos(self._place)
+        return read_videos(self._place / "videos.jsonl")
 
     @cached_property
     def encoder(self) -> Any:
         """The text side of the encoder the library was processed with."""
-        return text_side(self.info.encoder)
+        from stepformer import encoders
+
+        return encoders.load(self.info.encoder)
 
     def search(self, text: str, top: int = 10, per_video: int = PER_VIDEO, exact: bool = False) -> list[Hit]:
         """The best places for a text, best first; at most ``per_video`` of one video."""
@@ -408,7 +416,7 @@ class SearchIndex:
         if len(query) != self.info.dim:
             raise UsageError(f"the index has vectors of width {self.info.dim}, the question {len(query)}")
         query = unit(unit(query) - self.means[2])
-        best: dict[tuple[int, int, float], tuple[float, float, float, str]] = {}
+        best: dict[tuple[int, int, float], tuple[float, float, float]] = {}  # score, cosine, where it fits best
         for kind in KINDS:
             keys, similarity = self.nearest(kind, query, top * _WIDER, exact)
             if not len(keys):
@@ -416,22 +424,25 @@ class SearchIndex:
             usual = np.einsum("nd,d->n", self._samples[kind], query)  # too small to wake a thread pool for
             scores = (similarity - float(usual.mean())) / max(float(usual.std()), 1e-6)
             for entry, score, cosine in zip(self.entries[kind][keys], scores, similarity, strict=True):
-                if entry["video"] < 0:
-                    continue
                 # all moments of one step are one place; a moment in no step is one of its own
-                step = int(entry["step"])
-                place = (int(entry["video"]), step, -1.0 if step >= 0 else float(entry["start_s"]))
+                number, step, at = int(entry["video"]), int(entry["step"]), float(entry["start_s"])
+                place = (number, step, -1.0 if step >= 0 else at)
                 # a step as a whole says where it begins; one of its moments says where it fits best
-                at = float(entry["start_s"])
-                if place not in best or score > best[place][0]:
-                    best[place] = (float(score), float(cosine), at, kind)
+                if number >= 0 and (place not in best or score > best[place][0]):
+                    best[place] = (float(score), float(cosine), at)
         hits: list[Hit] = []
-        used: dict[int, int] = {}
-        for (number, step, start), (score, cosine, at, kind) in sorted(best.items(), key=lambda item: -item[1][0]):
-            if used.get(number, 0) >= per_video:
+        used: Counter[int] = Counter()
+        for (number, step, start), (score, cosine, at) in sorted(best.items(), key=lambda item: -item[1][0]):
+            if used[number] >= per_video:
                 continue
-            used[number] = used.get(number, 0) + 1
-            hits.append(self._hit(number, step, start, score, cosine, at, kind))
+            used[number] += 1
+            video = self.videos[number]
+            assert video is not None  # its entries went with it
+            if step >= 0:
+                (first, last), label = video["spans_s"][step], video["labels"][step]
+            else:
+                first, last, label = start, min(start + self.info.moment_s, max(video["duration_s"], start)), None
+            hits.append(Hit(video["video"], first, last, max(first, at), label, score, cosine, video["source"]))
             if len(hits) == top:
                 break
         return hits
@@ -463,16 +474,6 @@ class SearchIndex:
         found = graph.search(query, min(count, len(graph)), exact=exact)
         return np.asarray(found.keys, np.int64), 1 - np.asarray(found.distances, np.float32)
 
-    def _hit(self, number: int, step: int, start: float, score: float, cosine: float, at: float, kind: str) -> Hit:
-        video = self.videos[number]
-        assert video is not None
-        if step >= 0:
-            first, last = video["spans_s"][step]
-            label = video["labels"][step]
-        else:
-            first, last, label = start, min(start + self.info.moment_s, max(video["duration_s"], start)), None
-        return Hit(video["video"], first, last, max(first, at), label, score, cosine, kind, video["source"])
-
 
 def open_index(folder: str | os.PathLike[str]) -> SearchIndex:
     """The index of a library folder.
@@ -481,18 +482,3 @@ def open_index(folder: str | os.PathLike[str]) -> SearchIndex:
         InputError: there is none yet (the message says how to make it), or it is damaged.
     """
     return SearchIndex(folder)
-
-
-def text_side(encoder: str) -> Any:
-    """An encoder's text tower, without its video networks where they are not needed for it."""
-    from stepformer import encoders
-
-    if encoder.partition(":")[0] == "sentence":
-        from stepformer.encoders.sentence import default_sentence_encoder
-
-        return default_sentence_encoder()
-    if encoder.partition(":")[0] == "captions":
-        from stepformer.encoders.clip import ClipText
-
-        return ClipText()
-    return encoders.load(encoder)

@@ -166,36 +166,29 @@ def update_index(
         todo = [source for source in sources if known.get(source.video) != source.stamp]
         names = {source.video for source in sources}
         gone = [video for video in known if video not in names]
-        replaced = sum(source.video in known for source in todo)
         if writer is not None and not todo and not gone:
             return Update(0, 0, 0, len(known), (), old)
         failed: list[tuple[str, str]] = []
         waiting: list[IndexedVideo] = []
-        added = 0
-        # the first videos give the means; a library that grows keeps them
-        first = _CENTRE_VIDEOS if writer is None else _BATCH
+        added = replaced = 0
         here = partial(run_many, partial(index_video, model=model, listening=listening))
-        for number, outcome in enumerate(_outcomes(todo, here, each or here)):
-            source = outcome.item
+        for number, outcome in enumerate(_outcomes(todo, here, each or here), 1):
             if outcome.value is not None:
                 waiting.append(outcome.value)
             else:
-                failed.append((source.video, outcome.error or "unknown error"))
+                failed.append((outcome.item.video, outcome.error or "unknown error"))
             if report is not None:
-                report(number + 1, len(todo), source.video)
-            if len(waiting) >= (first if writer is None else _BATCH):
+                report(number, len(todo), outcome.item.video)
+            # the first videos give the means; a library that grows keeps them
+            if waiting and (number == len(todo) or len(waiting) >= (_CENTRE_VIDEOS if writer is None else _BATCH)):
                 writer = writer or _new_writer(library, model, waiting)
-                added += _flush(writer, waiting, known)
-        if waiting:
-            writer = writer or _new_writer(library, model, waiting)
-            added += _flush(writer, waiting, known)
+                again = writer.remove([video.video for video in waiting])
+                writer.add(waiting)
+                added, replaced, waiting = added + len(waiting) - again, replaced + again, []
         if writer is None:
             return Update(0, 0, 0, 0, tuple(failed), None)
         removed = writer.remove(gone)
-        info = writer.commit()
-        done = added - sum(source.video in known for source in todo if source.video not in dict(failed))
-        kept = len(known) - replaced - removed
-        return Update(done, replaced, removed, kept, tuple(failed), info)
+        return Update(added, replaced, removed, len(known) - replaced - removed, tuple(failed), writer.commit())
 
 
 def _outcomes(todo: Sequence[Source], here: Each, each: Each) -> Iterator[Outcome[Source, IndexedVideo]]:
@@ -204,14 +197,6 @@ def _outcomes(todo: Sequence[Source], here: Each, each: Each) -> Iterator[Outcom
     for source in todo:
         yield from here([source]) if source.file is None else [next(files)]
     yield from files  # none is left; whoever made them may end
-
-
-def _flush(writer: IndexWriter, waiting: list[IndexedVideo], known: dict[str, str]) -> int:
-    writer.remove([video.video for video in waiting if video.video in known])
-    writer.add(waiting)
-    number = len(waiting)
-    waiting.clear()
-    return number
 
 
 def _usable(library: Path, model: Any, rebuild: bool) -> IndexInfo | None:

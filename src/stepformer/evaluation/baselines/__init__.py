@@ -1,13 +1,224 @@
-"""Published methods and untrained controls, one file each behind one interface: `base.py`."""
+"""Published methods, one file each: what every one is given and what it gives back, and their registry.
+
+A baseline is fitted on a list of videos and then names, for a list of videos, the cluster of every frame: int ids that
+mean the same thing in all videos of one task that are segmented in one call, -1 for background. That is what Table 1
+scores. Baselines that find *slots* (one vector per step, in the space of the text) also give those, for the zero-shot
+localisation of Table 2.
+
+Two settings, as in the paper: "weak" fits one model per task, so it knows which videos show the same task;
+"unsupervised" fits one model for all videos and never looks at the task while fitting. In both, clusters are made
+among the videos of one task when they are segmented, because that is how the metric compares them; StepFormer's slots
+are clustered so too.
+"""
 
 from __future__ import annotations
 
-from stepformer.evaluation.baselines.base import (
-    BASELINES,
-    Baseline,
-    FeatureVideo,
-    Setting,
-    baseline,
-)
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stepformer.base.arrays import matrix
+from stepformer.base.plugins import Registry
+from stepformer.errors import InputError, UsageError
 
 __all__ = ["BASELINES", "Baseline", "FeatureVideo", "Setting", "baseline"]
+
+BACKGROUND = -1
+
+Setting = Literal["weak", "unsupervised"]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureVideo:
+    """One video as a baseline sees it; arrays are checked and made float32 when it is made.
+
+    features: (N, D), ``rate_hz`` vectors per second. phrase_vectors: (L, D) narration in the space of the features,
+    with ``phrase_times_s`` (L, 2) start and end seconds.
+    """
+
+    video: str
+    task: str
+    features: FloatArray
+    rate_hz: float = 1.0
+    phrase_vectors: FloatArray | None = None
+    phrase_times_s: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
+            raise InputError(f"video {self.video}: rate_hz must be positive, got {self.rate_hz}")
+        features = matrix(self.features, f"video {self.video}: features")
+        if len(features) == 0:
+            raise InputError(f"video {self.video}: it has no features")
+        object.__setattr__(self, "features", features)
+        if self.phrase_vectors is not None:
+            said = matrix(self.phrase_vectors, f"video {self.video}: phrase_vectors")
+            object.__setattr__(self, "phrase_vectors", said)
+        if self.phrase_times_s is not None:
+            times = matrix(self.phrase_times_s, f"video {self.video}: phrase_times_s")
+            if self.phrase_vectors is None or times.shape != (len(self.phrase_vectors), 2):
+                raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row per phrase vector")
+            object.__setattr__(self, "phrase_times_s", times)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds the features span."""
+        return len(self.features) / self.rate_hz
+
+    @property
+    def relative_time(self) -> FloatArray:
+        """(N,) n / N of each frame, in [0, 1)."""
+        return (np.arange(len(self.features)) / len(self.features)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a method is fitted on, and how."""
+
+    videos: Sequence[FeatureVideo]
+    n_steps: Mapping[str, int]  # of each task
+    setting: Setting
+    seed: int
+    device: str
+
+
+class Baseline(ABC):
+    """One published method; its options are the fields of the dataclass that implements it."""
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[Setting, ...]]
+
+    def fit(
+        self,
+        videos: Sequence[FeatureVideo],
+        n_steps: Mapping[str, int],
+        *,
+        setting: Setting = "weak",
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> Any:
+        """Trains on ``videos``; ``n_steps`` is the number of steps of each task.
+
+        What it gives has ``segment(videos)``: the cluster of each frame of each video, (N,) each, -1 background; ids
+        mean the same in all given videos of a task.
+        """
+        if setting not in self.settings:
+            raise UsageError(f"{self.name} has no setting {setting!r}; it has: {', '.join(self.settings)}")
+        if not videos:
+            raise UsageError(f"{self.name} was given no videos")
+        widths = {video.features.shape[1] for video in videos}
+        if len(widths) > 1:
+            raise InputError(f"{self.name} needs features of one width, got {sorted(widths)}")
+        return self.train(Given(videos, dict(n_steps), setting, seed, device))
+
+    @abstractmethod
+    def train(self, given: Given) -> Any:
+        """What :meth:`fit` gives, of input that was checked."""
+
+
+BASELINES: Registry[Callable[..., Baseline]] = Registry("baseline", "baselines", {
+    "kukleva": "stepformer.evaluation.baselines.kukleva:Kukleva",
+    "elhamifar": "stepformer.evaluation.baselines.elhamifar:Elhamifar",
+    "shen": "stepformer.evaluation.baselines.shen:Shen",
+})  # fmt: skip
+
+
+def baseline(name: str, **options: Any) -> Baseline:
+    """The baseline called ``name`` with its options, imported when asked for."""
+    return BASELINES[name](**options)
+
+
+@dataclass(slots=True)
+class Curve:
+    """A learning curve: the mean loss of every ``window`` updates, and whether it has stopped improving.
+
+    It has when the lowest mean is ``patience`` windows old; a mean counts as lower by ``least`` of its size or more.
+    """
+
+    window: int = 50
+    patience: int = 5
+    least: float = 0.005
+    points: list[tuple[int, float]] = field(default_factory=list)  # updates done, mean loss
+    _losses: list[float] = field(default_factory=list)
+    _best: float = math.inf
+    _since: int = 0
+
+    def add(self, loss: float) -> None:
+        """The loss of one more update."""
+        self._losses.append(loss)
+        if len(self._losses) % self.window:
+            return
+        mean = float(np.mean(self._losses[-self.window :]))
+        self.points.append((len(self._losses), round(mean, 6)))
+        better = self._best == math.inf or mean < self._best - self.least * abs(self._best)
+        self._since = 0 if better else self._since + 1
+        self._best = mean if better else self._best
+
+    @property
+    def updates(self) -> int:
+        """How many there were."""
+        return len(self._losses)
+
+    @property
+    def flat(self) -> bool:
+        """Whether the loss has stopped improving."""
+        return self._since >= self.patience
+
+
+def by_task(videos: Sequence[FeatureVideo]) -> dict[str, list[int]]:
+    """Positions of the videos of each task, tasks in order of first appearance."""
+    groups: dict[str, list[int]] = {}
+    for i, video in enumerate(videos):
+        groups.setdefault(video.task, []).append(i)
+    return groups
+
+
+def per_task(
+    videos: Sequence[FeatureVideo], segment: Callable[[str, list[FeatureVideo]], Sequence[IntArray]]
+) -> list[IntArray]:
+    """The ids of each video, in the order given, where ``segment`` gives those of one task's videos."""
+    out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
+    for task, where in by_task(videos).items():
+        for i, ids in zip(where, segment(task, [videos[i] for i in where]), strict=True):
+            out[i] = ids
+    return out
+
+
+def divided(joined: IntArray, parts: Sequence[npt.NDArray[Any]]) -> list[IntArray]:
+    """``joined`` (sum of lengths,) cut up again as the parts are long that were joined."""
+    return np.split(joined, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def model_of(models: Mapping[str | None, Model], task: str) -> Model:
+    """What was learned for a task: its own model (weak), or the one under None for all (unsupervised)."""
+    model = models.get(None) or models.get(task)
+    if model is None:
+        raise UsageError(f"nothing was learned for task {task!r}; fit on videos of it, or unsupervised")
+    return model
+
+
+def training_groups(
+    videos: Sequence[FeatureVideo], setting: Setting
+) -> Iterator[tuple[str | None, list[FeatureVideo]]]:
+    """What one model is trained on: (task, its videos) when weak, (None, all videos) when unsupervised."""
+    if setting == "unsupervised":
+        yield None, list(videos)
+    else:
+        for task, where in by_task(videos).items():
+            yield task, [videos[i] for i in where]
+
+
+def steps_of(task: str, n_steps: Mapping[str, int]) -> int:
+    """The number of steps of a task, at least one."""
+    if task not in n_steps:
+        raise UsageError(f"the number of steps of task {task!r} was not given")
+    if n_steps[task] < 1:
+        raise UsageError(f"task {task!r} must have at least one step, got {n_steps[task]}")
+    return int(n_steps[task])

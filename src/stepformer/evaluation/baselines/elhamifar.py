@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.baselines.base import (
+from stepformer.evaluation.baselines import (
     Baseline,
     Curve,
     FeatureVideo,

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from stepformer.core.align import drop_dtw
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.baselines.base import (
+from stepformer.evaluation.baselines import (
     BACKGROUND,
     Baseline,
     Curve,
@@ -75,10 +75,6 @@ class Kukleva(Baseline):
     def __post_init__(self) -> None:
         if not 0 <= self.background < 1:
             raise UsageError(f"Kukleva.background is a share in [0, 1), got {self.background}")
-
-    def total_updates(self, frames: int) -> int:
-        """How many steps of the optimiser a training on so many frames takes."""
-        return max(self.min_updates, self.epochs * -(-frames // self.batch))
 
     def train(self, given: Given) -> FittedKukleva:
         """Learns the embedding: one per task, or one for all."""
@@ -141,8 +137,8 @@ def train_embeddings(
         seen = np.concatenate([prepare(v, options.standardize) for v in videos])
         inputs.append(torch.from_numpy(seen).to(device))  # (n, D)
         times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))
-        key = (options.total_updates(len(inputs[-1])), model.first.in_features)
-        stacks.setdefault(key, []).append(number)
+        updates = max(options.min_updates, options.epochs * -(-len(inputs[-1]) // options.batch))
+        stacks.setdefault((updates, model.first.in_features), []).append(number)
     curves = [
         train_stack([models[i] for i in own], [inputs[i] for i in own], [times[i] for i in own], updates, options, seed)
         for (updates, _), own in stacks.items()

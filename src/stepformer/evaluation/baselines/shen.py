@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from stepformer.core.devices import one_thread
 from stepformer.errors import InputError
-from stepformer.evaluation.baselines.base import (
+from stepformer.evaluation.baselines import (
     Baseline,
     Curve,
     FeatureVideo,
