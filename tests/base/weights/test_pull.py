@@ -299,7 +299,7 @@ def test_pips_own_settings_name_the_index(monkeypatch):
     assert fetch.index_urls() == ["https://a/simple", "https://b", "https://c"]
     monkeypatch.setattr(fetch, "_pip_settings", dict)
     monkeypatch.setattr(
-        fetch, "_ask_pip", lambda *_: "  -i, --index-url <url>  Base URL (default\n   https://d/simple). This"
+        fetch, "_ask", lambda *_: "  -i, --index-url <url>  Base URL (default\n   https://d/simple). This"
     )
     assert fetch.index_urls() == ["https://d/simple"]
 

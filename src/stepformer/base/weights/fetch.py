@@ -163,16 +163,17 @@ def _continue(url: str, partial: Path, progress: Progress) -> None:
             raise ConnectionError(f"the connection closed after {got} of {expected} bytes")
 
 
-def _ask_pip(*words: str) -> str:
+def _ask(name: str, *words: str) -> str:
+    """What a package manager prints."""
+    program = [sys.executable, "-m", "pip"] if name == "pip" else [name]
+    wide = {**os.environ, "COLUMNS": "4000", "NO_COLOR": "1"}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=60, check=True,
-            env={**os.environ, "COLUMNS": "4000", "NO_COLOR": "1"},
-        )  # fmt: skip
+        done = subprocess.run([*program, *words], capture_output=True, text=True, timeout=60, check=True, env=wide)
     except (OSError, subprocess.SubprocessError) as error:
-        raise MissingError(
-            "pip cannot be asked which package index to use; set PIP_INDEX_URL to the index, or install pip"
-        ) from error
+        how = "; set PIP_INDEX_URL to the index, or install pip" if name == "pip" else ""
+        raise MissingError(f"{name} cannot be asked where its packages are: {error}{how}") from error
+    if not done.stdout.strip() and name != "pip":  # pip may have no settings
+        raise MissingError(f"{name} does not say where its packages are")
     return done.stdout
 
 
@@ -180,7 +181,7 @@ def _ask_pip(*words: str) -> str:
 def _pip_settings() -> dict[str, str]:
     """pip's configuration, later sources over earlier ones as pip orders them: files, then the environment."""
     settings: dict[str, str] = {}
-    for line in _ask_pip("config", "list").splitlines():
+    for line in _ask("pip", "config", "list").splitlines():
         key, _, value = line.partition("=")
         settings[key.rsplit(".", 1)[-1]] = "".join(shlex.split(value))
     return settings
@@ -196,7 +197,7 @@ def index_urls() -> list[str]:
         extra = extra or settings.get("extra-index-url", "")
     if not main:
         # the default is pip's own; its help prints it
-        found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", _ask_pip("download", "--help"), re.DOTALL)
+        found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", _ask("pip", "download", "--help"), re.DOTALL)
         if not found:
             raise MissingError("pip does not say which package index it uses; set PIP_INDEX_URL")
         main = found.group(1)
@@ -210,17 +211,6 @@ def _page_links(page_url: str) -> list[tuple[str, str]]:
     return [(name.strip(), urllib.parse.urljoin(final_url, unescape(href))) for href, name in _LINK.findall(page)]
 
 
-def _ask(*words: str) -> str:
-    """The first line that a package manager prints."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MissingError(f"{words[0]} cannot be asked where its packages are: {error}") from error
-    if not done.stdout.strip():
-        raise MissingError(f"{words[0]} does not say where its packages are")
-    return done.stdout.split()[0].rstrip("/")
-
-
 def find_file(project: str, filename: str) -> str:
     """The address of ``filename`` among the files of ``project``, from the first index that has it.
 
@@ -229,9 +219,11 @@ def find_file(project: str, filename: str) -> str:
     """
     kind, _, name = project.partition(":")
     if kind == "npm":
-        return f"{_ask('npm', 'config', 'get', 'registry')}/{name}/-/{filename}"
+        registry = _ask("npm", "config", "get", "registry").split()[0].rstrip("/")
+        return f"{registry}/{name}/-/{filename}"
     if kind == "debian":
-        archive = _ask("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+        said = _ask("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+        archive = said.split()[0].rstrip("/")
         return f"{archive}/pool/main/{name[:4] if name.startswith('lib') else name[0]}/{name}/{filename}"
     troubles = []
     for base in index_urls():
