@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +14,7 @@ import pytest
 
 from stepformer.app.naming import PhraseBank
 from stepformer.app.search import FOLDER, HERE, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
-from stepformer.app.search.index import uncentred, unit
+from stepformer.app.search.index import generation_folder, read_info, uncentred, unit
 from stepformer.cli import main
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 from stepformer.encoders.clip import PictureStatistics
@@ -156,6 +158,33 @@ def test_bad_input_is_told(tmp_path):
         open_index(tmp_path)
     with pytest.raises(InputError, match="needs a span"):
         IndexedVideo("v", 1.0, np.zeros((2, 2)), ("a",), np.ones((2, DIM)), np.ones((3, DIM)))
+
+
+def test_a_forged_graph_costs_a_question_one_sentence(tmp_path):
+    """Its checksum is right and its links lead nowhere: whoever walks it crashes."""
+    videos, _ = library(6)
+    write(tmp_path, videos)
+    info = replace(read_info(tmp_path), encoder="ones")
+    place = generation_folder(tmp_path, info.generation)
+    for graph in place.glob("*.usearch"):
+        good = graph.read_bytes()
+        graph.write_bytes(good[:-256] + b"\xff" * 256)  # links lie at the end
+    file = tmp_path / FOLDER / "index.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | asdict(replace(info, checksum=info.checked(place)))))
+    (tmp_path / "ones.py").write_text(
+        "import numpy; from types import SimpleNamespace; from stepformer import encoders\n"
+        f"ones = SimpleNamespace(name='ones', dim={DIM}, encode_text=lambda texts: numpy.ones((len(texts), {DIM})))\n"
+        "encoders.ENCODERS.register('ones', lambda: ones)\n"
+    )
+    walk = f"from stepformer.app.search import open_index; open_index('.').search_vector([1.0] * {DIM})"
+    asked = ["-m", "stepformer", "search", ".", "whisk", "--plugin", "ones.py"]
+    crash, answer = (
+        subprocess.run([sys.executable, *words], cwd=tmp_path, check=False, capture_output=True, text=True)
+        for words in (["-c", walk], asked)
+    )
+    assert crash.returncode  # SIGSEGV with the library as pinned; else nothing is shown
+    assert (answer.returncode, answer.stderr.count("\n")) == (3, 1)
+    assert "the search index of . is damaged" in answer.stderr
 
 
 def test_damage_of_any_file_is_noticed_before_a_graph_is_opened(tmp_path):

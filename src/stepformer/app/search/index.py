@@ -471,7 +471,11 @@ class SearchIndex:
         graph = self.graphs[kind]
         if not len(graph):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        found = graph.search(query, min(count, len(graph)), exact=exact)
+        try:
+            found = graph.search(query, min(count, len(graph)), exact=exact)
+        except RuntimeError as error:  # forged: its checksum was right
+            again = "make it again with --update --rebuild"
+            raise InputError(f"the search index of {self.folder} is damaged: {error}; {again}") from None
         return np.asarray(found.keys, np.int64), 1 - np.asarray(found.distances, np.float32)
 
 
