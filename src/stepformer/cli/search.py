@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     if args.update:
         result["update"], code = _update(args)
     if args.text is not None:
+        result |= _ask_apart(args) if args.apart else _ask(args.folder, args.text, args.top)
         if not args.update:
             _warn_if_stale(args.folder)
-        result |= _ask_apart(args) if args.apart else _ask(args.folder, args.text, args.top)
     answer(args, result, _text(result))
     if "hits" in result:
         text_ms, ms = 1000 * result["text_s"], 1000 * result["seconds"]
