@@ -121,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "data", "limit", limit=200)
     parser.add_argument("--half", choices=("dev", "test"), default="test", help="which videos")
-    parser.add_argument("--towers", type=Path, metavar="FOLDER", help="five text towers: trained here unless kept")
+    parser.add_argument("--towers", type=Path, metavar="FOLDER", help="keep the five towers here")
     parser.add_argument("--pairs", action="store_true", help="print names beside marked sentences")
     parser.add_argument("--judged", action="store_true", help="the pairs judged by hand instead of videos")
     parser.add_argument("--fit", action="store_true", help="print the constants that it chooses")

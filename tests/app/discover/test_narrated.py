@@ -176,3 +176,21 @@ def test_two_spoken_steps_are_two_though_the_picture_hardly_changes(said, alike)
     # where one thing is spoken of, nothing is cut
     found = tiny_model().find(Features(vectors), narration=said(*lines[:2], lines[3])).timeline
     assert [step.start_s for step in found] == [0, 20, 44]
+
+
+def test_what_is_plainly_spoken_of_is_no_background(said, alike, monkeypatch):
+    """A stretch that the engine drops comes back where an action is spoken of, without the talk before it."""
+    vectors, _, _ = planted(lengths=(30, 20, 20, 20), noise=0.25)
+    lines = [(24.0, "crack the eggs"), (32.0, "whisk the eggs"), (75.0, "fry the eggs")]
+    engine = module.find_steps
+
+    def dropping(*args, **options):
+        found = engine(*args, **options)
+        return replace(found, segments=(tuple(s for s in found.segments[0] if s.first >= 50),))
+
+    monkeypatch.setattr(module, "find_steps", dropping)
+    found = tiny_model().find(Features(vectors), narration=said(*lines)).timeline
+    assert "crack the eggs" in [step.label for step in found] and "whisk the eggs" in [step.label for step in found]
+    # nothing is said of what was dropped: it stays background
+    found = tiny_model().find(Features(vectors), narration=said((55.0, "whisk the eggs"), lines[2])).timeline
+    assert found.steps[0].start_s >= 50

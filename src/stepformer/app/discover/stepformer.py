@@ -226,10 +226,17 @@ class StepFormer:
 
         names = named(pieces)
         if knobs.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
+            # what is plainly spoken of is no background
+            for gap in _gaps(pieces, seen):
+                spoken_of = _around(gap, pieces, seen, heard[0])
+                more = tuple(sorted((*pieces, spoken_of), key=lambda piece: piece.first))
+                more_names = named(more)
+                if sum(name is not None for name in more_names) > sum(name is not None for name in names):
+                    pieces, names = more, more_names
             # two things that are plainly spoken of are two steps, also where pictures hardly change between them
             at = 0
             while at < len(pieces):
-                halves = _halves(pieces[at], seen, heard[0])
+                halves = _cut(pieces[at], seen) if _acts(pieces[at], seen, heard[0]) > 1 else ()
                 more = (*pieces[:at], *halves, *pieces[at + 1 :])
                 more_names = named(more) if halves else names
                 if sum(name is not None for name in more_names) > sum(name is not None for name in names):
@@ -260,9 +267,9 @@ class StepFormer:
             **features.seconds,
             "model": modelled - began, "align": aligned - modelled, "label": labelled - aligned,
         }  # fmt: skip
-        spoken_of = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
+        phrases = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
         return Finding(
-            timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent, spoken_of
+            timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent, phrases
         )
 
     def similarity(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
@@ -528,11 +535,35 @@ def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
 
 
-def _halves(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> tuple[Segment, ...]:
-    """A step in which two actions are spoken of, cut where it changes most; nothing where it cannot be."""
+def _gaps(pieces: Sequence[Segment], seen: Features) -> list[Segment]:
+    """The background between steps, where it is long enough to be one."""
+    edges = [0, *(edge for piece in pieces for edge in (piece.first, piece.last)), len(seen)]
+    gaps = [Segment(first, last, -1) for first, last in zip(edges[::2], edges[1::2], strict=True)]
+    return [gap for gap in gaps if gap.last - gap.first >= _SPLINTER_S * seen.rate_hz]
+
+
+def _around(gap: Segment, pieces: Sequence[Segment], seen: Features, phrases: Sequence[Phrase]) -> Segment:
+    """The part of a gap in which actions are spoken of: halves without any fall away, as long as it is longer than
+    steps are here."""
+    usual = float(np.median([piece.last - piece.first for piece in pieces]))
+    while gap.last - gap.first > usual:
+        halves = [half for half in _cut(gap, seen) if _acts(half, seen, phrases)]
+        if len(halves) != 1:
+            break
+        gap = halves[0]
+    return gap
+
+
+def _acts(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> int:
+    """How many actions are spoken of during a piece."""
     middles = [(p.start_s + p.end_s) / 2 * seen.rate_hz for p in phrases if not p.chatter and not p.negated]
+    return sum(piece.first <= middle < piece.last for middle in middles)
+
+
+def _cut(piece: Segment, seen: Features) -> tuple[Segment, ...]:
+    """A piece cut in two where it changes most; nothing where it is too short."""
     least, length = math.ceil(_SPLINTER_S * seen.rate_hz), piece.last - piece.first
-    if sum(piece.first <= middle < piece.last for middle in middles) < 2 or length < 2 * least:
+    if length < 2 * least:
         return ()
     sums = unit(seen.cutting[piece.first : piece.last]).cumsum(0)
     at = np.arange(least, length - least + 1)
