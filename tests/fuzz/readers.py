@@ -113,6 +113,19 @@ def _subtitles(text: str, name: str) -> Reader:
     return Reader(f"subtitles {Path(name).suffix}", name, text.encode(), read_subtitles)
 
 
+def _crosstask(files: dict[str, bytes]) -> list[Reader]:
+    """The files of a release that is a folder, each with the others beside it."""
+    from stepformer.data import read_crosstask
+
+    def reader(name: str) -> Reader:
+        above = len(Path(name).parts) - 1
+        others = {"../" * above + other: data for other, data in files.items() if other != name}
+        return Reader(f"CrossTask {name}", name, files[name],
+                      _beside(others, lambda path: read_crosstask(path.parents[above])))  # fmt: skip
+
+    return [reader(name) for name in files]
+
+
 def _timeline(format: str, suffix: str) -> Reader:
     from stepformer.show import export
 
@@ -174,7 +187,7 @@ def _watch(path: Path) -> object:
 def _videos() -> list[Reader]:
     return [
         Reader(f"video .{kind}", f"a.{kind}", (CORPUS / f"a.{kind}").read_bytes(), _watch, slow=True)
-        for kind in ("mp4", "mkv", "ts", "webm", "avi")
+        for kind in ("mp4", "mkv", "ts", "webm", "avi", "subtitles.mkv")
     ]
 
 
@@ -202,12 +215,17 @@ def make_corpus() -> None:
 
     from benchmarks.timecode import write_clip
 
+    sys.path.append(str(Path(__file__).parents[1] / "narration"))
+    from test_listening import write_with_subtitles
+
     vp9 = {"codec": "libvpx-vp9", "sound_codec": "libopus", "options": {"deadline": "realtime", "cpu-used": "8"}}
     kinds = {"mp4": {}, "mkv": {}, "ts": {}, "webm": vp9, "avi": {"codec": "mpeg4", "sound_codec": "mp3"}}
     times = [i / 10 for i in range(20)]
     for kind, options in kinds.items():
         write_clip(CORPUS / f"a.{kind}", times, size=(32, 64), rate_hz=10, group=7, tone_s=0.5,
                    constant_rate=kind == "avi", **options)  # fmt: skip
+
+    write_with_subtitles(CORPUS / "a.subtitles.mkv", "srt", [("eng", [(0.5, "crack the eggs"), (1.5, "whisk them")])])
 
     def cells(*items: object) -> np.ndarray:
         row = np.empty((1, len(items)), object)
@@ -300,6 +318,9 @@ def _datasets(folder: Path) -> list[Reader]:
     }
     return [
         Reader("ProceL JSON", "tea.json", json.dumps(procel).encode(), read_procel),
+        *(Reader(f"plain {name}", name, seed, _beside({"annotations/v1.csv": b"step,start,end\n1,1,3\n"},
+                 lambda path: read_plain(path.parent)))
+          for name, seed in {"steps.txt": b"boil water\npour\n", "mapping.txt": b"0 boil\n1 pour water\n"}.items()),
         Reader("plain annotations", "annotations/v1.csv", b"step,start,end\npour,1,3\n",
                lambda path: read_plain(path.parents[1])),
         Reader("plain features", "features/v1.npy", _npy(np.ones((4, 3), np.float32)),
@@ -464,8 +485,10 @@ def readers(folder: Path) -> list[Reader]:
     """All of them; ``folder`` is for making seeds."""
     from stepformer.app.naming import read_bank
     from stepformer.base.safe_pickle import load_restricted
+    from stepformer.cli.inputs import lines_of
     from stepformer.core.checkpoint import load_checkpoint
     from stepformer.core.config import read_config
+    from stepformer.core.training import _cut_metrics
     from stepformer.data import read_coin, read_crosstask
     from stepformer.data.howto100m import read_howto100m
     from stepformer.data.precomputed import TextTable, read_features
@@ -548,6 +571,7 @@ def readers(folder: Path) -> list[Reader]:
         Reader("COIN", "COIN.json", json.dumps(coin).encode(), read_coin),
         Reader("COIN gzipped", "COIN.json.gz", gzip.compress(json.dumps(coin).encode(), mtime=0), read_coin),
         Reader("CrossTask", "crosstask_release.tar.gz", _tar(crosstask), read_crosstask),
+        *_crosstask(crosstask),
         Reader("HowTo100M", "caption.json", json.dumps(captions).encode(), lambda path: read_howto100m(path.parent)),
         Reader("features .npy", "f.npy", _npy(np.ones((4, 3), np.float32)), read_features),
         Reader("features .npz", "f.npz", _npz(features=np.ones((4, 3), np.float32)), read_features),
@@ -590,6 +614,10 @@ def readers(folder: Path) -> list[Reader]:
         Reader("tar of weights", "w.tar", gzip.decompress(_tar({"a/b.txt": b"hello" * 9})), _unpack),
         Reader("world", "w.safetensors", _world(folder), load_world),
         _training_state(folder),
+        Reader("metrics", "metrics.jsonl", b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.4}\n',
+               lambda path: _cut_metrics(path, 1)),
+        Reader("list of steps", "steps.txt", b"# steps\ncrack the eggs\n\nwhisk\n",
+               lambda path: lines_of(str(path), "steps file")),
         _index_page(),
         *_worlds_data(),
         *_kept_runs(),

@@ -475,10 +475,11 @@ def _write(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] |
 
 
 def _cut_metrics(path: Path, step: int) -> None:
-    """Drops rows after the step that is resumed, which will be written again, and a line cut short by a kill."""
+    """Drops rows after the step that is resumed, which will be written again, and lines that are cut short or
+    damaged."""
     kept = []
-    for row in path.read_text("utf-8").splitlines() if path.exists() else []:
-        with suppress(ValueError, KeyError):
+    for row in path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
             if json.loads(row)["step"] <= step:
                 kept.append(row + "\n")
     write_text(path, "".join(kept))
