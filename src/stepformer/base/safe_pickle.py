@@ -12,6 +12,7 @@ import io
 import pickle
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ _ZIP_MAGIC = b"PK\x03\x04"
 _TORCH_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # the number that opens a legacy torch.save file, pickled
 _NDARRAY, _TENSOR = "numpy.ndarray", "torch.Tensor"  # types that pickles name; standing for them here, never called
 _TORCH_LEGACY_START = pickle.dumps(_TORCH_LEGACY_MAGIC, protocol=2)
+_OLD_PICKLES = 5  # of a legacy file: magic number, protocol, machine, the objects, the keys of their numbers
+_LONG = 20_000
+_PICKLE_BYTES = 64 << 20  # looked through; the pickles of real checkpoints have a few
 
 
 class RefusedError(InputError):
@@ -187,6 +191,26 @@ def _check_sizes(data: bytes, where: str) -> None:
         raise InputError(f"{where} is not a readable pickle: {error}") from None
 
 
+def _holds_long_words(data: bytes) -> bool:
+    """Whether the pickles of a torch file hold over ``_LONG`` bytes without a space: torch looks through the message
+    that would name them by a pattern that takes the square of their length."""
+    import pickletools
+    import zipfile
+
+    pickles = [data]
+    with suppress(Exception):  # damage is torch's to find
+        if data.startswith(_ZIP_MAGIC):
+            archive = zipfile.ZipFile(io.BytesIO(data))
+            held = [name for name in archive.namelist() if name.endswith(".pkl")]
+            pickles = [archive.open(name).read(_PICKLE_BYTES) for name in held]
+        else:
+            stream = io.BytesIO(data)
+            for _ in range(_OLD_PICKLES):  # behind them lie numbers
+                collections.deque(pickletools.genops(stream), maxlen=0)
+            pickles = [data[: stream.tell()]]
+    return any(re.search(rb"\S{%d}" % _LONG, pickled) for pickled in pickles)
+
+
 def load_restricted(source: str | Path | bytes) -> Any:
     """The value of a pickle made of containers, numbers, text, NumPy arrays and torch tensors.
 
@@ -198,6 +222,8 @@ def load_restricted(source: str | Path | bytes) -> Any:
     if data.startswith((_ZIP_MAGIC, _TORCH_LEGACY_START)):
         import torch
 
+        if _holds_long_words(data):
+            raise RefusedError(f"{where} is not a torch file of tensors alone: a name in it has over {_LONG} letters")
         try:
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged pickle can raise anything

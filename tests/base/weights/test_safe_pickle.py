@@ -140,3 +140,14 @@ def _torch_bytes(value) -> bytes:
     buffer = io.BytesIO()
     torch.save({"x": value}, buffer)
     return buffer.getvalue()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_very_long_name_in_a_torch_file_is_refused_at_once(tmp_path, zipped):
+    """torch searches the message that names it in quadratic time: a hundred kilobytes took over ten seconds."""
+    path = tmp_path / "w.pth"
+    torch.save({"a" * 30: torch.ones(200_000)}, path, _use_new_zipfile_serialization=zipped)
+    assert load_restricted(path)["a" * 30].shape == (200_000,)
+    torch.save({"a" * 300_000: torch.ones(2)}, path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(RefusedError, match="over 20000 letters"):
+        load_restricted(path)
