@@ -134,11 +134,12 @@ class Timeline:
     ``video`` is a path or id, ``duration_s`` its length, ``meta`` provenance: version, model and its hash,
     encoder, options, the command that made it.
 
-    >>> timeline = Timeline("eggs.mp4", 60.0, (Step(5, 20, "crack the eggs"), Step(20, 31.5, "whisk")))
-    >>> [step.label for step in timeline if step.duration_s > 12]
-    ['crack the eggs']
-    >>> Timeline.from_json(timeline.to_json()) == timeline
-    True
+    Examples:
+        >>> timeline = Timeline("eggs.mp4", 60.0, (Step(5, 20, "crack the eggs"), Step(20, 31.5, "whisk")))
+        >>> [step.label for step in timeline if step.duration_s > 12]
+        ['crack the eggs']
+        >>> Timeline.from_json(timeline.to_json()) == timeline
+        True
     """
 
     video: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from stepformer.app.discover.knobs import USES, Knobs
-from stepformer.cli.inputs import Source, find_sources
+from stepformer.cli.inputs import Input, find_inputs
 from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.cli.over_videos import OVER_VIDEOS, note_heard, note_read, run_over
 from stepformer.narration.listening import Listening
@@ -28,25 +30,6 @@ EXAMPLES = [
     "stepformer discover videos/ --format json --out results --keep-going --cluster auto    # on a Ray cluster",
     "stepformer discover features/ --model runs/mine --out predictions    # then: evaluate --predictions predictions",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is wanted of one video."""
-
-    knobs: Knobs
-    listening: Listening
-    labels: bool
-    encoder: bool  # whether one was named
-    bank: tuple[str, ...] | None
-    rate_hz: float
-    sure_only: bool
-
-    def __str__(self) -> str:
-        heard = "what is said" if self.listening.subtitles is None else self.listening.subtitles
-        named = f"names from {heard}, else guessed" if self.labels else "no names"
-        turned = ", ".join(f"{k} {v}" for k, v in self.knobs.to_dict().items() if k not in ("ordered", "use"))
-        return f"{named}; {turned or 'as finely as the video needs'}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,10 +62,8 @@ def run(args: argparse.Namespace) -> int:
         ordered=not args.unordered, use=args.use,
     )  # fmt: skip
     bank = tuple(read_bank(args.bank)) if args.bank else None
-    request = Request(
-        knobs, listening_of(args), not args.no_labels, args.encoder is not None, bank, args.rate, args.sure_only
-    )
-    return run_over(args, find_sources(args.videos, ids=looks_up(args)), request, find)
+    wanted = partial(find, knobs=knobs, bank=bank, listening=listening_of(args))
+    return run_over(args, find_inputs(args.videos, ids=looks_up(args)), wanted)
 
 
 def looks_up(args: argparse.Namespace) -> bool:
@@ -90,16 +71,15 @@ def looks_up(args: argparse.Namespace) -> bool:
     return str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
 
 
-def find(model: Any, source: Source, request: Request, cache: bool) -> Any:
-    """One video, in whichever process."""
-    from stepformer.narration.listening import narration_of
+def find(
+    model: Any, video: Input, args: argparse.Namespace, knobs: Knobs, bank: Sequence[str] | None, listening: Listening
+) -> Any:
+    """The steps of one video, in whichever process."""
     from stepformer.show.writing import without_guesses
 
     # plain features do not say whose they are, and names need the text side of the encoder that made them
-    named = request.labels and (source.kind != "features" or request.encoder)
-    features = source.read(model, request.rate_hz, note_read, cache, named)
-    heard = named and source.kind == "video"
-    narration = narration_of(source.path, request.listening, note_heard) if heard else None
-    labels = "auto" if named else "none"
-    found = model.find(features, request.knobs, narration=narration, labels=labels, bank=request.bank)
-    return replace(found, timeline=without_guesses(found.timeline)) if request.sure_only else found
+    named = not args.no_labels and (video.kind != "features" or args.encoder is not None)
+    features = video.read(model, args.rate, note_read, not args.no_cache, named)
+    narration = video.heard(listening, note_heard) if named else None
+    found = model.find(features, knobs, narration=narration, labels="auto" if named else "none", bank=bank)
+    return replace(found, timeline=without_guesses(found.timeline)) if args.sure_only else found

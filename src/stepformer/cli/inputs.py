@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Input:
     """One video to work on: a file, a file of its features, or ``key`` in a feature store."""
 
     path: Path
@@ -59,6 +59,12 @@ class Source:
             store.require_encoder(model.encoder.fingerprint, f"encoder {model.encoder.name}")
         stored = store[self.key]
         return Features(stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video)
+
+    def heard(self, listening: Any, report: Any = None) -> Any:
+        """The Narration of a video file: its subtitles or its speech; None of features."""
+        from stepformer.narration import narration_of
+
+        return narration_of(self.path, listening, report) if self.kind == "video" else None
 
 
 worker: dict[str, Any] = {}
@@ -110,7 +116,7 @@ def lines_of(path: str, what: str) -> list[str]:
     return [line.strip() for line in read_text(path).splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-def find_sources(names: Sequence[str], ids: bool = False) -> list[Source]:
+def find_inputs(names: Sequence[str], ids: bool = False) -> list[Input]:
     """The videos that ``names`` stand for, each once, in order.
 
     Beside what :func:`stepformer.media.find_videos` finds: a feature store gives all its videos, and a folder without
@@ -130,19 +136,19 @@ def find_sources(names: Sequence[str], ids: bool = False) -> list[Source]:
     given = [name for name in given if name and not name.startswith("#")]
     if not given:
         raise InputError("the list of videos on stdin is empty")
-    out: dict[Source, None] = {}
+    out: dict[Input, None] = {}
     for name in given:
         path = Path(name).expanduser()
         if (path / INFO_FILE).is_file():
-            found = [Source(path, "store", key) for key in FeatureStore(path).ids]
+            found = [Input(path, "store", key) for key in FeatureStore(path).ids]
         elif path.suffix in SUFFIXES and path.is_file():
-            found = [Source(path, "features")]
+            found = [Input(path, "features")]
         else:
             try:
-                found = [Source(video) for video in media.find_videos([name], ids=ids)]
+                found = [Input(video) for video in media.find_videos([name], ids=ids)]
             except InputError:
                 arrays = (p for p in sorted(path.rglob("*")) if p.suffix in SUFFIXES and p.is_file())
-                found = [Source(p, "features") for p in arrays if not p.name.endswith(".vectors.npy")]
+                found = [Input(p, "features") for p in arrays if not p.name.endswith(".vectors.npy")]
                 if not found:
                     raise
         out.update(dict.fromkeys(found))

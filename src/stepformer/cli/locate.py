@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.discover import looks_up
-from stepformer.cli.inputs import Source, find_sources, lines_of
+from stepformer.cli.inputs import Input, find_inputs, lines_of
 from stepformer.cli.options import LISTENING, add, listening_of
 from stepformer.cli.over_videos import OVER_VIDEOS, note_heard, note_read, run_over
 from stepformer.errors import UsageError
@@ -23,21 +24,6 @@ EXAMPLES = [
     "stepformer locate pancakes.mp4 --steps-file recipe.txt --write chapters.vtt",
     "stepformer locate videos/ --steps-file recipe.txt --unordered --json > located.jsonl",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is wanted of a video."""
-
-    texts: tuple[str, ...]
-    ordered: bool
-    method: Any
-    judge_presence: bool
-    rate_hz: float
-    listening: Listening
-
-    def __str__(self) -> str:
-        return f"{len(self.texts)} steps, {'in order' if self.ordered else 'in any order'}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,21 +49,14 @@ def run(args: argparse.Namespace) -> int:
     texts = [*args.step, *(lines_of(args.steps_file, "steps file") if args.steps_file else [])]
     if not texts:
         raise UsageError('give the steps: --step "crack the eggs" --step "whisk", or --steps-file FILE')
-    method = None if args.method == "auto" else args.method
-    request = Request(
-        tuple(check_texts(texts)), not args.unordered, method, not args.all_present, args.rate, listening_of(args)
-    )
-    return run_over(args, find_sources(args.videos, ids=looks_up(args)), request, find)
+    wanted = partial(find, texts=check_texts(texts), listening=listening_of(args))
+    return run_over(args, find_inputs(args.videos, ids=looks_up(args)), wanted)
 
 
-def find(model: Any, source: Source, request: Request, cache: bool) -> Any:
-    """One video, in whichever process."""
-    from stepformer.narration.listening import narration_of
-
-    features = source.read(model, request.rate_hz, note_read, cache, True)
-    video = source.kind == "video"
-    narration = narration_of(source.path, request.listening, note_heard) if video else None
+def find(model: Any, video: Input, args: argparse.Namespace, texts: Sequence[str], listening: Listening) -> Any:
+    """The places of the steps in one video, in whichever process."""
+    features = video.read(model, args.rate, note_read, not args.no_cache, True)
     return model.place(
-        features, list(request.texts), request.ordered, method=request.method, judge_presence=request.judge_presence,
-        narration=narration,
+        features, texts, not args.unordered, method=None if args.method == "auto" else args.method,
+        judge_presence=not args.all_present, narration=video.heard(listening, note_heard),
     )  # fmt: skip

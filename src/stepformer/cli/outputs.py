@@ -14,7 +14,7 @@ from typing import Any
 
 from stepformer.base.files import replacing, write_json
 from stepformer.base.guard import read_json
-from stepformer.cli.inputs import Source
+from stepformer.cli.inputs import Input
 from stepformer.cli.log import log
 from stepformer.cli.options import settings_of
 from stepformer.errors import InputError, UsageError, WriteError
@@ -38,7 +38,7 @@ class Output:
     format: str
 
 
-def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Output]]:
+def planned(sources: Sequence[Input], args: argparse.Namespace) -> list[list[Output]]:
     """The outputs of each video: ``--write`` as named, and ``NAME.steps.SUFFIX`` for ``--format`` and ``--plot``."""
     wanted = args.format or (["json"] if args.out is not None and not args.write else [])
     wanted = list(dict.fromkeys([*wanted, *(["plot"] if args.plot else [])]))
@@ -51,7 +51,7 @@ def planned(sources: Sequence[Source], args: argparse.Namespace) -> list[list[Ou
     if wanted and args.out is None and any(source.kind == "store" for source in sources):
         raise UsageError("a feature store is no place for results: give a folder for them with --out")
     plans: list[list[Output]] = []
-    owner: dict[str, Source] = {}
+    owner: dict[str, Input] = {}
     for source in sources:
         named = [path.replace(_PLACE, source.name) for path in args.write]
         plan = [Output(path, export.format_of(path).name) for path in named]
@@ -97,7 +97,7 @@ def run_id(args: argparse.Namespace) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def write_one(finding: Any, output: Output, source: Source, vectors: bool) -> dict[str, Any]:
+def write_one(finding: Any, output: Output, source: Input, vectors: bool) -> dict[str, Any]:
     """Writes a timeline to one output and says what was written. ``vectors``: one row per step beside a JSON file."""
     options: dict[str, Any] = {"video": str(source.path) if source.kind == "video" and source.path.is_file() else None}
     if output.format == "plot":

@@ -15,7 +15,7 @@ from typing import Any
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import note, run_many
 from stepformer.base.progress import Progress, clock
-from stepformer.cli.inputs import Source, start_worker, worker
+from stepformer.cli.inputs import Input, start_worker, worker
 from stepformer.cli.log import log, of, printable
 from stepformer.cli.options import VIDEOS, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
@@ -38,9 +38,8 @@ LIMITS: dict[str, Any] = {
 class Job:
     """One video and what is to be done with it; goes to a worker process as it is."""
 
-    source: Source
+    source: Input
     outputs: tuple[Output, ...]
-    request: Any  # what the command wants of the video: its own frozen record
     vectors: bool = False  # beside JSON, one row per step
 
 
@@ -48,7 +47,7 @@ class Job:
 class Done:
     """What became of one video. ``refused``: files that a format would not make of it, with the reason."""
 
-    source: Source
+    source: Input
     timeline: dict[str, Any] | None = None
     written: tuple[dict[str, Any], ...] = ()
     refused: tuple[str, ...] = ()
@@ -60,8 +59,8 @@ class Done:
     skipped: bool = False
 
 
-Finder = Callable[[Any, Source, Any, bool], Any]
-"""(model, source, request, cache) -> Finding. A module-level function: processes find it by name."""
+Finder = Callable[[Any, Input, argparse.Namespace], Any]
+"""(model, source, options) -> Finding. Goes to other processes: a function of a module, or a partial of one."""
 
 
 def _start(args: argparse.Namespace, find: Finder) -> None:
@@ -87,7 +86,7 @@ def _work(job: Job) -> Done:
     refused: list[str] = []
     timeline, spent, error, code = None, {}, None, 0
     try:
-        finding = worker["find"](worker["model"], job.source, job.request, not worker["args"].no_cache)
+        finding = worker["find"](worker["model"], job.source, worker["args"])
         timeline, spent = finding.timeline.to_dict(), finding.seconds
         for output in job.outputs:
             try:
@@ -104,7 +103,7 @@ def _work(job: Job) -> Done:
     return Done(job.source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
 
 
-def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, find: Finder) -> int:
+def run_over(args: argparse.Namespace, sources: Sequence[Input], find: Finder) -> int:
     """Does a command on every video and returns the exit code."""
     plans = dict(zip(sources, planned(sources, args), strict=True))
     if args.skip_existing:
@@ -115,7 +114,7 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
     else:
         may_write((output.path for plan in plans.values() for output in plan), args.overwrite, run_id(args))
     jobs = [
-        Job(source, tuple(plan), request, getattr(args, "vectors", False) or source.kind != "video")
+        Job(source, tuple(plan), getattr(args, "vectors", False) or source.kind != "video")
         for source, plan in plans.items()
     ]
     results = [Done(source, skipped=True) for source in sources if source not in plans]
@@ -148,7 +147,7 @@ def run_over(args: argparse.Namespace, sources: Sequence[Source], request: Any, 
     return 5 if some or (args.keep_going and len(sources) > 1) else failed[0].exit_code
 
 
-def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source, float], list[Done]]:
+def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Input, float], list[Done]]:
     """Seconds of each video that can be opened, and the others as failures: before a model is loaded."""
     lengths = {job.source: 0.0 for job in jobs}
     if args.cluster is not None:  # its nodes look at the videos
@@ -164,14 +163,14 @@ def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Source
     return lengths, broken
 
 
-def _length_s(source: Source) -> float:
+def _length_s(source: Input) -> float:
     from stepformer.media import probe
 
     return round(probe(source.path).duration_s, 1)
 
 
 def _each(
-    jobs: Sequence[Job], find: Finder, args: argparse.Namespace, lengths: dict[Source, float], broken: Sequence[Done]
+    jobs: Sequence[Job], find: Finder, args: argparse.Namespace, lengths: dict[Input, float], broken: Sequence[Done]
 ) -> Iterator[Done]:
     """What becomes of the videos that can be opened, as they are done."""
     unread = {done.source for done in broken}
@@ -251,8 +250,7 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
 
 def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> int:
     rows: list[dict[str, Any]] = [
-        {"video": str(job.source), "would_write": [output.path for output in job.outputs], "request": str(job.request)}
-        for job in jobs
+        {"video": str(job.source), "would_write": [output.path for output in job.outputs]} for job in jobs
     ]
     rows += [{"video": str(done.source), "skipped": True, "would_write": []} for done in skipped]
     for row in rows:
@@ -261,12 +259,10 @@ def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> 
             continue
         files = ", ".join(row["would_write"]) or "nothing, the result is printed"
         print(f"{row['video']}  {'there already, left' if row.get('skipped') else f'would write {files}'}")
-        if row.get("request"):
-            print(f"  {row['request']}")
     return 0
 
 
-def _summary(sources: Sequence[Source], results: Sequence[Done]) -> str:
+def _summary(sources: Sequence[Input], results: Sequence[Done]) -> str:
     rows = []
     for done in sorted(results, key=lambda one: sources.index(one.source)):
         steps = "" if done.steps is None else str(done.steps)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from stepformer.cli.inputs import Source, find_sources, start_worker, worker
+from stepformer.cli.inputs import Input, find_inputs, start_worker, worker
 from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, add, listening_of, share
 from stepformer.cli.outputs import may_write, warn_of_cache
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Finds the procedure, prints it, writes what was asked for."""
-    sources = find_sources(args.videos)
+    sources = find_inputs(args.videos)
     if args.dry_run:
         names = [str(source) for source in sources]
         answer(args, names, "\n".join(names))
@@ -72,24 +72,23 @@ def run(args: argparse.Namespace) -> int:
     return PartialError.exit_code if failed else 0
 
 
-def _find(source: Source) -> Any:
+def _find(source: Input) -> Any:
     """The steps of one video."""
     from stepformer.app.discover import Knobs
-    from stepformer.narration import narration_of
 
     model, args = worker["model"], worker["args"]
     features = source.read(model, args.rate, text=True)
-    heard = None if args.no_labels or source.kind != "video" else narration_of(source.path, listening_of(args))
+    heard = None if args.no_labels else source.heard(listening_of(args))
     labels = "none" if args.no_labels else "auto"
     return model.find(features, Knobs(detail=args.detail), narration=heard, labels=labels)
 
 
-def _find_all(sources: list[Source], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
+def _find_all(sources: list[Input], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
     from stepformer.base.many import run_many
     from stepformer.base.progress import Progress
 
     warn_of_cache()
-    findings: dict[Source, Any] = {}
+    findings: dict[Input, Any] = {}
     failed: dict[str, str] = {}
     with Progress("videos", len(sources), "videos") as progress:
         for outcome in run_many(_find, sources, 1, start_worker, (args,), args.time_limit, apart=args.apart):

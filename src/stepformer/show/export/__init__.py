@@ -229,12 +229,13 @@ def _rendered(timeline: Timeline, chosen: Format, options: Options) -> Rendered:
 def render(timeline: Timeline, format: str, options: Options | None = None) -> Rendered:
     """The text of a text format and its notes, without writing a file.
 
-    >>> from stepformer import Step, Timeline
-    >>> print(render(Timeline("eggs.mp4", 60, (Step(5, 20, "crack the eggs"),)), "srt").text)
-    1
-    00:00:05,000 --> 00:00:20,000
-    crack the eggs
-    <BLANKLINE>
+    Examples:
+        >>> from stepformer import Step, Timeline
+        >>> print(render(Timeline("eggs.mp4", 60, (Step(5, 20, "crack the eggs"),)), "srt").text)
+        1
+        00:00:05,000 --> 00:00:20,000
+        crack the eggs
+        <BLANKLINE>
     """
     chosen = format_of("", format)
     if chosen.kind != "text":
