@@ -29,6 +29,19 @@ def test_plain_lines_where_there_is_no_terminal(monkeypatch):
     assert [line.split(",")[0] for line in lines] == ["train: 10/40", "train: 20/40", "train: 30/40"]
 
 
+def test_what_an_earlier_run_did_is_no_speed_of_this_one(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    with Progress("train", 1040, "steps", stream=stream) as shown:
+        now[0] += 5.0  # loading
+        shown.restart(1000)
+        for _ in range(10):
+            now[0] += 1.0
+            shown.advance()
+    assert stream.getvalue().splitlines()[-1] == "train: 1010/1040, 0:30 left, 1 steps/s"
+
+
 def test_unknown_totals_and_silence():
     stream = io.StringIO()
     with Progress("read", None, stream=stream) as shown:

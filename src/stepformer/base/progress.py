@@ -33,7 +33,7 @@ class Progress:
         self, label: str, total: float | None, unit: str = "", *, quiet: bool = False, stream: TextIO | None = None
     ) -> None:
         self.label, self.total, self.unit = label, total, unit
-        self.done = 0.0
+        self.done = self._before = 0.0
         self.note = ""
         self._stream = stream if stream is not None else sys.stderr
         self._quiet = quiet or Progress.silent
@@ -79,13 +79,15 @@ class Progress:
         elif (self.done or self.total) and time.monotonic() - self._last_line >= _PLAIN_EVERY_S:
             self._print_line()
 
-    def restart(self) -> None:
-        """Time counts from here: what came before was no work (a model was loaded)."""
-        self._started = time.monotonic()
+    def restart(self, done: float = 0.0) -> None:
+        """The rate counts from here: what took time before was no work (a model was loaded), and what is ``done`` was
+        done by an earlier run."""
+        self._started, self._before = time.monotonic(), done
+        self.done = done
 
     def _per_second(self) -> float:
         elapsed = time.monotonic() - self._started
-        return self.done / elapsed if elapsed > 0.1 else 0.0
+        return (self.done - self._before) / elapsed if elapsed > 0.1 else 0.0
 
     def _rate(self) -> str:
         unit = "x real time" if self.unit.startswith("s of ") else f"{self.unit}/s"

@@ -80,6 +80,10 @@ def _studies() -> dict[str, tuple[str, str]]:
 COMMANDS |= _studies()
 
 
+def _is_study(name: str) -> bool:
+    return COMMANDS[name][0].startswith("benchmarks.")
+
+
 def command_module(name: str) -> Any:
     """What one command is made of, imported when it is needed: a module, or a Command in one ("module:name")."""
     path, _, part = COMMANDS[name][0].partition(":")
@@ -106,8 +110,11 @@ def _listing(group: str = "") -> str:
         if first == group:
             lines[name] = text
         elif not group:
-            words = "|".join(other.split()[1] for other in COMMANDS if other.startswith(first + " "))
-            lines[first] = f"{GROUPS[first]} ({words})" if word else text
+            inside = [other for other in COMMANDS if other.startswith(first + " ")]
+            words = "|".join(other.split()[1] for other in inside if not _is_study(other))
+            studies = sum(map(_is_study, inside))
+            more = f", and {studies} studies" if studies else ""
+            lines[first] = f"{GROUPS[first]} ({words}{more})" if word else text
     width = max(map(len, lines))
     return "\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items())
 
@@ -123,7 +130,7 @@ def _no_command(argv: Sequence[str]) -> int:
     given = " ".join(argv[:2]) if group else argv[0]
     near = difflib.get_close_matches(given, [*COMMANDS, *GROUPS], n=1, cutoff=0.7)
     meant = f"did you mean {near[0]}? " if near else ""
-    studies = group != "bench" or any(path.startswith("benchmarks.") for path, _ in COMMANDS.values())
+    studies = group != "bench" or any(map(_is_study, COMMANDS))
     elsewhere = "" if studies else "; studies run in a checkout of the repository, not from a wheel"
     raise UsageError(f"no command {given!r}; {meant}stepformer {group and group + ' '}--help lists them{elsewhere}")
 

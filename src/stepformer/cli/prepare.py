@@ -77,7 +77,7 @@ def encode_all(sources: Sequence[Any], settings: Any, jobs: int = 1, **limits: A
     with Progress("videos", len(sources), "videos") as progress:
         for summary, name in prepare_features(sources, settings, jobs, **limits):
             if not progress.done and summary.skipped:
-                progress.advance(summary.skipped)
+                progress.restart(summary.skipped)
             if name:
                 progress.advance(1, f"{summary.seconds / max(summary.wall_s, 1e-9):.1f} x real time, {name}")
     return summary

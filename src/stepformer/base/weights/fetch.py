@@ -152,7 +152,7 @@ def _continue(url: str, partial: Path, progress: Progress) -> None:
         if not resumed:
             have = 0
         expected = answer.headers.get("Content-Length")
-        progress.done = have / 1e6
+        progress.restart(have / 1e6)
         got = 0
         with partial.open("ab" if resumed else "wb") as out:
             while chunk := answer.read(_CHUNK_BYTES):
