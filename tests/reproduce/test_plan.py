@@ -16,7 +16,7 @@ from stepformer.reproduce.plan import DEFAULT, Setup, code_hash, plan_table, rea
 class Videos:
     """A source without any video."""
 
-    fingerprint, dim, datasets = "f", 64, {"test": "crosstask"}
+    fingerprint, dim, device, datasets = "f", 64, "cpu", {"test": "crosstask"}
     real = False
     has_texts = narrated = has_dev = True
 
@@ -48,6 +48,11 @@ def changed_source(**values):
 ])  # fmt: skip
 def test_whatever_decides_the_numbers_changes_the_id(other):
     assert not ids("table3", "default") & ids("table3", "default", other)
+
+
+def test_rows_without_training_are_the_same_run_wherever_models_are_trained():
+    for label in ("pooled32", "Kukleva et al."):
+        assert ids("table1", label) == ids("table1", label, replace(SETUP, device="cuda")) != set()
 
 
 def test_code_counts_and_comments_do_not(tmp_path, monkeypatch):

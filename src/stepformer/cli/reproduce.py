@@ -127,24 +127,24 @@ def _source(args: argparse.Namespace, out: Path) -> Callable[[], Source]:
     from stepformer.errors import UsageError
     from stepformer.reproduce.sources import Features, Simulated, write_tiny_world
 
-    device = str(torch_device(args.device))
     if args.smoke:
         world = out / "world.safetensors"
         if not world.exists():
             write_tiny_world(world)
-        return partial(Simulated, str(world), device)
+        return partial(Simulated, str(world))
     if args.features and not args.dataset:
         raise UsageError("--features needs --dataset PATH: the annotations of the videos")
     if args.dataset:
         stores = tuple(args.store)
         files = (args.dataset, args.features, args.rate, args.texts, stores, args.subset, args.dev)
-        return partial(Features, *files, device)
+        return partial(Features, *files, str(torch_device(args.device)))
     if not args.world:
         raise UsageError("give the videos: --world FILE (stepformer simulate makes one), or --dataset with features")
-    return partial(Simulated, args.world, device, args.limit)
+    return partial(Simulated, args.world, args.limit)
 
 
 def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> Setup:
+    from stepformer.core.devices import torch_device
     from stepformer.errors import UsageError
     from stepformer.reproduce.plan import Setup, read_checkpoint, smaller
 
@@ -154,7 +154,7 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
         raise UsageError("--store trains the models of the table and --checkpoint brings one: give one of the two")
     if source.real and not args.store and set(tables) & {"table4", "data"}:
         raise UsageError("this table trains models: give the feature stores to train on with --store")
-    device = source.device.partition(":")[0]
+    device = str(torch_device(args.device)).partition(":")[0]
     setup = Setup(
         source,
         tuple(args.seeds),

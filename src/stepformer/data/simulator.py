@@ -310,15 +310,12 @@ class Simulator:
             phrases=turn(made.phrases, self.text_centre, made.phrase_mask),
         )
 
-    def render_all(
-        self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int | None = None
-    ) -> list[Batch]:
-        """Every video of a split, in order, in batches, at one frame per second: for validation and tests.
+    def render_all(self, videos: Videos, sight: Sight | None = None, seed: int = 0, size: int = 64) -> list[Batch]:
+        """Every video of a split, in order, in batches of ``size``, at one frame per second: for validation and tests.
 
-        size: of a batch; by default what suits the device, since alignment on a GPU takes as long for many as for few.
+        The same batches on every device of one kind; what is drawn depends on ``size``.
         """
         out = []
-        size = size or (32 if self.device.type == "cpu" else 256)
         for first in range(0, len(videos), size):
             part = videos.pick(torch.arange(first, min(first + size, len(videos)))).to(self.device)
             g = torch.Generator(self.device).manual_seed(_seed(seed, first, salt=77))

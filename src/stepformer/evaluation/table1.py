@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ import numpy.typing as npt
 
 from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.kmeans import keep_nearest, kmeans
+from stepformer.evaluation.kmeans import Clustering, keep_nearest, kmeans
 from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, TaskScore, check_ids, score_task
 
 METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
@@ -82,13 +83,18 @@ class Table1Result:
     per_task: Mapping[str, Mapping[str, float]]
 
 
+@lru_cache(128)  # the tasks of a split: shares that stay of the same clusters are tried one after the other
+def _kmeans(points: bytes, dtype: str, n: int, k: int, seed: int, restarts: int) -> Clustering:
+    return kmeans(np.frombuffer(points, dtype).reshape(n, -1), k, seed=seed, restarts=restarts)
+
+
 def _clusters(points: FloatArray, k: int, seed: int, options: Table1Options) -> IntArray:
     """Cluster of each vector (n, D): K-means into k, then the farthest of each cluster become -1."""
     if len(points) == 0 or k < 1:
         return np.full(len(points), BACKGROUND, np.int64)
     if options.unit_norm:
         points = unit(points)
-    found = kmeans(points, k, seed=seed, restarts=options.restarts)
+    found = _kmeans(points.tobytes(), points.dtype.str, len(points), k, seed, options.restarts)
     centers = found.centers[found.labels]  # (n, D)
     if options.distance == "cosine":
         distances: FloatArray = 1 - np.einsum("nd,nd->n", unit(points), unit(centers))

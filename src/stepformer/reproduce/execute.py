@@ -181,7 +181,7 @@ def work(job: Job) -> None:
     source, first, folder = job.source(), job.runs[0][0], job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
-    bench = _Bench(source, first.seed, first.device, model)
+    bench = _Bench(source, first.seed, model)
     chosen = {i: (store.read(i) or {}).get("chosen") or bench.chosen(runs[i]) for i in todo}
     for place in dict.fromkeys(place for places in todo.values() for place in places):
         stage = bench.stage(place)
@@ -197,7 +197,7 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
     """The decoder behind some runs, trained here or loaded."""
     if weights.config is None:
         assert weights.path is not None
-        return load_checkpoint(weights.path, device).model
+        return load_checkpoint(weights.path, source.device).model
     last, state, trained = (folder / name for name in ("last.safetensors", "state.safetensors", "trained"))
     if not trained.exists():
         started = time.monotonic()
@@ -207,21 +207,21 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
         trained.touch()
         state.unlink()
         facts["training"] = {"seconds": round(time.monotonic() - started, 1), "steps": trainer.step}
-    return load_checkpoint(last, device).model
+    return load_checkpoint(last, source.device).model
 
 
 class _Bench:
     """Chooses options of runs that share a model and a seed, and scores them; dev videos are rendered once."""
 
-    def __init__(self, source: Source, seed: int, device: str, model: StepDecoder | None) -> None:
-        self.source, self.seed, self.device, self.model = source, seed, device, model
+    def __init__(self, source: Source, seed: int, model: StepDecoder | None) -> None:
+        self.source, self.seed, self.model = source, seed, model
         self._dev: Stage | None = None
         self._slots: dict[str, Any] | None = None
 
     def stage(self, place: str) -> Stage:
         """The videos of a place."""
         trial = self.source.trial(place, self.seed)
-        return Stage(trial, self.source.has_texts, self.seed, self.device, self.model)
+        return Stage(trial, self.source.has_texts, self.seed, self.source.device, self.model)
 
     def chosen(self, run: Run) -> dict[str, Any] | None:
         """The options of a run, chosen on the dev videos; None where there are none, or nothing to choose."""

@@ -2,8 +2,8 @@
 
 A *run* is one row with one seed. Its id is a hash of all that decides its numbers: the method and the rule of its
 options, the weights (the whole training config, or the hash of a checkpoint and the options it brings), the videos
-with their features, labels and texts, the kind of device, and the code. So nothing is done twice, nothing stale is
-shown, and two tables share what they have in common.
+with their features, labels and texts, the kind of device it is trained on, and the code. So nothing is done twice,
+nothing stale is shown, and two tables share what they have in common.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class Setup:
     overrides: Mapping[str, Any] = field(default_factory=dict)  # dotted config fields of every training
     stores: tuple[str, ...] = ()  # to train on instead of the simulation
     checkpoint: Weights | None = None  # a given model instead of training
-    device: str = "cpu"
+    device: str = "cpu"  # that models are trained on
     updates: int = methods.UPDATES  # of published methods, at most
     baselines: tuple[str, ...] = ()  # of plugins: a row each, per setting
 
@@ -418,7 +418,8 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
                 method = replace(method, rule="own")
                 bringing = weights or _weights(setup, DEFAULT, seed)
                 given = dict(bringing.inference)
-            runs[seed] = Run(method, seed, source.fingerprint, setup.device, weights, given, code_hash())
+            device = setup.device if weights is not None and weights.config is not None else source.device
+            runs[seed] = Run(method, seed, source.fingerprint, device, weights, given, code_hash())
         label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
         planned.append(PlannedRow(row, label, runs))
     return planned

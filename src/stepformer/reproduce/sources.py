@@ -48,7 +48,7 @@ class Source(ABC):
 
     fingerprint: str
     dim: int
-    device: str
+    device: str  # where its videos lie and methods are scored
     datasets: Mapping[str, str]  # split -> dataset, in the order of the columns
     real: bool = True
     has_texts: bool = True
@@ -69,17 +69,18 @@ class Source(ABC):
 
 
 class Simulated(Source):
-    """A world file. Each seed draws its own frames, the same for every method."""
+    """A world file. Each seed draws its own frames, the same for every method, on the CPU: a GPU would draw others."""
 
     real = False
     has_dev = True
+    device = "cpu"
 
-    def __init__(self, path: str | Path, device: str = "cpu", limit: int | None = None) -> None:
+    def __init__(self, path: str | Path, limit: int | None = None) -> None:
         self.world: World = load_world(path)
         self.fingerprint = sha256_of(path)
         if limit is not None:
             self.world, self.fingerprint = _limited(self.world, limit), f"{self.fingerprint} {limit} videos per split"
-        self.dim, self.device = self.world.dim, device
+        self.dim = self.world.dim
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
         counts = ", ".join(f"{len(self.world.split(s))} videos of {d}" for s, d in self.datasets.items())
@@ -110,7 +111,7 @@ class Simulated(Source):
     def trial(self, place: str, seed: int) -> Trial:
         """Rendered again for each seed."""
         split = "choose" if place == "dev" else place
-        simulator = Simulator(self._played, seed=seed, device=self.device)
+        simulator = Simulator(self._played, seed=seed)
         # each split has its own stream, whatever else is rendered
         return make_trial(simulator, split, seed=zlib.crc32(split.encode()) % 100_000 + seed)
 
