@@ -16,7 +16,7 @@ from stepformer.reproduce.report import Difference, build_table, plan_entry, ran
 class Videos:
     """A source without any video."""
 
-    fingerprint, dim, about = "f", 64, "Simulated features on made-up videos."
+    fingerprint, dim, device, about = "f", 64, "cpu", "Simulated features on made-up videos."
     datasets = MappingProxyType({"test": "crosstask", "procel": "procel", "coin_test": "coin"})
     real = False
     has_texts = narrated = has_dev = True
