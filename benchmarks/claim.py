@@ -104,16 +104,16 @@ def measure(world: str, what: str, closeness: float, clear: bool, seed: int, arg
     torch.set_num_threads(1)
     device = str(args["device"])
     config = _config(what if what in MODELS else "paper", seed, clear, args["steps"], args["batch"])
-    simulator = _simulator(world, config, closeness, device)
     make = None
     if what in MODELS:
         with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(config, folder, simulator, device, quiet=True)
+            trainer = Trainer(config, folder, _simulator(world, config, closeness, device), device, quiet=True)
             trainer.run()
-            make = model_slots(trainer.mean)
+            make = model_slots(trainer.mean.cpu())
     elif what == "pooled32":
         make = lambda batch: pooled_slots(batch.video, batch.video_mask)  # noqa: E731
     out: dict[str, Units] = {}
+    simulator = _simulator(world, config, closeness, "cpu")  # where tables draw and score their videos too
     for split in SPLITS:
         trial = make_trial(simulator, split, args["videos"], seed=seed + 1)
         outputs = [make(batch) if make else no_slots(batch.video) for batch in trial.batches]
