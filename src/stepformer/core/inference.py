@@ -42,6 +42,7 @@ _STEEPNESS = 16.0  # detail 0 and 1 make a segment 4 times dearer and cheaper th
 _NEVER = -1e9  # what a row that is not there gains
 _WITHOUT = 1e4  # what a text costs that gets no frame, beside gains of a few per frame
 _TIE = 1e-3
+_TIE_OF_PLACES = 1e-4  # per squared part: with nothing to go by, texts take equal parts
 _GRID = 2.0**20  # gains are multiples of 1 / _GRID: sums are exact, and ties do not depend on the batch
 _ALIKE = 2.0**14  # steps in which rows differ: slots that are alike but for rounding are equal
 _SHIFTS = 16
@@ -56,6 +57,7 @@ _LEFT = 0.09
 _SPLIT = 2.0  # frames of noise that a further step must explain, however many are usual
 _NUMBER_RANGE = 3.0
 _MOST_STEPS = 96
+_GONE = frozenset({"time_weight"})  # options that older checkpoints carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,7 @@ class InferenceConfig:
     to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
 
     Whoever types a step expects it in the video, and expects little else there: background stands only where it
-    explains ``background_share`` of the video, or ``background_s`` seconds of a long one; and a text weighs less by
-    ``time_weight`` times the square of how many equal parts of the video away from its own a frame lies.
+    explains ``background_share`` of the video, or ``background_s`` seconds of a long one.
 
     **How many steps**: as many as make the sum largest, less ``number_weight`` penalties times half the square of how
     many standard deviations the logarithm of their number lies from what is usual for a video of so many pieces
@@ -119,14 +120,13 @@ class InferenceConfig:
     locate_penalty: float = 0.25  # localisation's penalty as a share of discovery's: it is known which steps there are
     background_share: float = 0.0  # localisation in order: share of the video that background must explain to stand
     background_s: float = 12.0  # ... and of a long video no more than so many seconds
-    time_weight: float = 0.0  # localisation in order: of the squared distance from where a text would be in equal parts
     number_weight: float = 0.0  # of the prior on how many steps there are, in penalties; 0: the penalty alone decides
     min_step_s: float = 0.5  # a segment must explain this many seconds that have nothing in common with the rest
     detail: float = 0.5  # 0: few, long steps; 1: many, short ones
 
     def __post_init__(self) -> None:
         any_number = ("step_weight", "row_weight", "text_weight", "locate_step_weight", "structure_weight",
-                      "penalty_share", "locate_penalty", "background_s", "time_weight", "number_weight", "min_step_s",
+                      "penalty_share", "locate_penalty", "background_s", "number_weight", "min_step_s",
                       "evidence_temperature")  # fmt: skip
         shares = ("read_share", "text_share", "background_share", "detail")
         ranges = dict.fromkeys(any_number, "[0, inf)") | dict.fromkeys(shares, "[0, 1]")
@@ -150,9 +150,9 @@ class InferenceConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:
-        """From stored values."""
+        """From stored values; those of options that are gone (``time_weight``) are passed over."""
         try:
-            return cls(**values)
+            return cls(**{name: value for name, value in dict(values).items() if name not in _GONE})
         except TypeError as error:
             raise InputError(f"the inference options cannot be read: {error}") from None
 
@@ -162,7 +162,7 @@ DEFAULT_INFERENCE = InferenceConfig(
     threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
     read_share=0.5, raw_texts=True, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1,
     text_weight=2.0, locate_step_weight=0.25, separable_from=0.05, separable_to=0.5, structure_weight=1.0,
-    penalty_share=1 / 8, background_share=0.1, time_weight=0.02, number_weight=4.0,
+    penalty_share=1 / 8, background_share=0.1, number_weight=4.0,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split. Those of localisation were chosen on
 real dev clips and GTEA too: simulated videos have no motion that their texts cannot tell apart, and much background."""
@@ -598,10 +598,10 @@ def find_texts(
         gains = _on_grid(worth + config.locate_step_weight * shown[:, None])
     else:
         gains, threshold = _gains(rows, there, mask, config, config.locate_keep, rate_hz)
-    if config.time_weight and config.ordered:
+    if config.ordered and not config.is_drop_dtw:
         away = _out_of_place(lengths, mask, M)
         away = torch.where((lengths <= frames)[:, None, None], away, 0.0)  # else the best texts are chosen, not places
-        gains = _on_grid(gains - config.time_weight * away)
+        gains = _on_grid(gains - _TIE_OF_PLACES * away)
     if evidence is not None:
         gains = gains + evidence[:, None]
     if text_evidence is not None:

@@ -136,6 +136,12 @@ def test_a_checkpoint_round_trips(name, tmp_path):
     assert loaded.hash == digest == weights_hash(model.state_dict())
 
 
+def test_options_that_are_gone_are_passed_over():
+    assert InferenceConfig.from_dict({"keep": 0.2, "time_weight": 0.02}) == InferenceConfig(keep=0.2)
+    with pytest.raises(InputError, match="cannot be read"):
+        InferenceConfig.from_dict({"keeping": 0.2})
+
+
 def test_half_precision_is_close(tmp_path):
     model = small("default")
     save_checkpoint(tmp_path / "m.safetensors", model, "e", dtype=torch.float16)
