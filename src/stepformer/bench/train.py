@@ -178,7 +178,7 @@ class RandomBatches:
     def __init__(self, shape: Shape, device: str, on_device: bool) -> None:
         import torch
 
-        from stepformer.data.batches import StoreBatch
+        from stepformer.core.distributed import Batch
 
         self.dim = shape.width
         B, N, L, D = shape.batch, shape.frames, shape.phrases, shape.width
@@ -187,9 +187,9 @@ class RandomBatches:
         said = torch.randint(min(20, L), L + 1, (B, 1), generator=draw, device=device)
         times = torch.linspace(0, N, L, device=device).expand(B, L).contiguous()
         seen = torch.ones(B, N, dtype=torch.bool, device=device)
-        made = StoreBatch(video, seen, phrases, torch.arange(L, device=device) < said, times)
+        made = Batch(video, seen, phrases, torch.arange(L, device=device) < said, times)
         brought = device.startswith("cuda") and not on_device
-        self._batch = StoreBatch(*(value.cpu().pin_memory() for value in made)) if brought else made
+        self._batch = Batch(*(value.cpu().pin_memory() for value in made)) if brought else made
         self.centre = video.float().mean((0, 1)).cpu()
 
     def batch(self, step: int, size: int) -> Any:

@@ -13,7 +13,7 @@ from stepformer.base.guard import read_text, reader, toml_of
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, check_ranges, preset
-from stepformer.errors import UsageError
+from stepformer.errors import UsageError, near
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _section(base: Any, values: Any, name: str) -> Any:
     known = {f.name for f in fields(base)}
     unknown = set(values) - known
     if unknown:
-        raise UsageError(f"[{name}] has no field {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
+        raise UsageError(f"[{name}] has no field {near(min(unknown), known)}")
     values = dict(values)
     hints = get_type_hints(type(base))
     for key, value in values.items():

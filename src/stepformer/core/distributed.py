@@ -142,7 +142,7 @@ def restarted() -> bool:
 
 
 class Batch(NamedTuple):
-    """What a training step reads of a batch."""
+    """What a training step reads of a padded batch; vectors of a store are float16."""
 
     video: Tensor  # (B, N, D) frame vectors
     video_mask: Tensor  # (B, N) True where there is a frame

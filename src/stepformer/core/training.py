@@ -323,7 +323,7 @@ class Trainer:
             (self.out / "metrics.jsonl" if first else Path(os.devnull)).open("a", encoding="utf-8") as metrics,
             _asked_to_stop() as asked,
         ):
-            progress.advance(self.step)
+            progress.restart(self.step)
             for logger in loggers:
                 behind.callback(logger.close)
 

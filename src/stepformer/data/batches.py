@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stepformer.core.distributed import Batch
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.errors import InputError
 
@@ -29,16 +30,6 @@ WINDOW = 16
 _AHEAD = 2  # batches
 _STEP = 64  # rows by which memory for batches differs in size
 _AT_ONCE = 16  # videos that a thread copies before it looks for other work
-
-
-class StoreBatch(NamedTuple):
-    """One padded batch, as training reads it; vectors are float16, as they are stored."""
-
-    video: Tensor  # (B, N, D)
-    video_mask: Tensor  # (B, N)
-    phrases: Tensor  # (B, L, D)
-    phrase_mask: Tensor  # (B, L)
-    phrase_times: Tensor  # (B, L) the middle of each phrase, in frames
 
 
 def shorten(features: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
@@ -86,13 +77,13 @@ class StoreBatches:
         self._buffers = _Buffers(), _Buffers()  # of frames and of phrases
         self.threads = threads or min(8, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self.threads, "read-batches")
-        self._ready: dict[tuple[int, int, int | None, int | None], tuple[StoreBatch, list[Future[None]]]] = {}
+        self._ready: dict[tuple[int, int, int | None, int | None], tuple[Batch, list[Future[None]]]] = {}
 
-    def batch(self, step: int, size: int) -> StoreBatch:
+    def batch(self, step: int, size: int) -> Batch:
         """Batch number ``step``; starts reading the next ones."""
         return self.part(step, size, slice(None))
 
-    def part(self, step: int, size: int, rows: slice) -> StoreBatch:
+    def part(self, step: int, size: int, rows: slice) -> Batch:
         """Some rows of a batch, padded as the whole batch is: what one of several processes trains on."""
         wanted = [(number, size, rows.start, rows.stop) for number in range(step, step + 1 + _AHEAD)]
         for old in set(self._ready) - set(wanted):
@@ -103,7 +94,7 @@ class StoreBatches:
                 self._ready[key] = self._begin(self._members(key[0], size), rows)
         return _finished(self._ready.pop(wanted[0]))
 
-    def held_out_batches(self, size: int) -> Iterator[StoreBatch]:
+    def held_out_batches(self, size: int) -> Iterator[Batch]:
         """The held-out videos, in order."""
         for first in range(0, len(self.kept), size):
             yield _finished(self._begin(self.kept[first : first + size], slice(None)))
@@ -126,7 +117,7 @@ class StoreBatches:
             self._order = epoch, order[np.argsort(window[self._shard_of[order]], kind="stable")]
         return [self.items[i] for i in self._order[1][place * size : (place + 1) * size]]
 
-    def _begin(self, members: Sequence[tuple[FeatureStore, str]], rows: slice) -> tuple[StoreBatch, list[Future[None]]]:
+    def _begin(self, members: Sequence[tuple[FeatureStore, str]], rows: slice) -> tuple[Batch, list[Future[None]]]:
         """A batch of the right shape, and the work that fills it."""
         entries = [store.entry(video) for store, video in members]
         # NumPy's masks: torch would wake its threads for them, which then spin beside the readers
@@ -139,7 +130,7 @@ class StoreBatches:
         )
         rooms = [buffers.room(len(members), most, self.dim) for buffers, most in zip(self._buffers, shape, strict=True)]
         (video, phrases), times = (room.batch for room in rooms), torch.zeros(phrase_mask.shape)
-        batch = StoreBatch(video, video_mask, phrases, phrase_mask, times)
+        batch = Batch(video, video_mask, phrases, phrase_mask, times)
         work = [
             self._pool.submit(self._fill, rooms, times.numpy(), first, members[first : first + _AT_ONCE])
             for first in range(0, len(members), _AT_ONCE)
@@ -165,7 +156,7 @@ class StoreBatches:
             times[row, : entry.said] = (said[:, 0] + said[:, 1]) * (0.5 * n / max(entry.duration_s, 1e-6))
 
 
-def _finished(reading: tuple[StoreBatch, list[Future[None]]]) -> StoreBatch:
+def _finished(reading: tuple[Batch, list[Future[None]]]) -> Batch:
     batch, work = reading
     for part in work:
         part.result()  # raises what the thread raised

@@ -83,7 +83,7 @@ def test_a_run_folder_knows_its_config(run_toml, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["--set", "optim.rate=1"], 2, "has no field rate"),
+        (["--set", "optim.rate=1"], 2, "has no field 'rate'"),
         (["--set", "steps"], 2, "--set takes KEY=VALUE"),
         (["--without", "speed"], 2, "no loss 'speed'"),
         (["--config", "nowhere.toml"], 3, "there is no config file nowhere.toml"),

@@ -46,9 +46,9 @@ def test_merging_changes_neither_of_the_two():
     ("values", "sentence"),
     [
         ({"preset": "huge"}, "no preset 'huge'; there are paper, released, default"),
-        ({"stepz": 5}, r"\[run\] has no field stepz; it has .*steps"),
-        ({"optim": {"rate": 1}}, r"\[optim\] has no field rate; it has .*lr"),
-        ({"data": {"simulator": {"grain": 1}}}, r"\[data.simulator\] has no field grain"),
+        ({"stepz": 5}, r"\[run\] has no field 'stepz'; did you mean steps\?"),
+        ({"optim": {"rate": 1}}, r"\[optim\] has no field 'rate'; there are: .*lr"),
+        ({"data": {"simulator": {"grain": 1}}}, r"\[data.simulator\] has no field 'grain'"),
         ({"model": 5}, r"\[model\] is a section with fields, not 5"),
         ({"data": {"simulator": "big"}}, r"\[data.simulator\] is a section"),
         ({"steps": 0}, r"steps is a number in \[1, inf\), got 0"),
