@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.timecode import draw_time, read_time_s, write_clip
 from stepformer import media as video
-from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.errors import InputError, UsageError
 from stepformer.media.decode import TOLERANCE_S
 from stepformer.media.picture import FrameSpec
 
@@ -320,21 +320,6 @@ def test_wrong_calls(clip, tmp_path):
         reader.seconds(0.0)
     with pytest.raises(InputError, match=r"no picture at 99 s; it lasts 6\.00 s"):
         video.frames_at(path, [1.0, 99.0])
-    with pytest.raises(MissingError, match="hardware"):
-        list(video.VideoReader(path, hardware="quantum").seconds())
-
-
-def test_hardware_that_is_not_here_is_named(clip):
-    from av.codec.hwaccel import hwdevices_available
-
-    path, times_s = clip("h264.mp4")
-    for hardware in hwdevices_available():
-        try:
-            got = shown(video.VideoReader(path, hardware=hardware).seconds(1.0, size=(64, 128)))
-        except MissingError as error:
-            assert hardware in str(error)
-        else:
-            assert [seen for _, seen in got] == [on_screen(times_s, second) for second, _ in got]
 
 
 @settings(deadline=None, max_examples=60)

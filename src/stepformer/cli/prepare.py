@@ -24,7 +24,6 @@ def _add_features(parser: argparse.ArgumentParser) -> None:
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )
     add(parser, "jobs", "cluster", "time_limit", jobs=cores())
-    parser.add_argument("--hardware", metavar="NAME", help="decode on a device, for instance cuda (default: the CPU)")
     parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
     add(parser, *LISTENING)
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
@@ -60,7 +59,6 @@ def _videos(args: argparse.Namespace) -> Any:
         args.encoder or encoders.DEFAULT,
         threads,
         phrases=not args.no_text,
-        hardware=args.hardware,
         phrase_options=options,
         listening=heard,
     )

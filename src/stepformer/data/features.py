@@ -60,7 +60,6 @@ class Settings:
     encoder: str
     threads: int = 0  # of torch and of the decoder in each process; 0: as they like
     phrases: bool = True
-    hardware: str | None = None  # decode on this kind of device, for instance "cuda"
     phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions(detail=True)
     listening: Listening = DEFAULT_LISTENING  # where narration is looked for; a source's own subtitles come first
 
@@ -225,7 +224,7 @@ def _encode(source: Source, settings: Settings) -> Done:
     seen = encode_file(
         source.video, encoder, rate_hz=encoder.rate_hz, name=source.name,
         batch=max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1,
-        hardware=settings.hardware, threads=settings.threads,
+        threads=settings.threads,
     )  # fmt: skip
     began = time.perf_counter()
     phrases, notes = _phrases(source, settings) if settings.phrases else ([], ())

@@ -144,14 +144,13 @@ def encode_file(
     report: Report | None = None,
     partial: _Partial | None = None,
     name: str = "",
-    hardware: str | None = None,
     threads: int = 0,
 ) -> Features:
     """Decodes and encodes a video file: the one loop that does.
 
     rate_hz: vectors per second (default: the encoder's, more for a short video, fewer beyond ``MOST_VECTORS``).
     batch: clips encoded at once (default: what suits the encoder).
-    hardware, threads: as :class:`stepformer.media.VideoReader` takes them.
+    threads: as :class:`stepformer.media.VideoReader` takes them.
     """
     from stepformer.media import VideoReader, VideoWarning
 
@@ -160,7 +159,7 @@ def encode_file(
         with _timed(spent, "encode"):
             encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
-    reader = VideoReader(path, hardware=hardware, threads=threads)
+    reader = VideoReader(path, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     batch = batch or int(getattr(encoder, "batch", _BATCH))

@@ -16,7 +16,7 @@ from typing import Any
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import plain_file
-from stepformer.errors import InputError, MissingError
+from stepformer.errors import InputError
 from stepformer.timeline import LONGEST_S, Step
 
 _FORMATS = (
@@ -151,7 +151,7 @@ class Problems:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterator[Any]:
+def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     """The opened container (a PyAV ``InputContainer``); every way this can fail is an :class:`InputError`."""
     import av
 
@@ -162,39 +162,17 @@ def opened(path: str | os.PathLike[str], hardware: str | None = None) -> Iterato
     # "file:" keeps a name such as "12:30.mp4" from being taken for a protocol; the lists keep a file from naming others
     options = {"protocol_whitelist": "file", "format_whitelist": _FORMATS}
     try:
-        container = av.open(
-            f"file:{file}", options=options, metadata_errors="replace", hwaccel=_hwaccel(av, hardware), timeout=_WAIT_S
-        )
+        container = av.open(f"file:{file}", options=options, metadata_errors="replace", timeout=_WAIT_S)
     except (av.error.FFmpegError, ValueError, RuntimeError) as error:
-        if hardware is not None:  # the same file has been opened without, so it is not the file
-            raise MissingError(f"{file} cannot be decoded on {hardware!r} hardware: {_reason(error)}") from None
         # what the list of containers leaves out, FFmpeg calls an invalid argument
-        other = isinstance(error, av.error.ArgumentError)
-        why = "it is no video container (a list of files, a picture, text?)" if other else _reason(error)
+        why = getattr(error, "strerror", None) or error
+        if isinstance(error, av.error.ArgumentError):
+            why = "it is no video container (a list of files, a picture, text?)"
         raise InputError(f"{file} is not a video that FFmpeg can open: {why}") from None
     except PermissionError as error:
         raise InputError(f"{file} cannot be read: {error}") from None
     with container:
         yield container
-
-
-def _hwaccel(av: Any, hardware: str | None) -> Any:
-    if hardware is None:
-        return None
-    from av.codec.hwaccel import HWAccel, hwdevices_available
-
-    there = hwdevices_available()
-    if hardware not in there:
-        known = ", ".join(there) or "none"
-        raise MissingError(f"this FFmpeg cannot decode on {hardware!r} hardware; it knows: {known}")
-    try:
-        return HWAccel(hardware, allow_software_fallback=False)
-    except (av.error.FFmpegError, ValueError, RuntimeError) as error:
-        raise MissingError(f"no {hardware!r} device can be opened on this machine: {_reason(error)}") from None
-
-
-def _reason(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or error)
 
 
 def video_stream(container: Any, path: str | os.PathLike[str]) -> Any:

@@ -108,7 +108,6 @@ class FrameDecoder:
         sparse: bool = True,
         seek_gap_s: float = SEEK_GAP_S,
         threads: int = 0,
-        hardware: str | None = None,
         longest_gap_s: float = 0.0,
         rough: bool = False,
     ) -> None:
@@ -119,7 +118,7 @@ class FrameDecoder:
         self._origin, self._duration_s = info.start_s, info.duration_s if info.duration_known else None
         self._rate_hz = info.rate_hz
         self._sparse, self._seek_gap_s = sparse, seek_gap_s
-        self._threads, self._hardware, self._rough = threads, hardware, rough
+        self._threads, self._rough = threads, rough
         self.read = self.decoded = self.seeks = 0
         self.longest_gap_s = longest_gap_s  # between pictures so far, of which those read before may be part
         self.end_s = 0.0
@@ -128,7 +127,7 @@ class FrameDecoder:
 
     def _open(self, stack: ExitStack) -> None:
         stack.close()
-        self._container = stack.enter_context(opened(self._path, self._hardware))
+        self._container = stack.enter_context(opened(self._path))
         self._stream = video_stream(self._container, self._path)
         self._context = self._stream.codec_context
         # FFmpeg's VP9 decoder, several frames at once, crashes on a damaged frame after it was flushed
@@ -136,7 +135,7 @@ class FrameDecoder:
         self._context.thread_count = self._threads
         self._base = float(self._stream.time_base)
         self.pixel_aspect = pixel_aspect(self._stream)
-        self._skippable = self._context.name in _SKIPPABLE and self._hardware is None
+        self._skippable = self._context.name in _SKIPPABLE
         if self._rough and self._skippable:
             self._context.options = {"skip_loop_filter": "all"}
         self._held: Any = None  # the frame on screen so far

@@ -32,16 +32,15 @@ class FrameBatch:
 class VideoReader:
     """One video file, read as often as wanted.
 
-    ``hardware`` names a device type for decoding such as "cuda" or "videotoolbox"; ``threads`` is the decoder's threads
-    (0: as FFmpeg likes).
+    ``threads`` is the decoder's threads (0: as FFmpeg likes).
 
     ``info`` is what the header says, ``problems`` what was found wrong while reading, ``end_s`` where the
     last full reading found the picture to end.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, hardware: str | None = None, threads: int = 0) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, threads: int = 0) -> None:
         self.path = Path(path)
-        self._hardware, self._threads = hardware, threads
+        self._threads = threads
         self.info: VideoInfo = probe(path)
         self._problems = Problems(self.path)
         if self.info.problem:
@@ -138,8 +137,8 @@ class VideoReader:
         from stepformer.media.decode import FrameDecoder
 
         decoder = FrameDecoder(
-            self.path, self.info, self._problems, sparse=sparse, threads=self._threads, hardware=self._hardware,
-            longest_gap_s=gap_s, rough=rough,
+            self.path, self.info, self._problems, sparse=sparse, threads=self._threads, longest_gap_s=gap_s,
+            rough=rough,
         )  # fmt: skip
         before: tuple[float, Picture] | None = None
         for time_s, shown_s, frame in decoder.frames(times_s):
