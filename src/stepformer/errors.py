@@ -9,11 +9,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONG = 1500  # letters of a message
+
 
 class StepFormerError(Exception):
     """Something went wrong that a sentence can explain. Exit code 1."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The sentence; where it quotes much of a file, its beginning and its end."""
+        said = Exception.__str__(self)
+        return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 3 :]}"
 
 
 class UsageError(StepFormerError):
@@ -42,8 +49,6 @@ class PartialError(StepFormerError):
 
 class WriteError(StepFormerError, OSError):
     """A file cannot be written: the disk is full, the folder is read-only. Exit code 1."""
-
-    __str__ = Exception.__str__  # OSError would show a tuple
 
 
 class NonFiniteError(InputError, ValueError):

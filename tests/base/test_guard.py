@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import pickle
 import threading
 import time
 import tracemalloc
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepformer.base import guard
-from stepformer.errors import InputError, StepFormerError, UsageError
+from stepformer.errors import InputError, StepFormerError, UsageError, WriteError
 from stepformer.timeline import seconds
 
 
@@ -242,3 +243,17 @@ def test_a_store_whose_index_never_ends_a_line_is_refused_in_little_memory(tmp_p
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200 << 20
+
+
+@pytest.mark.parametrize("kind", [InputError, WriteError])
+def test_an_error_that_quotes_much_of_a_file_is_still_a_sentence(kind):
+    said = str(kind(f"a.csv: line 1: {'x' * 100_000}; give another file"))
+    assert len(said) < 1500 and said.startswith("a.csv: line 1: x") and said.endswith("; give another file")
+    assert str(pickle.loads(pickle.dumps(kind("short")))) == "short"  # as it goes from process to process
+
+
+def test_a_video_that_vanishes_while_it_is_read_is_one_sentence(tmp_path):
+    from stepformer.media.container import bearable_s
+
+    with pytest.raises(InputError, match=r"there is no file .*gone\.mp4"):
+        bearable_s(tmp_path / "gone.mp4")

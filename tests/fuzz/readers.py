@@ -53,7 +53,8 @@ class Reader:
         try:
             self.read(path)
         except StepFormerError as error:
-            assert str(error).strip(), "an error without a sentence"
+            said = str(error)
+            assert said.strip() and "\n" not in said and len(said) < 2000, f"no sentence: {said[:200]!r}"
             return "refused"
         return "ok"
 

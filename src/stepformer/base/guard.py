@@ -55,7 +55,7 @@ _PACKED = (
 START_METHOD = "spawn"
 """How :func:`in_process` starts: not by a fork, which threads of this process would not survive."""
 
-_DAMAGE = (
+DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
     EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, tarfile.TarError, ElementTree.ParseError,
     ArithmeticError, LookupError, AssertionError, NotImplementedError, UnicodeError, SyntaxError, struct.error,
@@ -72,7 +72,7 @@ def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise no_such(source) from None
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
     except Exception as error:
         if type(error).__name__ != "SafetensorError":  # of no built-in kind, and not imported here for its name
@@ -370,7 +370,7 @@ def _work(pipe: Any, what: str, memory_bytes: int, function: Callable[..., Any],
         message: tuple[StepFormerError | None, Any] = (None, function(*args))
     except StepFormerError as error:
         message = (error, None)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         message = (InputError(f"{what} cannot be read: {reason(error)}"), None)
     except KeyboardInterrupt:
         return  # the one who waits says so

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -92,7 +92,7 @@ def run_many(
     preload: tuple[str, ...] = (),
     until: float = math.inf,
     polite_s: float = _POLITE_S,
-) -> Iterator[Outcome[Item, Value]]:
+) -> Generator[Outcome[Item, Value], None, None]:
     """Outcomes in the order in which they finish. ``jobs=1`` without a limit works in this process, unless ``apart``.
 
     A process that dies (a crash in a decoder, out of memory), works on one input for more than ``time_limit_s`` seconds

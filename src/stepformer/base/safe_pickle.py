@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.base.guard import ARRAY_BYTES, read_bytes
+from stepformer.base.guard import ARRAY_BYTES, read_bytes, reason
 from stepformer.errors import InputError
 
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -188,7 +188,7 @@ def _check_sizes(data: bytes, where: str) -> None:
     except RefusedError:
         raise
     except Exception as error:  # a damaged pickle can raise anything
-        raise InputError(f"{where} is not a readable pickle: {error}") from None
+        raise InputError(f"{where} is not a readable pickle: {reason(error)}") from None
 
 
 def _holds_long_words(data: bytes) -> bool:
@@ -230,12 +230,12 @@ def load_restricted(source: str | Path | bytes) -> Any:
             # torch's own message goes on to advise reading the file without the check; only its reason is of use
             named = re.search(r"GLOBAL (\S+)", str(error))
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            reason = f"it names {named.group(1).rstrip('.')}" if named else first
-            raise RefusedError(f"{where} is not a torch file of tensors alone: {reason}") from error
+            why = f"it names {named.group(1).rstrip('.')}" if named else first
+            raise RefusedError(f"{where} is not a torch file of tensors alone: {why}") from error
     _check_sizes(data, where)
     try:
         return _Restricted(io.BytesIO(data), where).load()
     except InputError:
         raise
     except Exception as error:  # a damaged pickle can raise anything
-        raise InputError(f"{where} is not a readable pickle: {type(error).__name__}: {error}") from error
+        raise InputError(f"{where} is not a readable pickle: {type(error).__name__}: {reason(error)}") from error

@@ -118,7 +118,9 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
         elsewhere = partial(run_many, _index, initializer=start_worker, initargs=(args,), **limits)
         each = elsewhere if args.apart or args.time_limit is not None else None
         heard = listening_of(args)
-        update = update_index(args.folder, model, rebuild=args.rebuild, listening=heard, report=report, each=each)
+        update = update_index(
+            args.folder, model, rebuild=args.rebuild, listening=heard, report=report, each=each, apart=args.apart
+        )
     for name, error in update.failed:
         log.warning(f"left out: {of(name, error)}")
     if update.info is None:

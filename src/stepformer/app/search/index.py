@@ -21,12 +21,11 @@ that is killed, has the old index or the new one.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -37,7 +36,8 @@ import numpy.typing as npt
 from stepformer.base import arrays, guard
 from stepformer.base.cache import content_hash
 from stepformer.base.files import json_text, no_such, write_json, write_text
-from stepformer.errors import InputError, NonFiniteError, UsageError
+from stepformer.base.many import most_memory, run_many
+from stepformer.errors import InputError, NonFiniteError, StepFormerError, UsageError, WriteError
 
 if TYPE_CHECKING:
     from stepformer.app.naming import PhraseBank
@@ -57,6 +57,7 @@ HERE = 0.6
 _CONNECTIVITY, _EFFORT_ADD, _EFFORT_SEARCH = 16, 96, 128
 _LOOKED_AT = 64  # moments beside those of the sample that a question is compared with
 _WIDER = 8  # neighbours asked for each result wanted: several moments of one step are one result
+_SILENCE_S = 1800.0  # what one change of a graph may take; a forged one can lead in circles
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,17 +140,29 @@ class IndexInfo:
         return digest.hexdigest()
 
 
+class _DamagedError(InputError):
+    """Says already how to get the index back."""
+
+
 def _of_index(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a reader of a path: what a damaged file raises becomes a sentence that says how to get it back."""
+    """Decorates a reader whose first argument says of what: all that damaged or forged content raises is one error."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
-        except (InputError, ValueError, RecursionError, RuntimeError, OSError, KeyError, TypeError) as error:
-            raise InputError(f"{args[0]} cannot be read: {error}; make it again with --update --rebuild") from None
+        except StepFormerError as error:
+            if type(error) is not InputError:  # a sentence of its own
+                raise
+            raise _damaged(args[0], str(error)) from None
+        except guard.DAMAGE as error:
+            raise _damaged(args[0], guard.reason(error)) from None
 
     return guarded
+
+
+def _damaged(what: object, why: str) -> InputError:
+    return _DamagedError(f"{what} cannot be read: {why}; make it again with --update --rebuild")
 
 
 def read_info(folder: Path) -> IndexInfo:
@@ -162,10 +175,13 @@ def read_info(folder: Path) -> IndexInfo:
 
 @_of_index
 def _read_info(file: Path) -> IndexInfo:
-    data = json.loads(guard.read_bytes(file))
+    data = guard.json_of(guard.read_bytes(file), "it")
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
         raise InputError("it is not a search index of this version")
-    info = IndexInfo(**{name: data[name] for name in IndexInfo.__dataclass_fields__})
+    kinds = {"str": str, "int": int, "float": float}
+    info = IndexInfo(**{field.name: kinds[str(field.type)](data[field.name]) for field in fields(IndexInfo)})
+    if not 0 < info.moment_s < 1e6:
+        raise InputError(f"its moments are {info.moment_s:g} s long")
     if info.checksum != info.checked(generation_folder(file.parents[1], info.generation)):
         raise InputError("it or a file of the index is damaged")
     return info
@@ -180,8 +196,10 @@ def generation_folder(folder: Path, generation: int) -> Path:
 def load_entries(path: Path) -> npt.NDArray[Any]:
     """Rows of ``steps.npy`` or ``moments.npy``."""
     entries = guard.load_array(path)
-    if entries.dtype != ENTRY:
+    if entries.dtype != ENTRY or entries.ndim != 1:
         raise InputError("it has other columns than expected")
+    if not (np.isfinite(entries["start_s"]).all() and np.isfinite(entries["end_s"]).all()):
+        raise InputError("it has a time that is no number")
     return np.asarray(entries)
 
 
@@ -191,13 +209,28 @@ def load_array(path: Path, rows: int | None, width: int | None) -> Vectors:
     array = guard.load_array(path)
     if array.ndim != 2 or rows not in (None, len(array)) or width not in (None, array.shape[1]):
         raise InputError(f"it has the shape {array.shape}")
+    if array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise InputError("it has a value that is no number")
     return np.asarray(array, np.float32)
 
 
 @_of_index
 def read_videos(path: Path) -> list[dict[str, Any] | None]:
     """Lines of ``videos.jsonl``; None where a video was taken out."""
-    return [json.loads(line) for line in guard.read_bytes(path).splitlines()]
+    return [_video(guard.json_of(line, "a line")) for line in guard.read_bytes(path).splitlines()]
+
+
+def _video(line: Any) -> dict[str, Any] | None:
+    """One line, of which nothing is believed but what is checked here."""
+    if line is None:
+        return None
+    texts = [line["video"], line["source"], line["stamp"], *(name for name in line["labels"] if name is not None)]
+    times = [line["duration_s"], *(time for start, end in line["spans_s"] for time in (start, end))]
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(time, int | float) for time in times):
+        raise InputError("a video has other values than expected")
+    if len(line["spans_s"]) != len(line["labels"]):
+        raise InputError("a video has more steps than names, or fewer")
+    return dict(line)
 
 
 def unit(x: npt.ArrayLike) -> Vectors:
@@ -232,31 +265,83 @@ def open_graph(path: Path, dim: int, view: bool) -> Any:
     return graph
 
 
+class _Graphs:
+    """The graphs of a writer, and what is done with them, one call after the other: a result or an error is given."""
+
+    def __init__(self, folder: Path, dim: int, place: Path | None) -> None:
+        self.folder, self.dim, self.place = folder, dim, place
+        self._loaded: dict[str, Any] = {}
+
+    def __str__(self) -> str:
+        return f"the search index of {self.folder}"
+
+    def __call__(self, call: tuple[str, str, tuple[Any, ...], dict[str, Any]]) -> Any:
+        try:
+            return self._do(*call)
+        except StepFormerError as error:
+            return error
+
+    @_of_index
+    def _do(self, kind: str, method: str, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if kind not in self._loaded:
+            old = None if self.place is None else self.place / f"{kind}.usearch"
+            self._loaded[kind] = new_graph(self.dim) if old is None else open_graph(old, self.dim, view=False)
+        try:
+            result = getattr(self._loaded[kind], method)(*given, **options)
+        except RuntimeError as error:
+            if method == "save":
+                raise WriteError(f"{given[0]} cannot be written: {error}") from None
+            raise
+        return np.asarray(result, np.float32).reshape(-1, self.dim) if method == "get" else None
+
+
 class IndexWriter:
     """Builds or changes the index of a library; nothing is seen by readers before :meth:`commit`.
 
     means: (3, D) of steps, moments and texts, fixed for the life of the graphs, so that vectors stay comparable. bank:
-    phrases that a question is compared with, to tell whether what it asks for is here.
+    phrases that a question is compared with, to tell whether what it asks for is here. apart: graphs from a file are
+    changed in a process of their own, until :meth:`close`: a forged one, whose checksum is right, can crash it.
     """
 
     def __init__(
         self, folder: Path, info: IndexInfo, means: Vectors, old: IndexInfo | None = None,
-        bank: PhraseBank | None = None,
+        bank: PhraseBank | None = None, apart: bool = False,
     ) -> None:  # fmt: skip
         self.folder, self.info, self.means, self.old = folder, info, np.asarray(means, np.float32), old
         if self.means.shape != (3, info.dim):
             raise InputError(f"the index needs three mean vectors of width {info.dim}, got {self.means.shape}")
-        self.videos: list[dict[str, Any] | None] = []
-        if old is None:
-            self.graphs = {kind: new_graph(info.dim) for kind in KINDS}
-            self.entries = {kind: [np.zeros(0, ENTRY)] for kind in KINDS}
-        else:
-            place = generation_folder(folder, old.generation)
-            self.graphs = {kind: open_graph(place / f"{kind}.usearch", info.dim, view=False) for kind in KINDS}
-            self.entries = {kind: [load_entries(place / f"{kind}.npy")] for kind in KINDS}
-            self.videos = read_videos(place / "videos.jsonl")
+        place = None if old is None else generation_folder(folder, old.generation)
+        self.videos = [] if place is None else read_videos(place / "videos.jsonl")
+        self.entries = {k: [np.zeros(0, ENTRY) if place is None else load_entries(place / f"{k}.npy")] for k in KINDS}
+        self._graphs = _Graphs(folder, info.dim, place)
+        self._calls: list[Any] = []
+        self._answers = None
+        if apart and place is not None:
+            held = sum(path.stat().st_size for path in place.glob("*.usearch"))
+            self._answers = run_many(
+                self._graphs, iter(self._calls.pop, None), apart=True, silence_s=_SILENCE_S,
+                memory_bytes=most_memory() + held,
+            )  # fmt: skip
         self.dead = 0 if old is None else old.dead
         self.bank = bank
+
+    def close(self) -> None:
+        """Ends the process that changes the graphs."""
+        if self._answers is not None:
+            self._answers.close()
+
+    def _graph(self, kind: str, method: str, *given: Any, **options: Any) -> Any:
+        """Calls a method of a graph, wherever it is."""
+        call = (kind, method, given, options)
+        if self._answers is None:
+            answer = self._graphs(call)
+        else:
+            self._calls.append(call)
+            outcome = next(self._answers)
+            answer = outcome.value if outcome.error is None else _damaged(self._graphs, outcome.error)
+        if isinstance(answer, StepFormerError):
+            raise answer
+        return answer
 
     def stamps(self) -> dict[str, str]:
         """Video to stamp of everything in the index."""
@@ -272,7 +357,7 @@ class IndexWriter:
             whole = np.concatenate(self.entries[kind])
             rows = np.flatnonzero(np.isin(whole["video"], list(gone)))
             if len(rows):
-                self.graphs[kind].remove(rows.astype(np.uint64))
+                self._graph(kind, "remove", rows.astype(np.uint64))
                 whole["video"][rows] = -1
             self.entries[kind] = [whole]
             self.dead += len(rows)
@@ -309,7 +394,7 @@ class IndexWriter:
             entries = np.concatenate([entries for entries, _ in some])
             vectors = unit(unit(np.concatenate([vectors for _, vectors in some])) - self.means[row])
             keys = np.arange(first, first + len(entries), dtype=np.uint64)
-            self.graphs[kind].add(keys, vectors, threads=threads)
+            self._graph(kind, "add", keys, vectors, threads=threads)
             self.entries[kind].append(entries)
 
     def commit(self) -> IndexInfo:
@@ -322,15 +407,14 @@ class IndexWriter:
         rng = np.random.default_rng(0)
         for kind in KINDS:
             whole = np.concatenate(self.entries[kind])
-            self.graphs[kind].save(str(place / f"{kind}.usearch"))
+            self._graph(kind, "save", str(place / f"{kind}.usearch"))
             np.save(place / f"{kind}.npy", whole, allow_pickle=False)
             alive = np.flatnonzero(whole["video"] >= 0)
             counts[kind] = len(alive)
             chosen = np.sort(rng.choice(alive, min(SAMPLE, len(alive)), replace=False)).astype(np.uint64)
-            sample = (
-                np.asarray(self.graphs[kind].get(chosen, dtype="f32")) if len(chosen) else np.zeros((0, self.info.dim))
+            sample = unit(
+                self._graph(kind, "get", chosen, dtype="f32") if len(chosen) else np.zeros((0, self.info.dim))
             )
-            sample = unit(sample.reshape(-1, self.info.dim))
             np.save(place / f"sample-{kind}.npy", sample, allow_pickle=False)
             if kind == "moments" and len(sample) and self.bank is not None and self.bank.pictures is not None:
                 best = self.bank.standard(uncentred(sample, self.means[1])).max(0)
@@ -380,13 +464,16 @@ class SearchIndex:
             raise no_such(folder, "folder")
         self.info: IndexInfo = read_info(self.folder)
         place = generation_folder(self.folder, self.info.generation)
+        self.means = load_array(place / "means.npy", 3, self.info.dim)
         self.graphs = {kind: open_graph(place / f"{kind}.usearch", self.info.dim, view=True) for kind in KINDS}
         self.entries = {kind: load_entries(place / f"{kind}.npy") for kind in KINDS}
-        self.means = load_array(place / "means.npy", 3, self.info.dim)
         self._samples = {kind: load_array(place / f"sample-{kind}.npy", None, self.info.dim) for kind in KINDS}
         bank = place / "bank.npy"
         self._bank = load_array(bank, 1, None)[0] if bank.is_file() else None
         self._place = place
+
+    def __str__(self) -> str:
+        return f"the search index of {self.folder}"
 
     @cached_property
     def videos(self) -> list[dict[str, Any] | None]:
@@ -415,7 +502,10 @@ class SearchIndex:
         query = np.asarray(vector, np.float32).reshape(-1)
         if len(query) != self.info.dim:
             raise UsageError(f"the index has vectors of width {self.info.dim}, the question {len(query)}")
-        query = unit(unit(query) - self.means[2])
+        return self._hits(unit(unit(query) - self.means[2]), top, per_video, exact)
+
+    @_of_index
+    def _hits(self, query: Vectors, top: int, per_video: int, exact: bool) -> list[Hit]:
         best: dict[tuple[int, int, float], tuple[float, float, float]] = {}  # score, cosine, where it fits best
         for kind in KINDS:
             keys, similarity = self.nearest(kind, query, top * _WIDER, exact)
@@ -447,6 +537,7 @@ class SearchIndex:
                 break
         return hits
 
+    @_of_index
     def fit_share(self, vector: npt.ArrayLike) -> float | None:
         """The share of the phrase bank that fits its best moment of the library worse than a text (D,) fits its own;
         below :data:`HERE` the library hardly shows it. None where the encoder says nothing about pictures at large.
@@ -471,11 +562,7 @@ class SearchIndex:
         graph = self.graphs[kind]
         if not len(graph):
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        try:
-            found = graph.search(query, min(count, len(graph)), exact=exact)
-        except RuntimeError as error:  # forged: its checksum was right
-            again = "make it again with --update --rebuild"
-            raise InputError(f"the search index of {self.folder} is damaged: {error}; {again}") from None
+        found = graph.search(query, min(count, len(graph)), exact=exact)
         return np.asarray(found.keys, np.int64), 1 - np.asarray(found.distances, np.float32)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -139,12 +139,14 @@ def update_index(
     listening: Listening | None = None,
     report: Report | None = None,
     each: Each | None = None,
+    apart: bool = False,
 ) -> Update:
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
     A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns. model:
     by default the one that ships. rebuild: from scratch. report: called with videos done, videos in all, and a name.
-    each: indexes video files elsewhere, in their order (the command line does it in a process of its own).
+    each: indexes video files elsewhere, in their order. apart: the graphs of the index that is there are changed in a
+    process of their own. (The command line has a process for each: videos crash decoders, forged graphs their library.)
     """
     from filelock import FileLock
 
@@ -155,13 +157,15 @@ def update_index(
     library = Path(folder)
     sources = find_sources(library)
     (library / FOLDER).mkdir(exist_ok=True)
-    with FileLock(library / FOLDER / ".lock"):
+    with FileLock(library / FOLDER / ".lock"), ExitStack() as ended:
         old = _usable(library, model, rebuild)
         known: dict[str, str] = {}
         writer: IndexWriter | None = None
         if old is not None:
             place = generation_folder(library, old.generation)
-            writer = IndexWriter(library, old, load_array(place / "means.npy", 3, old.dim), old, model.bank())
+            means = load_array(place / "means.npy", 3, old.dim)
+            writer = IndexWriter(library, old, means, old, model.bank(), apart)
+            ended.callback(writer.close)
             known = writer.stamps()
         todo = [source for source in sources if known.get(source.video) != source.stamp]
         names = {source.video for source in sources}

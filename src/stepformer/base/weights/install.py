@@ -24,7 +24,7 @@ from stepformer.base.files import sha256_of
 from stepformer.base.guard import reading
 from stepformer.base.weights import File, Weights, folder_of
 from stepformer.base.weights.fetch import DiskFullError, disk_full, download, find_file, need_space
-from stepformer.errors import InputError, MissingError, StepFormerError
+from stepformer.errors import InputError, MissingError, StepFormerError, WriteError
 
 _HUB = "https://huggingface.co"
 
@@ -135,6 +135,8 @@ def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dic
             target.write_bytes(data)
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
             raise StepFormerError(f"the container has a folder and a file of the name {path}") from None
+        except OSError as error:  # the disk is full, or the name too long
+            raise WriteError(f"{target} cannot be written: {error.strerror}") from None
         digests[path] = hashlib.sha256(data).hexdigest()
 
     with ExitStack() as stack:
