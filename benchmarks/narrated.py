@@ -31,12 +31,14 @@ from stepformer.core.model import Slots
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.statistics import interval, mean_draws
 from stepformer.narration.evidence import OPTIONS, EvidenceOptions, frame_evidence
-from stepformer.narration.phrases import Phrase
+from stepformer.narration.listening import Narration
+from stepformer.narration.phrases import Phrase, PhraseOptions
 
-HELP = """Discovery with narration that is right, absent, shuffled in time, or of another video, beside equal cuts,
-K-means and the phrases' own times as cuts: F1 of cuts (within 3 s), F1 of steps (IoU of at least 0.5) and how many
-steps there are, with 95% intervals of the difference to no narration (paired bootstrap over videos). --fit prints
-constants instead; it takes YouCook2 with speech from --data."""
+HELP = """Discovery with narration that is right, absent, shuffled in time, or of another video, by the engine alone and
+as the product does it (names bring back what is spoken of and cut where two are named), beside equal cuts, K-means and
+the phrases' own times as cuts: F1 of cuts (within 3 s), F1 of steps (IoU of at least 0.5) and how many steps there are,
+with 95% intervals of the difference to no narration (paired bootstrap over videos). --fit prints constants instead; it
+takes YouCook2 with speech from --data."""
 EXAMPLES = [
     "stepformer bench narrated --world world.safetensors --data DATASETS",
     "stepformer bench narrated --world world.safetensors --data DATASETS --fit",
@@ -58,6 +60,17 @@ class Narrated:
     vectors: NDArray[np.float32]
     output: Slots
     model: Any
+
+
+@dataclass(frozen=True)
+class Told(Narration):
+    """Narration whose phrases are known."""
+
+    known: tuple[Phrase, ...] = ()
+
+    def phrases(self, options: PhraseOptions | None = None) -> list[Phrase]:
+        """What is said."""
+        return list(self.known)
 
 
 def simulated(world_file: Path, split: str, limit: int, model: Any, seed: int = 0) -> list[Narrated]:
@@ -142,6 +155,12 @@ def discovered(
     return [(piece.first / seen.rate_hz, piece.last / seen.rate_hz) for piece in result.segments[0]]
 
 
+def product(own: Narrated, phrases: list[Phrase]) -> Spans:
+    """Steps of one video as the product finds and names them: after the engine, names bring steps back and cut them."""
+    found = own.model.find(own.video.features, narration=Told(source="file", known=tuple(phrases))).timeline
+    return [(step.start_s, step.end_s) for step in found]
+
+
 def at_phrases(own: Narrated) -> Spans:
     """A step from each spoken action to the next."""
     end_s = own.video.features.duration_s
@@ -173,6 +192,7 @@ def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Spans]]:
     out: dict[str, Callable[[int], Spans]] = {"no narration": lambda i: alone[i]}
     for kind in KINDS:
         out[f"narration {kind}"] = lambda i, kind=kind: discovered(videos[i], told(videos, i, kind))  # type: ignore[misc]
+        out[f"narration {kind}, product"] = lambda i, kind=kind: product(videos[i], told(videos, i, kind)[0])  # type: ignore[misc]
 
     def end_s(i: int) -> float:
         return videos[i].video.features.duration_s

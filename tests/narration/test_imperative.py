@@ -16,6 +16,9 @@ always toast the bun or the last moment -> toast the bun
 we add around one tablespoon of cumin seeds -> add one tablespoon of cumin seeds
 you don't want to add too much dressing so add too much water ->
 now boil the table ->
+and we put some sprinkle on the chicken ->
+then divide the dough into two half in the bowl ->
+now spoon the last the potato into the bowl ->
 we're going to cook this meat in this guy ->
 add baking powder and mix -> add baking powder; mix
 now i'm going to go ahead and fold the puff pastry over the cheese -> fold the puff pastry over the cheese

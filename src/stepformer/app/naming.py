@@ -45,7 +45,7 @@ second: ``stepformer bench said`` sets both."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
 _KITCHEN = ("baking", "cooking", "drinks")
-_CERTAIN, _FOREIGN = 4.0, -1.5  # log odds of all names that they are a recipe's, and of a word that is none of it
+_CERTAIN, _FOREIGN = 4.0, -1.15  # log odds of all names that they are a recipe's, and of a word that is none of it
 _OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
 _PHRASE_ENDS = words("phrase_ends")
 _EVERYWHERE = words("everywhere")  # things that the phrases which ship do not have in all their topics
@@ -410,7 +410,8 @@ def foreign_words(names: Sequence[str]) -> frozenset[str]:
     odds = _kitchen_odds()
     said = Counter(word for name in names for word in set(_stems(name)))
     heard = {word for word, times in said.items() if times < 4 and odds.get(word, 0.0) < _FOREIGN}
-    return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in MEASURES | TIME_NOUNS})
+    usual = MEASURES | TIME_NOUNS | PARTICLES | _PHRASE_ENDS
+    return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in usual})
 
 
 def _stems(text: str) -> list[str]:

@@ -109,7 +109,7 @@ class Extractor:
             return None
         if (verb in lexicon.LIGHT_VERBS and verb != "get") or verb in lexicon.MOTION:
             return None
-        if tree.tag[i] == "VBN" and not (verb in lexicon.TRANSITIVE and tree.low[i] == verb):
+        if tree.tag[i] == "VBN" and not (verb in lexicon.PHYSICAL_VERBS and tree.low[i] == verb):
             return None  # but "put on the cap" comes as a participle from parsers that expect a subject
         reaching = lexicon.REACHING_PREPS | ({"with"} if verb in lexicon.PHYSICAL_VERBS else frozenset())
         # what is said about channels and videos is kept, to be marked

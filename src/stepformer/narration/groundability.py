@@ -133,7 +133,7 @@ def is_chatter(
     prepositional phrase; ``where`` is whether there is one; ``tangible`` is the noun's score.
     """
     words = set(around.split())
-    if verb in lexicon.CHATTER_VERBS or not person or words & lexicon.CHANNEL:
+    if not person or words & lexicon.CHANNEL:
         return True
     if verb in _BUTTONS and noun in ("button", "bell", "icon") and ("like" in words or noun == "bell"):
         return True

@@ -44,7 +44,8 @@ _SEVERAL = word_set("couple few dozen hundred pair bunch third quarter half")
 # what captions without marks run together: "two tablespoons and an in the cream", "use whatever sausage"
 _BROKEN = re.compile(
     r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
-    r"\btop the\b|\b(two|three|four|five|six|seven|eight|nine) (two|three|four|five|six|seven|eight|nine)\b|"
+    r"\btop the\b|\b(last|first|next|other) (the|an?)\b|"
+    r"\b(two|three|four|five|six|seven|eight|nine) (two|three|four|five|six|seven|eight|nine|half)\b|"
     r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|stuff|anyway|because|which|who)\b"
 )
 _MEASURES = "|".join(sorted(lexicon.MEASURES - {"mixture"}))
@@ -55,6 +56,7 @@ _TOO_FEW = re.compile(
     r"\b(two|three|four|five|six|couple of) (cup|tablespoon|teaspoon|clove|pound|ounce|slice|piece)(?= of|$)"
 )
 _SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the pan skin side down"
+_NO_NOUNS = lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS - lexicon.COMPOUND_ENDS
 _PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
 
 
@@ -131,8 +133,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         verb = "add" if verb == "put" else verb
     if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where or phrase.particle):
         return None
-    if _BROKEN.search(f"{thing} {where}") or (thing.split()[-1:] and thing.split()[-1].isdigit()):
-        return None  # "line an 8 by 8 pan"
+    if _BROKEN.search(f"{thing} {where}") or (thing.split()[-1:] and thing.split()[-1].isdigit()) or thing in _NO_NOUNS:
+        return None  # "line an 8 by 8 pan", "put some sprinkle on it"
     amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
     particle = "" if amount else phrase.particle  # "add about a teaspoon"
     behind = thing in _PRONOUNS or verb not in lexicon.PHRASAL.get(particle, ())

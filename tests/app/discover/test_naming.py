@@ -184,6 +184,7 @@ KITCHEN = [
 def test_words_of_other_work_were_misheard():
     assert foreign_words([*KITCHEN, "add garlic to the camera"]) == {"camera"}
     assert foreign_words([*KITCHEN, *["fry in the camera"] * 4]) == frozenset()  # four times is what was said
+    assert foreign_words([*KITCHEN, "add the tool", "mix with the hands", "fry across the pan"]) == {"tool"}
     workshop = ["loosen the lug nuts", "jack up the car", "remove the wheel", "tighten the bolts", "check the tire"]
     assert foreign_words([*workshop, "lower the car", "fit the spare wheel", "turn the chicken"]) == frozenset()
     assert foreign_words(["put it on the camera"]) == frozenset()  # too little is said to know what it is about
