@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.base.files import replacing, sha256_of, write_bytes, write_json, write_text
+from stepformer.base.files import no_such, replacing, sha256_of, write_bytes, write_json, write_text
 from stepformer.errors import WriteError
 
 
@@ -29,6 +29,13 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
         assert path.read_text() == "new"
     assert path.read_text() == "newer"
     assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+
+
+def test_a_link_to_nothing_is_called_one(tmp_path):
+    (tmp_path / "a.mp4").symlink_to("nowhere.mp4")
+    said = f"{tmp_path / 'a.mp4'} is a link to a file that is not there"
+    assert str(no_such(tmp_path / "a.mp4")) == said
+    assert str(no_such("a\0b")) == "there is no file a\0b"
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])

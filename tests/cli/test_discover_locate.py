@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import resources
@@ -19,6 +20,7 @@ from discover_parts import tiny_checkpoint, write_video
 
 from stepformer import encoders
 from stepformer.cli import main
+from stepformer.cli.inputs import find_inputs
 from stepformer.timeline import Timeline
 
 RED, GREEN, BLUE, WHITE = (220, 20, 20), (20, 200, 30), (20, 30, 220), (235, 235, 235)
@@ -77,11 +79,22 @@ def test_patterns_and_a_list_on_stdin(video, capsys, monkeypatch):
     assert "talk.mp4" in first and "talk.mp4" in second
 
 
+def test_names_are_taken_as_they_are(video, capsys, monkeypatch):
+    """Bytes that are no UTF-8, blanks and a # are part of a name; on a list a # starts a comment."""
+    for name in ("\udcff.mp4", "#1 .mp4"):
+        shutil.copy("talk.mp4", name)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"#1 .mp4\n\xff.mp4\n"), "utf-8"))
+    assert [video.path.name for video in find_inputs(["-", "#1 .mp4"])] == ["\udcff.mp4", "#1 .mp4"]
+    assert main(["locate", "talk.mp4", "--step", "\udcff whisk", "--json", "-q", "--all-present"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"][0]["label"] == "\\udcff whisk"
+
+
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
         (["discover"], 2, "name at least one video"),
         (["discover", "gone.mp4"], 3, "there is no file gone.mp4"),
+        (["discover", ""], 2, "the name of a video is empty"),
         (["discover", "*.avi"], 3, "no file matches"),
         (["discover", "talk.mp4", "--steps", "3", "--detail", "0.5"], 2, "steps and detail"),
         (["discover", "talk.mp4", "--detail", "3"], 2, "from 0 to 1"),

@@ -152,7 +152,9 @@ def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = ""
     """The error for a file or folder that is not there: the name beside it that was likely meant, else what to give."""
     given = Path(path)
     meant: list[str] = []
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # a name can be anything
+        if given.is_symlink():
+            return InputError(f"{path} is a link to a {what} that is not there")
         beside = {entry.name: entry for entry in given.parent.iterdir() if not entry.name.startswith(".")}
         meant = difflib.get_close_matches(given.name, beside, n=1, cutoff=0.75)
     hint = f"did you mean {given.with_name(meant[0])}?" if meant else expected

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.guard import reading
 from stepformer.cli.inputs import lines_of, video_of, with_video
 from stepformer.cli.log import answer, log, printable
 from stepformer.cli.options import above_zero, add
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     name = args.format[0] if args.format else None
     formats = [_format_of(out, name) for out in args.out]  # a wrong name fails before anything is written
     if args.timeline == "-":
-        timeline = export.parse(sys.stdin.read(), args.from_ or "json", "stdin")
+        with reading("stdin", "UTF-8 text"):
+            timeline = export.parse(sys.stdin.read(), args.from_ or "json", "stdin")
     else:
         timeline = export.read(args.timeline, args.from_)
     timeline = without_guesses(timeline) if args.sure_only else timeline

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -116,6 +117,12 @@ def lines_of(path: str, what: str) -> list[str]:
     return [line.strip() for line in read_text(path).splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
+def _listed() -> list[str]:
+    """The names on stdin, one per line, whatever bytes they are; # starts a comment."""
+    lines = map(os.fsdecode, sys.stdin.buffer) if hasattr(sys.stdin, "buffer") else sys.stdin
+    return [name for line in lines if (name := line.strip()) and not name.startswith("#")]
+
+
 def find_inputs(names: Sequence[str], ids: bool = False) -> list[Input]:
     """The videos that ``names`` stand for, each once, in order.
 
@@ -132,10 +139,11 @@ def find_inputs(names: Sequence[str], ids: bool = False) -> list[Input]:
 
     if not names:
         raise UsageError("name at least one video: a file, a folder, a pattern, or - for a list on stdin")
-    given = [line.strip() for name in names for line in (sys.stdin if name == "-" else [name])]
-    given = [name for name in given if name and not name.startswith("#")]
+    given = [one for name in names for one in (_listed() if name == "-" else [name])]
     if not given:
         raise InputError("the list of videos on stdin is empty")
+    if "" in given:
+        raise UsageError("the name of a video is empty")
     out: dict[Input, None] = {}
     for name in given:
         path = Path(name).expanduser()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stepformer.base.files import no_such
+from stepformer.base.files import no_such, utf8
 from stepformer.base.guard import in_process
 from stepformer.base.many import most_memory, note, run_many
 from stepformer.cli.inputs import start_worker, worker
@@ -71,7 +71,7 @@ def _ask(folder: str, text: str, top: int) -> dict[str, Any]:
     index = open_index(folder)
     encoder = index.encoder
     began = time.perf_counter()
-    vector = encoder.encode_text([text])[0]
+    vector = encoder.encode_text([utf8(text)])[0]
     encoded = time.perf_counter()
     hits = index.search_vector(vector, top)
     share = index.fit_share(vector)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -205,6 +206,12 @@ def test_command_reads_stdin_and_numbers_by_the_task(tmp_path, capsys):
                "--task-steps", str(tmp_path / "steps.txt")]  # fmt: skip
     done = subprocess.run(command, input=pancakes().to_json().encode(), capture_output=True, check=True)
     assert [line.split(",")[0] for line in done.stdout.decode().split()] == ["3", "1", "4", "2"]
+
+
+def test_bytes_on_stdin_that_are_no_text_are_one_sentence(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"video": "\xff"}'), "utf-8"))
+    assert main(["export", "-"]) == 3
+    assert "stdin is no readable UTF-8 text" in capsys.readouterr().err
 
 
 def test_command_finds_the_video_beside_the_timeline(tmp_path, monkeypatch, capsys):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from stepformer.base.files import utf8
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def check_texts(texts: Sequence[str]) -> list[str]:
     """Step texts without blanks at their ends; an error where there is none, or one is empty."""
     if isinstance(texts, str):
         raise UsageError("give the steps as a list of texts, not as one text")
-    out = [str(text).strip() for text in texts]
+    out = [utf8(str(text)).strip() for text in texts]
     if not out:
         raise UsageError("there is no step to locate; give at least one text")
     if not all(out):

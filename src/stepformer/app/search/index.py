@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from stepformer.base import arrays, guard
 from stepformer.base.cache import content_hash
-from stepformer.base.files import json_text, no_such, write_json, write_text
+from stepformer.base.files import json_text, no_such, utf8, write_json, write_text
 from stepformer.base.many import most_memory, run_many
 from stepformer.errors import InputError, NonFiniteError, StepFormerError, UsageError, WriteError
 
@@ -491,7 +491,7 @@ class SearchIndex:
         """The best places for a text, best first; at most ``per_video`` of one video."""
         if not text.strip():
             raise UsageError("the question is empty; say what to look for")
-        return self.search_vector(self.encoder.encode_text([text])[0], top, per_video, exact)
+        return self.search_vector(self.encoder.encode_text([utf8(text)])[0], top, per_video, exact)
 
     def search_vector(
         self, vector: npt.ArrayLike, top: int = 10, per_video: int = PER_VIDEO, exact: bool = False

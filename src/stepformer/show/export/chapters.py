@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import io
 import re
 from collections.abc import Sequence
@@ -100,7 +101,7 @@ class _Chapter:
 
     @property
     def name(self) -> str:
-        return " / ".join(dict.fromkeys(self.names))
+        return " / ".join(self.names)
 
 
 def render_youtube(timeline: Timeline, options: Options) -> Rendered:
@@ -161,22 +162,34 @@ def _tiles(timeline: Timeline, said: list[str]) -> list[_Chapter]:
 
 def _join_short(chapters: list[_Chapter], said: list[str]) -> None:
     """Joins the shortest chapter with its shorter neighbour until none is too short or only one is left."""
-    while len(chapters) > 1:
-        at = min(range(len(chapters)), key=lambda i: chapters[i].length_s)
-        short = chapters[at]
-        if short.length_s >= MIN_LENGTH_S:
-            return
-        sides = [i for i in (at - 1, at + 1) if 0 <= i < len(chapters)]
-        other = min(sides, key=lambda i: chapters[i].length_s)
-        first, second = chapters[min(at, other)], chapters[max(at, other)]
+    count = len(chapters)
+    at_hand: list[_Chapter | None] = list(chapters)  # None where one has gone into the one before it
+    before, after = list(range(-1, count - 1)), list(range(1, count + 1))
+    queue = [(chapter.length_s, i) for i, chapter in enumerate(chapters)]
+    heapq.heapify(queue)
+    while count > 1 and queue[0][0] < MIN_LENGTH_S:
+        length_s, at = heapq.heappop(queue)
+        short = at_hand[at]
+        if short is None or short.length_s != length_s:  # it has been joined since
+            continue
+        sides = {i: beside for i in (before[at], after[at]) if 0 <= i < len(chapters) and (beside := at_hand[i])}
+        other = min(sides, key=lambda i: sides[i].length_s)
+        first, second = (short, sides[other]) if at < other else (sides[other], short)
         said.append(
             f"{short.name!r} ({short.length_s} s at {clock(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
-            f"joined with {chapters[other].name!r}"
+            f"joined with {sides[other].name!r}"
         )
-        joined = _Chapter(first.start_s, second.end_s, first.names + second.names)
+        joined = _Chapter(first.start_s, second.end_s, list(dict.fromkeys(first.names + second.names)))
         if len(joined.name) > MAX_NAME:
             joined.names = max((first, second), key=lambda c: c.length_s).names
-        chapters[min(at, other) : max(at, other) + 1] = [joined]
+        place, gone = min(at, other), max(at, other)
+        at_hand[place], at_hand[gone] = joined, None
+        after[place] = after[gone]
+        if after[gone] < len(chapters):
+            before[after[gone]] = place
+        heapq.heappush(queue, (joined.length_s, place))
+        count -= 1
+    chapters[:] = [chapter for chapter in at_hand if chapter is not None]
     if chapters and chapters[0].length_s < MIN_LENGTH_S:
         chapters.clear()
 
