@@ -4,8 +4,8 @@ The matrix of B K slots with B L phrases is 64 MB at the paper's batch of 72 and
 rows; a matrix of one piece is kept for the backward pass and written over there, a larger one is made again piece by
 piece, so that memory does not grow with the square of the batch.
 
-:func:`pair_losses` makes the local, the global and the diversity loss at once, on a GPU: their gradient is known as
-soon as their values are, and the alignment runs at the same time as the large product of all slots with all phrases.
+:func:`pair_losses` makes the paper's losses at once, on a GPU: their gradient is known as soon as their values are, and
+the alignment and the smoothness run at the same time as the large products of all slots with all phrases.
 """
 
 from __future__ import annotations
@@ -130,15 +130,19 @@ def _shares(
 
 
 def pair_losses(
-    slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, config: Any, div: float
-) -> tuple[Tensor, Tensor]:
-    """The weighted sum of the losses of a :class:`stepformer.core.losses.LossConfig`, with ``div`` as the weight of
-    diversity, and (seq, glob, div, matched) (4,).
+    slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, config: Any,
+    weights: list[float], drawn: tuple[Tensor, ...] | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The weighted sum of the losses of a :class:`stepformer.core.losses.LossConfig`, and (seq, glob, div, smooth,
+    matched) (5,); weights: of the first four.
 
-    slots (B, K, D) and phrases (B, L, D) at length 1; half_phrases: a copy in the type that the large product is made
-    in; mask (B, L), lengths (B,).
+    slots (B, K, D); phrases (B, L, D) at length 1; half_phrases: a copy in the type that the large product is made in;
+    mask (B, L), lengths (B,). drawn: for smoothness, frames at length 1 (B, I, D), index (B, I), valid (B, I) and
+    window (B,); None leaves it out.
     """
-    made: tuple[Tensor, Tensor] = _PairLosses.apply(slots, phrases, half_phrases, mask, lengths, config, div)  # type: ignore[no-untyped-call]
+    made: tuple[Tensor, Tensor] = _PairLosses.apply(  # type: ignore[no-untyped-call]
+        slots, phrases, half_phrases, mask, lengths, config, weights, drawn
+    )
     return made
 
 
@@ -146,48 +150,64 @@ class _PairLosses(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, slots: Tensor, phrases: Tensor, half_phrases: Tensor, mask: Tensor, lengths: Tensor, c: Any,
-        div: float,
+        weights: list[float], drawn: tuple[Tensor, ...] | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         from stepformer.core import loss_kernels
         from stepformer.core.align.triton_kernel import match_rows
 
-        seq_weight, glob_weight = float(c.weights["seq"]), float(c.weights["glob"])
+        seq_weight, glob_weight, div_weight, smooth_weight = weights
         B, K, D = slots.shape
-        slots, seen = slots.contiguous(), mask.flatten()
-        every, said = slots.view(B * K, D).to(half_phrases.dtype), half_phrases.flatten(0, 1)
-        beside, aligning = Beside(slots.device), Beside(slots.device, 5)
-        cosines = torch.bmm(slots, phrases.mT)  # (B, K, L); alignment takes longest, so it begins first
+        seen, said = mask.flatten(), half_phrases.flatten(0, 1)
+        beside, smoothing, aligning = (Beside(slots.device, number) for number in (0, 1, 5))
+        unit, half, inverse = loss_kernels.unit_parts(slots, half_phrases.dtype)
+        cosines = torch.bmm(unit, phrases.mT)  # (B, K, L); alignment takes longest, so it begins first
         with aligning:
             rows = match_rows(cosines, lengths, c.keep, c.best_per_slot)
         with beside:
+            glob = slots.new_zeros(2)
             own_phrases, own_slots = loss_kernels.own_sums(cosines, lengths, c.gamma)
+        smooth = smooth_grad = None
+        if drawn is not None:
+            with smoothing:
+                picked, index, valid, window = drawn
+                smooth, by_cosines = loss_kernels.smooth_parts(
+                    torch.bmm(picked, unit.mT), index, valid, window, c.smooth_gamma, smooth_weight / B,
+                    c.smooth_form == "log_mean", c.smooth_with_self,
+                )  # fmt: skip
+                smooth_grad = torch.bmm(by_cosines.mT, picked)
+        every = half.view(B * K, D)
         over_phrases, over_slots, products = make_sums(every, said, seen, c.gamma, c.glob_both_ways)
         beside.join()
-        glob = slots.new_zeros(2)
-        form = glob_weight, c.glob_form == "log_mean"
-        d_phrases, d_rows = loss_kernels.nce(own_phrases, over_phrases, lengths, glob, *form)
+        asked = glob_weight, c.glob_form == "log_mean"
+        d_phrases, d_rows = loss_kernels.nce(own_phrases, over_phrases, lengths, glob, *asked)
         down = d_slots = None
         if c.glob_both_ways:
             valid = seen.view(torch.uint8)
-            d_slots, d_columns = loss_kernels.nce(own_slots, over_slots, valid, glob[1:], *form)
+            d_slots, d_columns = loss_kernels.nce(own_slots, over_slots, valid, glob[1:], *asked)
             down = over_slots, d_columns
+        with aligning:  # beside the second large product
+            seq, hits, d_cosines = loss_kernels.local(
+                cosines, lengths, rows, d_phrases, d_slots, c.gamma, seq_weight / B, c.seq_average == "all"
+            )
+            own_grad = torch.bmm(d_cosines, phrases)
         grad, _ = sums_back(every, said, seen, c.gamma, over_phrases, d_rows, down, products)
         assert grad is not None
 
         aligning.join()
-        seq, hits, d_cosines = loss_kernels.local(
-            cosines, lengths, rows, d_phrases, d_slots, c.gamma, seq_weight / B, c.seq_average == "all"
-        )
-        grad = grad.view(B, K, D).baddbmm_(d_cosines, phrases)
-        pairs = B * K * max(1, K - 1)
-        spread = loss_kernels.apart(slots, grad, div / pairs)
-        values = loss_kernels.totals(seq, hits, spread, glob, pairs, (seq_weight, glob_weight, div))
+        smoothing.join()
+        grad, pairs = grad.view(B, K, D), B * K * max(1, K - 1)
+        spread = loss_kernels.apart(unit, grad, own_grad, smooth_grad, div_weight / pairs)
+        values = loss_kernels.totals(seq, hits, spread, smooth, glob, pairs, weights)
         total, values = values[0], values[1:]
-        ctx.save_for_backward(grad)
+        ctx.save_for_backward(grad, unit, inverse)
+        ctx.kind = slots.dtype
         ctx.mark_non_differentiable(values)
+        ctx.set_materialize_grads(False)
         return total, values
 
     @staticmethod
-    def backward(ctx: Any, up: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = ctx.saved_tensors
-        return grad * up, None, None, None, None, None, None
+    def backward(ctx: Any, up: Tensor, _: None) -> tuple[Tensor | None, ...]:
+        from stepformer.core import loss_kernels
+
+        grad, unit, inverse = ctx.saved_tensors
+        return loss_kernels.unit_back(grad, up, unit, inverse, ctx.kind), *(None,) * 7

@@ -68,22 +68,29 @@ def _shares(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _unit(x, y, inverse, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _unit(x, y, half, inverse, D, HALF: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, WIDTH)
     value = tl.load(x + row * D + c, mask=c < D, other=0.0).to(tl.float32)
     scale = 1.0 / tl.maximum(tl.sqrt(tl.sum(value * value, axis=0)), 1e-12)
     tl.store(y + row * D + c, value * scale, mask=c < D)
+    if HALF:
+        tl.store(half + row * D + c, value * scale, mask=c < D)
     tl.store(inverse + row, scale)
 
 
 @triton.jit
-def _unit_back(grad, y, inverse, dx, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _unit_back(  # type: ignore[no-untyped-def]
+    grad, up, y, inverse, dx, D, SCALED: tl.constexpr, WIDTH: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, WIDTH)
     g = tl.load(grad + row * D + c, mask=c < D, other=0.0).to(tl.float32)
     value = tl.load(y + row * D + c, mask=c < D, other=0.0).to(tl.float32)
-    out = (g - value * tl.sum(g * value, axis=0)) * tl.load(inverse + row)
+    scale = tl.load(inverse + row)
+    if SCALED:
+        scale *= tl.load(up)
+    out = (g - value * tl.sum(g * value, axis=0)) * scale
     tl.store(dx + row * D + c, out, mask=c < D)
 
 
@@ -199,9 +206,10 @@ def _nce(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _apart(  # type: ignore[no-untyped-def]
-    slots, grad, value, K, D, up, SLOTS: tl.constexpr, BLOCK: tl.constexpr
+    slots, grad, own, smooth, value, K, D, up, SMOOTH: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Diversity of one video's unit slots, of some columns: the sum over pairs; its gradient times ``up`` is added."""
+    """Diversity of one video's unit slots, of some columns: the sum over pairs; its gradient times ``up`` is added, and
+    so are the gradients of the other losses."""
     item = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, SLOTS)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -211,40 +219,49 @@ def _apart(  # type: ignore[no-untyped-def]
     whole = tl.sum(x, axis=0)
     pairs = tl.sum(whole * whole, axis=0) - tl.sum(tl.sum(x * x, axis=1), axis=0)
     tl.store(value + item * tl.num_programs(1) + tl.program_id(1), pairs)
-    old = tl.load(grad + at, mask=ok, other=0.0)
-    tl.store(grad + at, old + 2.0 * up * (whole[None, :] - x), mask=ok)
+    out = tl.load(grad + at, mask=ok, other=0.0) + tl.load(own + at, mask=ok, other=0.0)
+    if SMOOTH:
+        out += tl.load(smooth + at, mask=ok, other=0.0)
+    tl.store(grad + at, out + 2.0 * up * (whole[None, :] - x), mask=ok)
 
 
 @triton.jit
 def _totals(  # type: ignore[no-untyped-def]
-    seq, hits, spread, glob, out, B, parts, pairs, seq_weight, glob_weight, div_weight, BLOCK: tl.constexpr
-):
+    seq, hits, spread, smooth, glob, out, B, parts, pairs, seq_weight, glob_weight, div_weight, smooth_weight,
+    SMOOTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """The weighted sum of the losses, each of them, and the mean number of matches."""
     c = tl.arange(0, BLOCK)
     local = tl.zeros([BLOCK], tl.float32)
     matched = tl.zeros([BLOCK], tl.float32)
     near = tl.zeros([BLOCK], tl.float32)
+    rough = tl.zeros([BLOCK], tl.float32)
     for first in range(0, B, BLOCK):
         local += tl.load(seq + first + c, mask=first + c < B, other=0.0)
         matched += tl.load(hits + first + c, mask=first + c < B, other=0.0)
+        if SMOOTH:
+            rough += tl.load(smooth + first + c, mask=first + c < B, other=0.0)
     for first in range(0, parts, BLOCK):
         near += tl.load(spread + first + c, mask=first + c < parts, other=0.0)
     local_loss = tl.sum(local, axis=0) / B
     global_loss = tl.load(glob) + tl.load(glob + 1)
     div_loss = tl.sum(near, axis=0) / pairs
-    tl.store(out, seq_weight * local_loss + glob_weight * global_loss + div_weight * div_loss)
+    smooth_loss = tl.sum(rough, axis=0) / B
+    total = seq_weight * local_loss + glob_weight * global_loss + div_weight * div_loss
+    tl.store(out, total + smooth_weight * smooth_loss)
     tl.store(out + 1, local_loss)
     tl.store(out + 2, global_loss)
     tl.store(out + 3, div_loss)
-    tl.store(out + 4, tl.sum(matched, axis=0) / B)
+    tl.store(out + 4, smooth_loss)
+    tl.store(out + 5, tl.sum(matched, axis=0) / B)
 
 
 @triton.jit
 def _smooth(  # type: ignore[no-untyped-def]
-    cosines, index, valid, span, loss, grad, scale, frames, K, LOG_MEAN: tl.constexpr, WITH_SELF: tl.constexpr,
+    cosines, index, valid, span, loss, grad, scale, up, frames, K, LOG_MEAN: tl.constexpr, WITH_SELF: tl.constexpr,
     FRAMES: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """One video: the smoothness of its drawn frames' attention, and its gradient with respect to the cosines."""
+    """One video: the smoothness of its drawn frames' attention, and ``up`` times its gradient by the cosines."""
     item = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, FRAMES)
     k = tl.arange(0, SLOTS)
@@ -290,7 +307,7 @@ def _smooth(  # type: ignore[no-untyped-def]
     d_logits = tl.where(some[:, None], weight[:, None] * d_logits, 0.0) * scale
     d_unit = tl.dot(d_logits + tl.trans(d_logits), unit, input_precision="ieee")
     d_a = (d_unit - unit * tl.sum(unit * d_unit, axis=1)[:, None]) * inverse[:, None]
-    d = a * (d_a - tl.sum(a * d_a, axis=1)[:, None]) * scale
+    d = a * (d_a - tl.sum(a * d_a, axis=1)[:, None]) * (scale * up)
     tl.store(grad + at, d, mask=inside)
 
 
@@ -305,7 +322,7 @@ class _UnitFunction(torch.autograd.Function):
         D = x.shape[-1]
         y = torch.empty(x.shape, dtype=kind, device=x.device)
         inverse = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
-        _unit[(x.numel() // D,)](x, y, inverse, D, WIDTH=_power(D))
+        _unit[(x.numel() // D,)](x, y, None, inverse, D, HALF=False, WIDTH=_power(D))
         ctx.save_for_backward(y, inverse)
         ctx.kind = x.dtype
         return y
@@ -313,10 +330,7 @@ class _UnitFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         y, inverse = ctx.saved_tensors
-        D = y.shape[-1]
-        dx = torch.empty(y.shape, dtype=ctx.kind, device=y.device)
-        _unit_back[(y.numel() // D,)](grad.contiguous(), y, inverse, dx, D, WIDTH=_power(D))
-        return dx, None
+        return unit_back(grad.contiguous(), None, y, inverse, ctx.kind), None
 
 
 class _SmoothFunction(torch.autograd.Function):
@@ -325,13 +339,7 @@ class _SmoothFunction(torch.autograd.Function):
         ctx: Any, cosines: Tensor, index: Tensor, valid: Tensor, span: Tensor, gamma: float, log_mean: bool,
         with_self: bool,
     ) -> Tensor:  # fmt: skip
-        B, frames, K = cosines.shape
-        loss, grad = cosines.new_empty(B), torch.empty_like(cosines, memory_format=torch.contiguous_format)
-        _smooth[(B,)](
-            cosines.contiguous(), index.contiguous(), valid.contiguous().view(torch.uint8), span.contiguous(), loss,
-            grad, 1 / gamma, frames, K, LOG_MEAN=log_mean, WITH_SELF=with_self, FRAMES=_power(frames), SLOTS=_power(K),
-            num_warps=8,
-        )  # fmt: skip
+        loss, grad = smooth_parts(cosines, index, valid, span, gamma, 1.0, log_mean, with_self)
         ctx.save_for_backward(grad)
         return loss
 
@@ -345,6 +353,38 @@ def unit(x: Tensor, kind: torch.dtype = torch.float32) -> Tensor:
     """Vectors (..., D) at length 1, computed in float32, in the type asked for."""
     made: Tensor = _UnitFunction.apply(x, kind)  # type: ignore[no-untyped-call]
     return made
+
+
+def unit_parts(x: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors (..., D) at length 1 in float32, the same in type ``kind``, and one over their lengths; no gradient."""
+    x, D = x.contiguous(), x.shape[-1]
+    y = torch.empty(x.shape, device=x.device)
+    half = y if kind == y.dtype else torch.empty_like(y, dtype=kind)
+    inverse = torch.empty(x.shape[:-1], device=x.device)
+    _unit[(x.numel() // D,)](x, y, half, inverse, D, HALF=half is not y, WIDTH=_power(D))
+    return y, half, inverse
+
+
+def unit_back(grad: Tensor, up: Tensor | None, y: Tensor, inverse: Tensor, kind: torch.dtype) -> Tensor:
+    """The gradient of what y was made of from that of y, times ``up`` () where it is given."""
+    dx, D = torch.empty(y.shape, dtype=kind, device=y.device), y.shape[-1]
+    _unit_back[(y.numel() // D,)](grad, up, y, inverse, dx, D, SCALED=up is not None, WIDTH=_power(D))
+    return dx
+
+
+def smooth_parts(
+    cosines: Tensor, index: Tensor, valid: Tensor, span: Tensor, gamma: float, up: float, log_mean: bool,
+    with_self: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """:func:`smooth`, and ``up`` times its gradient by the cosines (B, I, K)."""
+    B, frames, K = cosines.shape
+    loss, grad = cosines.new_empty(B), torch.empty_like(cosines, memory_format=torch.contiguous_format)
+    _smooth[(B,)](
+        cosines.contiguous(), index.contiguous(), valid.contiguous().view(torch.uint8), span.contiguous(), loss, grad,
+        1 / gamma, up, frames, K, LOG_MEAN=log_mean, WITH_SELF=with_self, FRAMES=_power(frames), SLOTS=_power(K),
+        num_warps=8,
+    )  # fmt: skip
+    return loss, grad
 
 
 def smooth(
@@ -436,19 +476,24 @@ def local(
     return seq, hits, grad
 
 
-def apart(slots: Tensor, grad: Tensor, up: float) -> Tensor:
+def apart(slots: Tensor, grad: Tensor, own: Tensor, smooth: Tensor | None, up: float) -> Tensor:
     """Parts whose sum is that of the cosines of all pairs of unit slots (B, K, D); ``up`` times its gradient is added
-    to ``grad``."""
+    to ``grad``, and so are the other two gradients."""
     B, K, D = slots.shape
     parts = slots.new_empty(B, triton.cdiv(D, 128))
-    _apart[(B, parts.shape[1])](slots, grad, parts, K, D, up, SLOTS=_power(K), BLOCK=128)
+    _apart[(B, parts.shape[1])](
+        slots, grad, own, smooth, parts, K, D, up, SMOOTH=smooth is not None, SLOTS=_power(K), BLOCK=128
+    )
     return parts
 
 
 def totals(
-    seq: Tensor, hits: Tensor, spread: Tensor, glob: Tensor, pairs: int, weights: tuple[float, float, float]
+    seq: Tensor, hits: Tensor, spread: Tensor, smooth: Tensor | None, glob: Tensor, pairs: int, weights: list[float]
 ) -> Tensor:
-    """(5,): the weighted sum of the losses, seq, glob, div, and the mean number of matches."""
-    out = seq.new_empty(5)
-    _totals[(1,)](seq, hits, spread, glob, out, len(seq), spread.numel(), pairs, *weights, BLOCK=1024)
+    """(6,): the weighted sum of the losses, seq, glob, div, smooth, and the mean number of matches."""
+    out = seq.new_empty(6)
+    _totals[(1,)](
+        seq, hits, spread, smooth, glob, out, len(seq), spread.numel(), pairs, *weights, SMOOTH=smooth is not None,
+        BLOCK=1024,
+    )  # fmt: skip
     return out

@@ -544,9 +544,11 @@ class Criterion:
 
         if not triton_kernel.fits(slots, phrases.shape[1]):
             return None
-        unit_phrases = _unit_once(phrases)
+        from stepformer.core import loss_kernels
+
+        unit_phrases, half_phrases, _ = loss_kernels.unit_parts(phrases, kind)
         drawn = _draw(video_mask, c, None) if c.weights.get("smooth") and c.smooth == "paper" else None
-        return Ahead(unit_phrases, unit_phrases.to(kind), phrase_mask.sum(1), drawn)
+        return Ahead(unit_phrases, half_phrases, phrase_mask.sum(1), drawn)
 
     def __call__(
         self,
@@ -572,24 +574,29 @@ class Criterion:
             )
 
         names = [name for name, weight in c.weights.items() if weight]
-        total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
         together: tuple[str, ...] = ()
         beside = Beside(slots.device, 1)
         at_once = ahead is not None and self.pairs_together
         if ahead is not None and at_once:
             # one large product fills the GPU while the other losses, small and many, wait for each other
-            together = ("seq", "glob", "div") if c.div_on == "slots" and c.weights.get("div") else ("seq", "glob")
-            _ = pair.slots
+            fits = c.smooth_frames <= 128 and not output.frames.requires_grad
+            drawn: tuple[Tensor, ...] | None = ahead.drawn if fits else None
+            apart = {"div": c.div_on == "slots", "smooth": drawn is not None}
+            together = tuple(name for name in PAPER_LOSSES if name in names and apart.get(name, True))
             with beside:
                 for name in names:
                     if name not in together:
                         compute(name)
-            div = float(c.weights["div"]) if "div" in together else 0.0
-            vectors = pair.slots, ahead.phrases, ahead.half_phrases
-            total, values = pair_losses(*vectors, phrase_mask, ahead.lengths, c, div)
-            made |= zip(together, values.unbind(), strict=False)
-            parts["matched"] = values[3]
+                if drawn is not None:
+                    drawn = _unit_once(_picked(output.frames, drawn[0])), *drawn
+            weights = [float(c.weights[name]) if name in together else 0.0 for name in PAPER_LOSSES]
+            vectors = slots, ahead.phrases, ahead.half_phrases
+            total, values = pair_losses(*vectors, phrase_mask, ahead.lengths, c, weights, drawn)
+            *each, parts["matched"] = values.unbind()
+            made |= {name: value for name, value in zip(PAPER_LOSSES, each, strict=True) if name in together}
             beside.join()
+        else:
+            total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
         for name in names:
             if name not in together:
                 if not at_once:

@@ -288,19 +288,23 @@ def with_kernels(monkeypatch):
 @pytest.mark.parametrize("average", ["all", "matched"])
 @pytest.mark.parametrize("form", ["log_mean", "mean_log"])
 @pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize("weights", [{"seq": 1.0, "glob": 2.0, "div": 0.5}, {"glob": 0.3, "seq": 3.0}])
+@pytest.mark.parametrize(
+    "weights", [{"smooth": 0.7, "seq": 1.0, "glob": 2.0, "div": 0.5}, {"glob": 0.3, "seq": 3.0}]
+)
 def test_losses_of_pairs_together(with_kernels, average, form, both_ways, weights):
     slots, phrases, mask = pairs(0)
     criterion = losses.Criterion(
         losses.LossConfig(
-            weights, gamma=0.2, keep=0.7, seq_average=average, glob_form=form, glob_both_ways=both_ways
+            weights, gamma=0.2, keep=0.7, seq_average=average, glob_form=form, glob_both_ways=both_ways,
+            smooth_form=form, smooth_gamma=0.3, smooth_frames=10,
         )
-    )
-    output = losses.Slots(slots, slots, None)
-    seen = torch.ones(slots.shape[:2], dtype=torch.bool, device=DEVICE)
+    )  # fmt: skip
+    output = losses.Slots(slots, draw(4, 30, 12), None)
+    seen = (torch.arange(30) < torch.tensor([30, 9, 1, 20])[:, None]).to(DEVICE)
     found = []
     for on in (False, True):
         with_kernels(on)
+        torch.manual_seed(0)  # the same frames are drawn
         ahead = criterion.ahead(slots.shape[1], phrases, mask, seen, torch.float32)
         assert (ahead is not None) == on
         total, parts = criterion(output, phrases, mask, seen, ahead=ahead)
