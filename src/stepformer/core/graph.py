@@ -10,7 +10,7 @@ shape and replayed with one call; a batch is copied into buffers that stay where
   step's seed, which the replay reads, and dropout hashes that seed out of a buffer. A run resumed at any step goes on
   with the same numbers.
 - *Rates* of this step (learning rate, how far the mean of the weights follows, the optimiser's bias corrections)
-  are read from a buffer that is filled before the replay.
+  are read from a buffer that is filled before the replay, and so is the seed: nothing stands before the first norm.
 - *A loss or gradient that is not finite* stops every update from then on, on the device; the host reads that flag one
   step late, so that it never waits for the step under way.
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,7 +165,7 @@ def _move(p: Tensor, to: Tensor) -> None:
 class _Recorded:
     """One of a shape's two: its input buffers, its graph, and where the graph leaves the numbers to log."""
 
-    inputs: dict[str, Tensor]  # the batch, and "control": this step's rates, seed and number
+    inputs: dict[str, Tensor]  # the batch, and "control": this step's rates, seed (as an integer) and number
     looked: Looked | None = None  # the video as the decoder reads it, where that depends on nothing learned
     free: Any = None  # the event after which the buffers may be written: the last replay is through
     graph: Any = None
@@ -196,17 +196,17 @@ class GraphStep:
         self.flat = Flat(model, averaged, optimizer, weight_kinds(model) if fused else {}, half)
         self.count = int(self.flat.count)  # read once, before anything runs
         self.device = device
-        self.seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.bad = torch.zeros((), dtype=torch.int32, device=device)
-        self.context: context.Context | None = None
+        flat = self.flat
+        self.context: Callable[[Tensor], context.Context] | None = None  # of a seed, as is the stack
         if context.fits(model):
-            of = self.flat
-            self.context = context.Context(model, partial(of.view, of.half), partial(of.view, of.grads), self.seed)
-        self.stack: Stack | None = None
+            self.context = partial(
+                context.Context, model, partial(flat.view, flat.half), partial(flat.view, flat.grads)
+            )
+        self.stack: Callable[[Tensor], Stack] | None = None
         if fused:
-            flat = self.flat
-            self.stack = Stack(
-                model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads), self.seed
+            self.stack = partial(
+                Stack, model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads)
             )
         self._reads_as_is = self._reads_bf16()
         self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
@@ -239,7 +239,8 @@ class GraphStep:
         beta1, beta2 = self.config.optim.betas
         rates = self._rates[step % len(self._rates)]
         corrections = (1 - beta1**self.count, math.sqrt(1 - beta2**self.count))
-        rates.copy_(torch.tensor([lr, follow, *corrections, seed, self.count], dtype=torch.float64))
+        rates.copy_(torch.tensor([lr, follow, *corrections, 0.0, self.count], dtype=torch.float64))
+        rates.view(torch.int64)[4] = seed
         recorded = self._ready(batch, rates)
         torch.manual_seed(seed)
         if recorded.graph is not None:
@@ -250,10 +251,11 @@ class GraphStep:
             recorded.free.record()
         assert recorded.stats is not None
         flag = self._free.pop()
-        flag.copy_(self.bad, non_blocking=True)
         event = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
-        if event is not None:
-            event.record()
+        with Beside(self.device, 7):  # the next step need not wait for it
+            flag.copy_(self.bad, non_blocking=True)
+            if event is not None:
+                event.record()
         self._flags.append((step, flag, event))
         return dict(zip(recorded.names, recorded.stats.unbind(), strict=True))
 
@@ -360,14 +362,15 @@ class GraphStep:
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
         video, look = recorded.inputs["video"], None
+        seed = recorded.inputs["control"].view(torch.int64)[4:5]
         if self.context is not None:
-            look = self.context.look
+            look = self.context(seed).look
         elif recorded.looked is not None:
             look = partial(_as_is, recorded.looked)
         elif self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
             video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
         with self._autocast():
-            decode = self.stack.decode if self.stack is not None else None
+            decode = self.stack(seed).decode if self.stack is not None else None
             made: Slots = self.model(
                 video, recorded.inputs["video_mask"], self.criterion.needs_attention, decode=decode, look=look
             )
@@ -396,23 +399,24 @@ class GraphStep:
 
         flat, o = self.flat, self.config.optim
         control = recorded.inputs["control"]
-        self.seed.copy_(control[4:5])
-        flat.count.copy_(control[5])
         beside = Beside(self.device, 2)
         with beside:
+            flat.count.copy_(control[5])
             ahead = self.ahead(recorded)
         output = self.forward(recorded)
         beside.join()
         loss, parts = self.losses(recorded, output, ahead)
         self.gradients(loss)
         norm = torch.linalg.vector_norm(flat.grads, dtype=flat.values.dtype)
+        logged = {"loss": loss, **parts, "grad_norm": norm}
+        recorded.names = list(logged)
+        with beside:
+            recorded.stats = torch.stack([value.detach().float() for value in logged.values()])
         stack_kernels.update(
             flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, control, norm, self.bad,
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
         )  # fmt: skip
-        logged = {"loss": loss, **parts, "grad_norm": norm}
-        recorded.names = list(logged)
-        recorded.stats = torch.stack([value.detach().float() for value in logged.values()])
+        beside.join()
 
 
 def _as_is(looked: Looked, *_: Tensor) -> Looked:
