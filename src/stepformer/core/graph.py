@@ -6,9 +6,9 @@ shape and replayed with one call; a batch is copied into buffers that stay where
 - *Shapes.* Frames and phrases are padded to the next of a few sizes. Each shape has two graphs that read buffers of
   their own and take turns: a batch comes from the host while the step before is under way. The last :data:`_GRAPHS`
   graphs are kept.
-- *Chance* is a function of (seed, step), as in the loop without graphs: before a replay torch's generator gets the
-  step's seed, which the replay reads, and dropout hashes that seed out of a buffer. A run resumed at any step goes on
-  with the same numbers.
+- *Chance* is a function of (seed, step), as in the loop without graphs: before frames are drawn, and before a replay,
+  torch's generator gets the step's seed, and dropout hashes that seed out of a buffer. A run resumed at any step goes
+  on with the same numbers.
 - *Rates* of this step (learning rate, how far the mean of the weights follows, the optimiser's bias corrections)
   are read from a buffer that is filled before the replay, and so is the seed: nothing stands before the first norm.
 - *A loss or gradient that is not finite* stops every update from then on, on the device; the host reads that flag one
@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from stepformer.core import context
 from stepformer.core.devices import Beside, has_triton
-from stepformer.core.losses import BUILT_IN, Ahead, Criterion
+from stepformer.core.losses import BUILT_IN, Ahead, Criterion, Drawn
 from stepformer.core.model import Looked, Slots, StepDecoder, Sum
 from stepformer.core.stack import Stack, weight_kinds
 
@@ -167,6 +167,7 @@ class _Recorded:
 
     inputs: dict[str, Tensor]  # the batch, and "control": this step's rates, seed (as an integer) and number
     looked: Looked | None = None  # the video as the decoder reads it, where that depends on nothing learned
+    drawn: Drawn | None = None  # the frames for smoothness
     free: Any = None  # the event after which the buffers may be written: the last replay is through
     graph: Any = None
     names: list[str] = field(default_factory=list)
@@ -284,7 +285,8 @@ class GraphStep:
         recorded = self._recorded.get((*shape, self._turn))
         if recorded is None:
             buffers = self._buffers(*shape, batch.video.shape[2])
-            recorded = _Recorded(buffers, self._looked(buffers["video"]) if self._reads_as_is else None)
+            looked = self._looked(buffers["video"]) if self._reads_as_is else None
+            recorded = _Recorded(buffers, looked, self.criterion.draw(buffers["video_mask"]))
             self._fill(recorded, batch, rates)
             if self._cuda:
                 recorded.free = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -317,6 +319,12 @@ class GraphStep:
                     buffer[:, n:] = False
             if recorded.looked is not None:
                 self._looked(recorded.inputs["video"], recorded.looked)
+            if recorded.drawn is not None:  # recorded, torch's generator would be written to before every replay
+                torch.manual_seed(int(rates.view(torch.int64)[4]))
+                drawn = self.criterion.draw(recorded.inputs["video_mask"])
+                assert drawn is not None
+                for kept, new in zip(recorded.drawn, drawn, strict=True):
+                    kept.copy_(new)
         if here:
             torch.cuda.current_stream().wait_stream(self._copies)
 
@@ -380,7 +388,7 @@ class GraphStep:
         """What the losses need beside the model's output."""
         x, kind = recorded.inputs, torch.bfloat16 if self.precision == "bf16" else torch.float32
         return self.criterion.ahead(
-            self.model.config.slots, x["phrases"], x["phrase_mask"], x["video_mask"], kind
+            self.model.config.slots, x["phrases"], x["phrase_mask"], recorded.drawn, kind
         )
 
     def losses(self, recorded: _Recorded, output: Slots, ahead: Ahead | None) -> tuple[Tensor, dict[str, Tensor]]:

@@ -70,6 +70,10 @@ def _unit_once(x: Tensor) -> Tensor:
     return unit(x)
 
 
+Drawn = tuple[Tensor, Tensor, Tensor]
+"""For smoothness: frames (B, I), valid (B, I), window (B,)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """What the losses need of a batch beside the model's output: :meth:`Criterion.ahead` makes it in the meantime."""
@@ -77,7 +81,7 @@ class Ahead:
     phrases: Tensor  # (B, L, D) at length 1
     half_phrases: Tensor  # the same in the type that the product of all slots with all phrases is made in
     lengths: Tensor  # (B,) phrases
-    drawn: tuple[Tensor, Tensor, Tensor] | None  # smoothness: frames (B, I), valid (B, I), window (B,)
+    drawn: Drawn | None
 
 
 class Compared:
@@ -242,13 +246,11 @@ def attention_div_loss(attention: Tensor) -> Tensor:
 
 
 def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """``count`` frames of each video, drawn without replacement: (index (B, count) ascending, valid (B, count))."""
+    """``count`` frames of each video, drawn without replacement, in any order: (index (B, count), valid (B, count))."""
     noise = torch.rand(mask.shape, device=mask.device, generator=generator).masked_fill(~mask, 2.0)
     count = min(count, mask.shape[1])
     chosen = noise.topk(count, 1, largest=False, sorted=False).indices
-    valid = mask.gather(1, chosen)
-    order = torch.where(valid, chosen, mask.shape[1]).argsort(1)
-    return chosen.gather(1, order), valid.gather(1, order)
+    return chosen, mask.gather(1, chosen)
 
 
 def _picked(frames: Tensor, index: Tensor) -> Tensor:
@@ -455,7 +457,7 @@ def _smooth(x: LossInput) -> Tensor:
     return smooth_loss(similarity, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
 
 
-def _draw(mask: Tensor, c: LossConfig, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor]:
+def _draw(mask: Tensor, c: LossConfig, generator: torch.Generator | None) -> Drawn:
     """The frames whose attention is to be smooth, which of them exist, and how far their neighbours are."""
     index, valid = sample_frames(mask, c.smooth_frames, generator)
     return index, valid, (mask.sum(1) * c.smooth_window).clamp(min=1.0)
@@ -530,15 +532,23 @@ class Criterion:
         on_attention = self.config.div_on == "attention" and self.config.weights.get("div", 0.0) > 0
         return on_attention or any(weight and name not in PAPER_LOSSES for name, weight in self.config.weights.items())
 
+    def draw(self, video_mask: Tensor) -> Drawn | None:
+        """The frames for smoothness, where that can be made together with the losses of pairs."""
+        c = self.config
+        return _draw(video_mask, c, None) if self._wants(video_mask, "smooth") and c.smooth == "paper" else None
+
+    def _wants(self, x: Tensor, *names: str) -> bool:
+        return _kernels(x) and all(self.config.weights.get(name) for name in (*names, "seq", "glob"))
+
     def ahead(
-        self, slots: int, phrases: Tensor, phrase_mask: Tensor, video_mask: Tensor, kind: torch.dtype
+        self, slots: int, phrases: Tensor, phrase_mask: Tensor, drawn: Drawn | None, kind: torch.dtype
     ) -> Ahead | None:
         """What needs no output of the model; None where the losses of pairs are not made together, by kernels.
 
-        slots: K; kind: the type in which the product of all slots with all phrases may be made.
+        slots: K; drawn: from :meth:`draw`; kind: the type in which the product of all slots with all phrases may be
+        made.
         """
-        c = self.config
-        if not (_kernels(phrases) and c.weights.get("seq") and c.weights.get("glob")):
+        if not self._wants(phrases):
             return None
         from stepformer.core.align import triton_kernel
 
@@ -547,7 +557,6 @@ class Criterion:
         from stepformer.core import loss_kernels
 
         unit_phrases, half_phrases, _ = loss_kernels.unit_parts(phrases, kind)
-        drawn = _draw(video_mask, c, None) if c.weights.get("smooth") and c.smooth == "paper" else None
         return Ahead(unit_phrases, half_phrases, phrase_mask.sum(1), drawn)
 
     def __call__(

@@ -305,7 +305,7 @@ def test_losses_of_pairs_together(with_kernels, average, form, both_ways, weight
     for on in (False, True):
         with_kernels(on)
         torch.manual_seed(0)  # the same frames are drawn
-        ahead = criterion.ahead(slots.shape[1], phrases, mask, seen, torch.float32)
+        ahead = criterion.ahead(slots.shape[1], phrases, mask, criterion.draw(seen), torch.float32)
         assert (ahead is not None) == on
         total, parts = criterion(output, phrases, mask, seen, ahead=ahead)
         found.append((parts, total, torch.autograd.grad(3 * total, slots)[0]))
