@@ -183,13 +183,14 @@ class _Before(torch.autograd.Function):
             dy.addmm_(down, weight)
             nothing = down.new_zeros(down.shape[1]) if linear is attention.k else None  # falls out of the softmax
             context.give(linear, down, given, nothing, wide="down")
-        sums = ops.norm_sums(dy[None], u[None], mean[None], rstd[None], dy[None])[0]  # (3, D)
-        context.grad(norm.weight).copy_(sums[0])
-        context.grad(norm.bias).copy_(sums[1])
+        dx, more = None, du is not None
         if isinstance(into, nn.Linear):
-            more = du is not None
-            dx = du.contiguous() if du is not None else torch.empty_like(dy)
-            ops.add_norm_back(dy, u, norm.weight, mean, rstd, dx, more, None, context.seed, 0, 0)
+            dx = torch.empty_like(dy) if du is None else du.contiguous()
+        sums = mean.new_empty(ops.norm_parts(*u.shape), 3, u.shape[1])
+        ops.add_norm_back(dy, u, norm.weight, mean, rstd, dx, more, None, sums, context.seed, 0, 0)
+        context.grad(norm.weight).copy_(sums[:, 0].sum(0))
+        context.grad(norm.bias).copy_(sums[:, 1].sum(0))
+        if isinstance(into, nn.Linear):
             context.give(into, ops.leave(dx, x).to(dy.dtype), rows.to(dy.dtype))
         return None, None, None, None, None
 
@@ -253,8 +254,9 @@ class _After(torch.autograd.Function):
         context.give(first, grad, z, sums.sum(0))
         dz = grad @ half(first.weight)
         down = torch.empty_like(x)
-        ops.add_norm_back(dz, x, norm.weight, mean, rstd, dx, True, down, seed, _SITES[0], threshold)
-        norms = ops.norm_sums(dz[None], x[None], mean[None], rstd[None], down[None])[0]  # (3, D)
+        parts = mean.new_empty(ops.norm_parts(*x.shape), 3, x.shape[1])
+        ops.add_norm_back(dz, x, norm.weight, mean, rstd, dx, True, down, parts, seed, _SITES[0], threshold)
+        norms = parts.sum(0)  # (3, D)
         context.grad(norm.weight).copy_(norms[0])
         context.grad(norm.bias).copy_(norms[1])
         context.give(out, down, mixed, norms[2], wide="given")

@@ -17,12 +17,12 @@ from stepformer.core.stack_kernels import (
     activate_back,
     add_norm,
     add_norm_back,
-    norm_sums,
+    norm_parts,
 )
 
 __all__ = [
     "activate", "activate_back", "add_end", "add_norm", "add_norm_back", "add_unit", "drop", "enter", "leave",
-    "norm_sums", "relative_codes",
+    "norm_parts", "relative_codes",
 ]  # fmt: skip
 
 

@@ -219,11 +219,12 @@ class _Layers(torch.autograd.Function):
 
         dx = new(R, D, dtype=wide)
         d_qkv, d_q, d_mixed, d_before = new(L, R, 3 * D), new(L, R, D), new(L, R, D), new(L, R, config.feedforward)
-        # of what the norms gave, and of the branches before them: norm 0 has none, which its bias's sum skips
-        dy, d_branch = new(3 * L + 1, R, D), new(3 * L + 1, R, D)
+        # of what the norms gave, but for the last, and of the branches before them: norm 0 has none
+        dy, d_branch = new(3 * L, R, D), new(3 * L + 1, R, D)
         d_own, d_cross, d_ff = d_branch[1::3], d_branch[2::3], d_branch[3::3]  # (L, R, D)
         d_folded, d_read, d_scores = new(L, B, K * H, D), new(B, K * H, D), new(B, K * H, _pitch(N))[..., :N]
         qkv_sums, before_sums = new(L, B, 3 * D, dtype=wide), new(L, B, config.feedforward, dtype=wide)
+        norm_sums = new(3 * L + 1, ops.norm_parts(R, D), 3, D, dtype=wide)
         added = new(0 if content else L, R, D)  # of what the queries were added to in self-attention
         # one gradient where keys and values are the same frames
         shared = key is value or key.data_ptr() == value.data_ptr()
@@ -236,11 +237,10 @@ class _Layers(torch.autograd.Function):
         def norm(number: int, given: str, layer: int, site: int, up: Tensor | None = None) -> None:
             ops.add_norm_back(
                 dy[number] if up is None else up, x[number], full[given][layer], mean[number], rstd[number], dx,
-                up is None, d_branch[number] if number else None, seed, site, dropout,
+                up is None, d_branch[number] if number else None, norm_sums[number], seed, site, dropout,
             )  # fmt: skip
 
-        d_state = d_state.reshape(R, D).contiguous()
-        norm(3 * L, "norm", 0, 6 * L - 1, d_state)
+        norm(3 * L, "norm", 0, 6 * L - 1, d_state.reshape(R, D).contiguous())
         for i in reversed(range(L)):
             s = stack.sites(i)
             torch.mm(d_ff[i], half["ff2"][i], out=d_before[i])
@@ -280,14 +280,12 @@ class _Layers(torch.autograd.Function):
             for name, few, many in (("k", q, d_folded), ("v", d_mixed, read)):
                 for one, other, out in zip(few, many, grad[name], strict=True):
                     weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
-        dy[3 * L].copy_(d_state)
-        sums = ops.norm_sums(dy, x, mean, rstd, d_branch)  # (3 L + 1, 3, D); reads much, which those per head do not
         with small:
             to, made = [], []
             for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
                 to.append(grad[name])
                 made.append(torch.sum(down, 1, dtype=wide).to(kind))
-            rounded = sums.to(kind)
+            rounded = norm_sums.sum(1).to(kind)  # (3 L + 1, 3, D)
             layers = rounded[:-1].view(L, 3, 3, D).permute(1, 2, 0, 3).contiguous()  # the norm, which sum, (L, D)
             to += [grad["norm"], grad["norm_bias"], grad["ff2_bias"][L - 1 :]]
             made += [rounded[-1:, 0], rounded[-1:, 1], rounded[-1:, 2]]

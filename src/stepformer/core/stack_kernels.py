@@ -62,57 +62,40 @@ def _add_norm(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["site"])
 def _add_norm_back(  # type: ignore[no-untyped-def]
-    dy, x, weight, mean, rstd, dx, d_branch, seed, site,
-    DIM: tl.constexpr, WIDTH: tl.constexpr, MORE: tl.constexpr, ADD: tl.constexpr, THRESHOLD: tl.constexpr,
+    dy, x, weight, mean, rstd, dx, d_branch, sums, seed, site, rows,
+    DIM: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, DOWN: tl.constexpr, MORE: tl.constexpr,
+    ADD: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0)
+    """ROWS rows, and over them the sums that are the gradients of weight, shift and the bias of the branch before."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, WIDTH)
-    ok = c < DIM
-    at = row * DIM + c
-    g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32) * tl.load(weight + c, mask=ok, other=0.0)
-    scale = tl.load(rstd + row)
-    unit = tl.where(ok, (tl.load(x + at, mask=ok, other=0.0) - tl.load(mean + row)) * scale, 0.0)
-    along = tl.sum(unit * g, axis=0) / DIM
-    level = tl.sum(g, axis=0) / DIM
-    total = scale * (g - unit * along - level)
-    if MORE:
-        total += tl.load(dx + at, mask=ok, other=0.0)
-    tl.store(dx + at, total, mask=ok)
-    if ADD:
-        if THRESHOLD > 0:
-            total = tl.where(_kept(seed, site, at, THRESHOLD), total * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-        tl.store(d_branch + at, total, mask=ok)
-
-
-@triton.jit
-def _norm_sums(  # type: ignore[no-untyped-def]
-    dy, x, mean, rstd, d_branch, parts, rows,
-    DIM: tl.constexpr, PART: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Sums over PART rows of one norm: gradients of its weight and shift, and of the bias of the branch before it."""
-    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    part = tl.program_id(1)
-    norm = tl.program_id(2).to(tl.int64)
-    dy += norm * rows * DIM
-    x += norm * rows * DIM
-    d_branch += norm * rows * DIM
-    weight = tl.zeros([ROWS, BLOCK], tl.float32)
-    shift = tl.zeros([ROWS, BLOCK], tl.float32)
-    bias = tl.zeros([ROWS, BLOCK], tl.float32)
-    for first in range(0, PART, ROWS):
-        r = part * PART + first + tl.arange(0, ROWS)
-        ok = (r < rows)[:, None] & (c < DIM)[None, :]
-        at = r[:, None] * DIM + c[None, :]
-        g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
-        middle = tl.load(mean + norm * rows + r, mask=r < rows, other=0.0)
-        scale = tl.load(rstd + norm * rows + r, mask=r < rows, other=0.0)
-        weight += g * (tl.load(x + at, mask=ok, other=0.0) - middle[:, None]) * scale[:, None]
-        shift += g
-        bias += tl.load(d_branch + at, mask=ok, other=0.0).to(tl.float32)
-    parts += ((norm * tl.num_programs(1) + part) * 3) * DIM + c
-    tl.store(parts, tl.sum(weight, axis=0), mask=c < DIM)
-    tl.store(parts + DIM, tl.sum(shift, axis=0), mask=c < DIM)
-    tl.store(parts + 2 * DIM, tl.sum(bias, axis=0), mask=c < DIM)
+    here = r < rows
+    inside = c < DIM
+    ok = here[:, None] & inside[None, :]
+    # four numbers of each row to a thread, in bf16 too: sums over rows then need no other thread
+    at = tl.max_contiguous(r[:, None] * DIM + c[None, :], [1, 4])
+    g = tl.load(dy + at, mask=ok, other=0.0).to(tl.float32)
+    scale = tl.load(rstd + r, mask=here, other=0.0)[:, None]
+    middle = tl.load(mean + r, mask=here, other=0.0)[:, None]
+    unit = tl.where(ok, (tl.load(x + at, mask=ok, other=0.0) - middle) * scale, 0.0)
+    by = tl.load(weight + c, mask=inside, other=0.0)[None, :]
+    sums += tl.program_id(0) * (3 * DIM) + c
+    tl.store(sums, tl.sum(g * unit, axis=0), mask=inside)
+    tl.store(sums + DIM, tl.sum(g, axis=0), mask=inside)
+    if DOWN:
+        g *= by
+        along = tl.sum(unit * g, axis=1)[:, None] / DIM
+        level = tl.sum(g, axis=1)[:, None] / DIM
+        total = scale * (g - unit * along - level)
+        if MORE:
+            total += tl.load(dx + at, mask=ok, other=0.0)
+        tl.store(dx + at, total, mask=ok)
+        if ADD:
+            if THRESHOLD > 0:
+                kept = _kept(seed, site, at, THRESHOLD)
+                total = tl.where(kept, total * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+            tl.store(d_branch + at, total, mask=ok)
+            tl.store(sums + 2 * DIM, tl.sum(tl.where(ok, total, 0.0), axis=0), mask=inside)
 
 
 @triton.jit
@@ -354,30 +337,27 @@ def add_norm(
     )  # fmt: skip
 
 
-_PART = 288  # rows that one program sums over
+def norm_parts(rows: int, dim: int) -> int:
+    """How many sums over rows :func:`add_norm_back` makes: a program has as many rows as its registers hold."""
+    return int(triton.cdiv(rows, max(1, 4096 // _width(dim))))
 
 
 def add_norm_back(
-    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
-    seed: Tensor, site: int, threshold: int,
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor | None, more: bool,
+    d_branch: Tensor | None, sums: Tensor, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch."""
+    """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch.
+
+    sums (:func:`norm_parts`, 3, D): gradients of weight, shift and the branch's bias, each part from some of the rows;
+    without d_branch the last is not written.
+    """
     rows, dim = x.shape
     width = _width(dim)
-    _add_norm_back[(rows,)](
-        dy, x, weight, mean, rstd, dx, d_branch, seed, site,
-        DIM=dim, WIDTH=width, MORE=more, ADD=d_branch is not None, THRESHOLD=threshold, num_warps=_warps(width),
+    _add_norm_back[(len(sums),)](
+        dy, x, weight, mean, rstd, dx, d_branch, sums, seed, site, rows, DIM=dim, WIDTH=width,
+        ROWS=max(1, 4096 // width), DOWN=dx is not None, MORE=more, ADD=d_branch is not None, THRESHOLD=threshold,
+        num_warps=8,
     )  # fmt: skip
-
-
-def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
-    """Gradients of the norms' weights and shifts and of the biases of branches before them: (S, R, D) -> (S, 3, D)."""
-    norms, rows, dim = x.shape
-    parts = torch.empty((norms, triton.cdiv(rows, _PART), 3, dim), dtype=torch.float32, device=x.device)
-    _norm_sums[(triton.cdiv(dim, 128), parts.shape[1], norms)](
-        dy, x, mean, rstd, d_branch, parts, rows, DIM=dim, PART=_PART, ROWS=16, BLOCK=128
-    )
-    return parts.sum(1)
 
 
 def add_codes(

@@ -58,20 +58,24 @@ def add_norm(
 
 
 def add_norm_back(
-    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool, d_branch: Tensor | None,
-    seed: Tensor, site: int, threshold: int,
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor | None, more: bool,
+    d_branch: Tensor | None, sums: Tensor, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     unit = (x - mean[:, None]) * rstd[:, None]
-    g = dy.to(x.dtype) * weight
+    g = dy.to(x.dtype)
+    sums.zero_()[0, :2] = torch.stack(((g * unit).sum(0), g.sum(0)))
+    if dx is None:
+        return
+    g = g * weight
     new = rstd[:, None] * (g - unit * (unit * g).mean(1, keepdim=True) - g.mean(1, keepdim=True))
     dx.copy_(dx + new if more else new)
     if d_branch is not None:
         d_branch.copy_(_drop(dx, seed, site, threshold))
+        sums[0, 2] = d_branch.to(x.dtype).sum(0)
 
 
-def norm_sums(dy: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, d_branch: Tensor) -> Tensor:
-    g, unit = dy.to(x.dtype), (x - mean[..., None]) * rstd[..., None]
-    return torch.stack(((g * unit).sum(1), g.sum(1), d_branch.to(x.dtype).sum(1)), 1)
+def norm_parts(rows: int, dim: int) -> int:
+    return 1
 
 
 def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:

@@ -92,25 +92,22 @@ def test_add_norm(kernels, dropout, query, first):
 
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
 @pytest.mark.parametrize("more", [False, True])
-def test_add_norm_back(kernels, dropout, more):
-    R, D = 13, 24
+@pytest.mark.parametrize("written", ["all", "no branch", "sums"])
+@pytest.mark.parametrize(("R", "D"), [(13, 24), (300, 20), (11, 768)])
+def test_add_norm_back(kernels, dropout, more, written, R, D):
+    parts = kernels.norm_parts(R, D)
+    assert parts > 1 or R == 13
 
     def make():
         x = draw(R, D)
         mean, rstd = x.mean(1), 1 / x.std(1)
-        dx, d_branch = draw(R, D), draw(R, D)
-        arguments = (draw(R, D), x, draw(D), mean, rstd, dx, more, d_branch, SEED, 5, dropout)
-        return arguments, [dx, d_branch]
+        dx, d_branch = draw(R, D) if written != "sums" else None, draw(R, D) if written == "all" else None
+        sums = torch.full((parts, 3, D), torch.nan, device=DEVICE)
+        arguments = (draw(R, D), x, draw(D), mean, rstd, dx, more, d_branch, sums, SEED, 5, dropout)
+        there = sums if written == "all" else sums[:, :2]
+        return arguments, [t for t in (dx, d_branch, AllRows(there)) if t is not None]
 
     both(kernels, "add_norm_back", make)
-
-
-def test_sums_over_rows(kernels):
-    S, R, D = 3, 300, 20
-    dy, x, d_branch = draw(S, R, D), draw(S, R, D), draw(S, R, D)
-    mean, rstd = x.mean(2), 1 / x.std(2)
-    plain, fast = (ops.norm_sums(dy, x, mean, rstd, d_branch) for ops in (reference, kernels))
-    assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
