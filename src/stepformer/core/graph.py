@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -149,11 +149,9 @@ class Flat:
 
     def take(self, gradients: Sequence[Tensor | None]) -> None:
         """Writes the gradients of the parameters outside the stacks; one without any keeps zero."""
-        pairs: Iterator[tuple[Tensor, Tensor]] = (
-            (self.view(self.grads, p), g) for p, g in zip(self.rest, gradients, strict=True) if g is not None
-        )
-        to, made = map(list, zip(*pairs, strict=True))
-        torch._foreach_copy_(to, made)
+        for p, g in zip(self.rest, gradients, strict=True):  # a copy of all at once takes longer for the one or two
+            if g is not None:
+                self.view(self.grads, p).copy_(g)
 
 
 def _move(p: Tensor, to: Tensor) -> None:

@@ -275,9 +275,9 @@ class _Layers(torch.autograd.Function):
 
         grad = stack.grad
         # too small to fill the GPU each: biases and norms, and what is made per head, beside the large products
-        small, per_head = Beside(key.device, 3), Beside(key.device, 4)
-        with per_head:
-            for name, few, many in (("k", q, d_folded), ("v", d_mixed, read)):
+        small, *per_head = (Beside(key.device, number) for number in (3, 4, 8))
+        for side, name, few, many in zip(per_head, "kv", (q, d_mixed), (d_folded, read), strict=True):
+            with side:
                 for one, other, out in zip(few, many, grad[name], strict=True):
                     weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
         with small:
@@ -315,7 +315,8 @@ class _Layers(torch.autograd.Function):
             weight_gradient(down, given, grad[name])
         small.join()
         grad["cross_out"].addcmul_(summed[..., None], half["v_bias"][:, None])
-        per_head.join()
+        for side in per_head:
+            side.join()
         if d_value is d_key and d_key is not None:
             d_value = None  # both are in the one
         return d_queries, d_key, d_value, None, None, None
