@@ -121,7 +121,7 @@ class _Layers(torch.autograd.Function):
         if isinstance(key, Sum):
             key, plain = key.made(both=not same)
             value = key if same else plain
-        key = key.to(kind).contiguous()
+        key, mask = key.to(kind).contiguous(), mask.contiguous()
         value = key if same else value.to(kind).contiguous()
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
@@ -148,7 +148,6 @@ class _Layers(torch.autograd.Function):
 
         beside = Beside(queries.device, 6)
         with beside:
-            hidden = queries.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf)
             # weights sum to 1: the bias of the values is one of what follows
             behind = full["cross_out_bias"] + torch.bmm(half["cross_out"], half["v_bias"][..., None])[..., 0]
 
@@ -181,11 +180,11 @@ class _Layers(torch.autograd.Function):
             asked = folded[i if grads_to_frames else 0]
             torch.bmm(_heads(q[i], H), half["k"][i].view(H, size, D), out=_heads(asked.view(R, H * D), H))
             torch.bmm(asked, key.mT, out=scores[i])
-            beside.join()
-            ops.softmax(scores[i], hidden, passed, level[i], size**-0.5, seed, s[2], dropout)
+            ops.softmax(scores[i], mask, passed, level[i], size**-0.5, seed, s[2], dropout)
             torch.bmm(passed, value, out=read[i])
             torch.bmm(_heads(read[i].view(R, H * D), H), half["v"][i].view(H, size, D).mT, out=_heads(mixed[i], H))
             branch = mixed[i] @ half["cross_out"][i].t()
+            beside.join()
             norm(3 * i + 2, "norm3", i, behind[i], s[3], y3[i], None)
             torch.mm(y3[i], half["ff1"][i].t(), out=before[i])
             ops.activate(before[i], full["ff1_bias"][i], after[i], gelu, seed, s[4], dropout)
@@ -195,10 +194,10 @@ class _Layers(torch.autograd.Function):
 
         seen = new(0, dtype=wide)
         if attention:
-            seen = ops.mean_weights(scores[L - 1], hidden, level[L - 1], H, size**-0.5)
+            seen = ops.mean_weights(scores[L - 1], mask, level[L - 1], H, size**-0.5)
         if not attention:
             ctx.mark_non_differentiable(seen)
-        ctx.save_for_backward(key, value, hidden)
+        ctx.save_for_backward(key, value, mask)
         ctx.kept = (x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, scores, level, before, after, folded)
         ctx.stack, ctx.dropout, ctx.attention = stack, dropout, attention
         return state.view(B, K, D), seen
@@ -207,7 +206,7 @@ class _Layers(torch.autograd.Function):
     def backward(ctx: Any, d_state: Tensor, d_seen: Tensor) -> tuple[Tensor | None, ...]:
         stack, dropout = ctx.stack, ctx.dropout
         x, mean, rstd, y1, y2, y3, yq, qkv, own, q, mixed, read, scores, level, before, after, folded = ctx.kept
-        key, value, hidden = ctx.saved_tensors
+        key, value, mask = ctx.saved_tensors
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
@@ -252,7 +251,7 @@ class _Layers(torch.autograd.Function):
             torch.bmm(d_read, value.mT, out=d_scores)
             extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
             ops.softmax_back(
-                d_scores, scores[i], hidden, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout
+                d_scores, scores[i], mask, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout
             )
             torch.bmm(d_scores, key, out=d_folded[i])
             if d_key is not None:

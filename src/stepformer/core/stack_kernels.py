@@ -146,10 +146,10 @@ def _activate_back(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _logits(scores, hidden, scale, c, N: tl.constexpr):  # type: ignore[no-untyped-def]
+def _logits(scores, seen, scale, c, N: tl.constexpr):  # type: ignore[no-untyped-def]
     """A row of scores, times a scale, minus infinity where there is no frame."""
     value = tl.load(scores + c, mask=c < N, other=0.0).to(tl.float32)
-    return value * scale + tl.load(hidden + c, mask=c < N, other=float("-inf"))
+    return tl.where(tl.load(seen + c, mask=c < N, other=0) != 0, value * scale, float("-inf"))
 
 
 @triton.jit
@@ -161,13 +161,13 @@ def _row():  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["site"])
 def _softmax(  # type: ignore[no-untyped-def]
-    scores, hidden, out, level, seed, site, scale, PER_ITEM, PITCH,
+    scores, seen, out, level, seed, site, scale, PER_ITEM, PITCH,
     N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = _row()
     c = tl.arange(0, WIDTH)
     start = row.to(tl.int64) * PITCH
-    value = _logits(scores + start, hidden + (row // PER_ITEM) * N, scale, c, N)
+    value = _logits(scores + start, seen + (row // PER_ITEM) * N, scale, c, N)
     top = tl.maximum(tl.max(value, axis=0), -1e30)
     value = tl.exp2(value - top)
     total = tl.sum(value, axis=0)
@@ -180,7 +180,7 @@ def _softmax(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["site"])
 def _softmax_back(  # type: ignore[no-untyped-def]
-    grad, scores, hidden, level, extra, dropped, seed, site, scale, scale_2, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
+    grad, scores, seen, level, extra, dropped, seed, site, scale, scale_2, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
     WIDTH: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = _row()
@@ -188,7 +188,7 @@ def _softmax_back(  # type: ignore[no-untyped-def]
     inside = c < N
     start = row.to(tl.int64) * PITCH
     g = tl.load(grad + start + c, mask=inside, other=0.0).to(tl.float32)
-    logits = _logits(scores + start, hidden + (row // PER_ITEM) * N, scale_2, c, N)
+    logits = _logits(scores + start, seen + (row // PER_ITEM) * N, scale_2, c, N)
     p = tl.exp2(logits - tl.load(level + row))
     if THRESHOLD > 0:
         kept = _kept(seed, site, row * N + c, THRESHOLD)
@@ -206,14 +206,14 @@ def _softmax_back(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _mean_weights(  # type: ignore[no-untyped-def]
-    scores, hidden, level, out, scale, HEADS, SLOTS, PITCH, N: tl.constexpr, WIDTH: tl.constexpr
+    scores, seen, level, out, scale, HEADS, SLOTS, PITCH, N: tl.constexpr, WIDTH: tl.constexpr
 ):
     slot = tl.program_id(0)
     c = tl.arange(0, WIDTH)
     total = tl.zeros([WIDTH], tl.float32)
     for head in range(0, HEADS):
         row = slot * HEADS + head
-        logits = _logits(scores + row.to(tl.int64) * PITCH, hidden + (slot // SLOTS) * N, scale, c, N)
+        logits = _logits(scores + row.to(tl.int64) * PITCH, seen + (slot // SLOTS) * N, scale, c, N)
         total += tl.exp2(logits - tl.load(level + row))
     tl.store(out + slot.to(tl.int64) * N + c, total / HEADS, mask=c < N)
 
@@ -400,23 +400,23 @@ def activate_back(
 
 
 def softmax(
-    scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
+    scores: Tensor, seen: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
     """What dropout leaves of the attention: scores (B, K H, N) -> out (B, K H, N).
 
-    hidden (B, N): 0 where there is a frame, minus infinity elsewhere. level (B, K H): with it ``softmax_back`` makes
+    seen (B, N) bool: where there is a frame. level (B, K H): with it ``softmax_back`` makes
     the attention from the scores again, so that it is not stored; to the base of 2, which exponentials are fastest in.
     """
     B, rows, N = scores.shape
     width = _width(N)
     _softmax[(B * rows,)](
-        scores, hidden, out, level, seed, site, scale * _LOG2E, rows, scores.stride(1), N=N, WIDTH=width,
-        THRESHOLD=threshold, num_warps=_warps(width),
+        scores, seen.view(torch.uint8), out, level, seed, site, scale * _LOG2E, rows, scores.stride(1),
+        N=N, WIDTH=width, THRESHOLD=threshold, num_warps=_warps(width),
     )  # fmt: skip
 
 
 def softmax_back(
-    grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
+    grad: Tensor, scores: Tensor, seen: Tensor, level: Tensor, extra: Tensor | None, heads: int,
     dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """The backward pass of :func:`softmax`: grad, of what dropout left, becomes that of the scores, in place.
@@ -426,19 +426,20 @@ def softmax_back(
     B, rows, N = grad.shape
     width = _width(N)
     _softmax_back[(B * rows,)](
-        grad, scores, hidden, level, extra, dropped, seed, site, scale, scale * _LOG2E, heads, rows, scores.stride(1),
-        N=N, WIDTH=width, EXTRA=extra is not None, DROPPED=dropped is not None, THRESHOLD=threshold,
+        grad, scores, seen.view(torch.uint8), level, extra, dropped, seed, site, scale, scale * _LOG2E, heads, rows,
+        scores.stride(1), N=N, WIDTH=width, EXTRA=extra is not None, DROPPED=dropped is not None, THRESHOLD=threshold,
         num_warps=_warps(width),
     )  # fmt: skip
 
 
-def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+def mean_weights(scores: Tensor, seen: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
     """The attention's mean over heads: scores (B, K H, N) -> (B, K, N)."""
     B, rows, N = scores.shape
     out = torch.empty((B, rows // heads, N), dtype=torch.float32, device=scores.device)
     _mean_weights[(B * rows // heads,)](
-        scores, hidden, level, out, scale * _LOG2E, heads, rows // heads, scores.stride(1), N=N, WIDTH=_width(N)
-    )
+        scores, seen.view(torch.uint8), level, out, scale * _LOG2E, heads, rows // heads, scores.stride(1), N=N,
+        WIDTH=_width(N),
+    )  # fmt: skip
     return out
 
 

@@ -101,22 +101,26 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def softmax(
-    scores: Tensor, hidden: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
+    scores: Tensor, seen: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
-    level.copy_((_wide(scores) * scale + hidden[:, None]).logsumexp(-1) * _LOG2E)
+    level.copy_(_logits(scores, seen, scale).logsumexp(-1) * _LOG2E)
     level.masked_fill_(level == -torch.inf, torch.inf)  # no frame, no attention
-    out.copy_(_drop(_weights(scores, hidden, level, scale), seed, site, threshold))
+    out.copy_(_drop(_weights(scores, seen, level, scale), seed, site, threshold))
 
 
-def _weights(scores: Tensor, hidden: Tensor, level: Tensor, scale: float) -> Tensor:
-    return torch.exp2((_wide(scores) * scale + hidden[:, None]) * _LOG2E - level[..., None])
+def _logits(scores: Tensor, seen: Tensor, scale: float) -> Tensor:
+    return (_wide(scores) * scale).masked_fill(~seen[:, None], -torch.inf)
+
+
+def _weights(scores: Tensor, seen: Tensor, level: Tensor, scale: float) -> Tensor:
+    return torch.exp2(_logits(scores, seen, scale) * _LOG2E - level[..., None])
 
 
 def softmax_back(
-    grad: Tensor, scores: Tensor, hidden: Tensor, level: Tensor, extra: Tensor | None, heads: int,
+    grad: Tensor, scores: Tensor, seen: Tensor, level: Tensor, extra: Tensor | None, heads: int,
     dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    p, g = _weights(scores, hidden, level, scale), _drop(_wide(grad), seed, site, threshold)
+    p, g = _weights(scores, seen, level, scale), _drop(_wide(grad), seed, site, threshold)
     if extra is not None:
         g = g + (extra / heads).repeat_interleave(heads, 1)
     grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
@@ -124,9 +128,9 @@ def softmax_back(
         dropped.copy_(_drop(p, seed, site, threshold))
 
 
-def mean_weights(scores: Tensor, hidden: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
+def mean_weights(scores: Tensor, seen: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
     B, rows, N = scores.shape
-    return _weights(scores, hidden, level, scale).view(B, rows // heads, heads, N).mean(2)
+    return _weights(scores, seen, level, scale).view(B, rows // heads, heads, N).mean(2)
 
 
 def attend(

@@ -142,14 +142,13 @@ def test_activate(kernels, dropout, gelu):
 def test_softmax(kernels, dropout, extra):
     B, K, H, N = 3, 2, 2, 37
     mask = (torch.arange(N) < torch.tensor([N, 20, 1])[:, None]).to(DEVICE)
-    hidden = torch.zeros(mask.shape, device=DEVICE).masked_fill(~mask, -torch.inf)
 
     def rows():  # as in the stack: rows lie further apart than they are long
         return torch.full((B, K * H, 64), torch.nan, device=DEVICE)[..., :N]
 
     def made():
         scores, passed, level = rows().copy_(draw(B, K * H, N) * 3), rows(), draw(B, K * H)
-        return scores, passed, level, (scores, hidden, passed, level, 0.5, SEED, 2, dropout)
+        return scores, passed, level, (scores, mask, passed, level, 0.5, SEED, 2, dropout)
 
     def forward():
         _, passed, level, arguments = made()
@@ -163,12 +162,12 @@ def test_softmax(kernels, dropout, extra):
         reference.softmax(*arguments)
         grad, again = rows().copy_(draw(B, K * H, N)), rows()
         other = draw(B, K, N) if extra else None
-        return (grad, scores, hidden, level, other, H, again, 0.5, SEED, 2, dropout), [grad, again]
+        return (grad, scores, mask, level, other, H, again, 0.5, SEED, 2, dropout), [grad, again]
 
     both(kernels, "softmax_back", backward)
     scores, _, level, arguments = made()
     reference.softmax(*arguments)
-    plain, fast = (ops.mean_weights(scores, hidden, level, H, 0.5) for ops in (reference, kernels))
+    plain, fast = (ops.mean_weights(scores, mask, level, H, 0.5) for ops in (reference, kernels))
     assert torch.allclose(plain, fast, atol=1e-5)
     assert torch.allclose(plain.sum(-1), torch.ones(B, K, device=DEVICE))
 
