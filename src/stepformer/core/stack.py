@@ -279,12 +279,13 @@ class _Layers(torch.autograd.Function):
             with side:
                 for one, other, out in zip(few, many, grad[name], strict=True):
                     weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
+        weight_gradient(d_cross, mixed, grad["cross_out"])  # first: the small ones add to it
         with small:
             to, made = [], []
+            rounded = norm_sums.sum(1).to(kind)  # (3 L + 1, 3, D)
             for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
                 to.append(grad[name])
                 made.append(torch.sum(down, 1, dtype=wide).to(kind))
-            rounded = norm_sums.sum(1).to(kind)  # (3 L + 1, 3, D)
             layers = rounded[:-1].view(L, 3, 3, D).permute(1, 2, 0, 3).contiguous()  # the norm, which sum, (L, D)
             to += [grad["norm"], grad["norm_bias"], grad["ff2_bias"][L - 1 :]]
             made += [rounded[-1:, 0], rounded[-1:, 1], rounded[-1:, 2]]
@@ -297,6 +298,7 @@ class _Layers(torch.autograd.Function):
             torch._foreach_copy_(to, made)
             summed = grad["cross_out_bias"]  # of what the values' bias was added to as well
             torch.bmm(summed[:, None], half["cross_out"], out=grad["v_bias"][:, None])
+            grad["cross_out"].addcmul_(summed[..., None], half["v_bias"][:, None])
             if content:
                 d_queries = dx.view(B, K, D).sum(0)
             else:
@@ -308,13 +310,10 @@ class _Layers(torch.autograd.Function):
             weight_gradient(d_qkv[:, :, : 2 * D], yq, grad["qkv"][:, : 2 * D])
             weight_gradient(d_qkv[:, :, 2 * D :], y1, grad["qkv"][:, 2 * D :])
         for name, down, given in (
-            ("cross_out", d_cross, mixed), ("out", d_own, own), ("q", d_q, y2), ("ff1", d_before, y3),
-            ("ff2", d_ff, after),
+            ("out", d_own, own), ("q", d_q, y2), ("ff1", d_before, y3), ("ff2", d_ff, after),
         ):  # fmt: skip
             weight_gradient(down, given, grad[name])
-        small.join()
-        grad["cross_out"].addcmul_(summed[..., None], half["v_bias"][:, None])
-        for side in per_head:
+        for side in (small, *per_head):
             side.join()
         if d_value is d_key and d_key is not None:
             d_value = None  # both are in the one
