@@ -31,8 +31,9 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["a.json"]
 
 
-def test_a_link_to_nothing_is_called_one(tmp_path):
+def test_what_is_there_but_no_file_is_called_what_it_is(tmp_path):
     (tmp_path / "a.mp4").symlink_to("nowhere.mp4")
+    assert str(no_such(tmp_path)) == f"{tmp_path} is not a file"
     said = f"{tmp_path / 'a.mp4'} is a link to a file that is not there"
     assert str(no_such(tmp_path / "a.mp4")) == said
     assert str(no_such("a\0b")) == "there is no file a\0b"

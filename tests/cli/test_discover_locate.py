@@ -21,6 +21,7 @@ from discover_parts import tiny_checkpoint, write_video
 from stepformer import encoders
 from stepformer.cli import main
 from stepformer.cli.inputs import find_inputs
+from stepformer.data.store import StoreInfo, StoreWriter
 from stepformer.timeline import Timeline
 
 RED, GREEN, BLUE, WHITE = (220, 20, 20), (20, 200, 30), (20, 30, 220), (235, 235, 235)
@@ -79,6 +80,13 @@ def test_patterns_and_a_list_on_stdin(video, capsys, monkeypatch):
     assert "talk.mp4" in first and "talk.mp4" in second
 
 
+def test_a_store_without_a_video_is_not_passed_over_in_silence(video, capsys):
+    with StoreWriter("store", StoreInfo("colours", "colours-1", 64)):
+        pass
+    assert main(["discover", "store"]) == 3
+    assert "the feature store store holds no video" in capsys.readouterr().err
+
+
 def test_names_are_taken_as_they_are(video, capsys, monkeypatch):
     """Bytes that are no UTF-8, blanks and a # are part of a name; on a list a # starts a comment."""
     for name in ("\udcff.mp4", "#1 .mp4"):
@@ -95,6 +103,7 @@ def test_names_are_taken_as_they_are(video, capsys, monkeypatch):
         (["discover"], 2, "name at least one video"),
         (["discover", "gone.mp4"], 3, "there is no file gone.mp4"),
         (["discover", ""], 2, "the name of a video is empty"),
+        (["discover", "x" * 300], 3, "is no readable video or folder of videos: File name too long"),
         (["discover", "*.avi"], 3, "no file matches"),
         (["discover", "talk.mp4", "--steps", "3", "--detail", "0.5"], 2, "steps and detail"),
         (["discover", "talk.mp4", "--detail", "3"], 2, "from 0 to 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepformer.base.plugins import import_plugins
-from stepformer.cli import main
+from stepformer.cli import _run, main
 from stepformer.narration import Cue, PhraseOptions, extract_phrases
 from stepformer.narration.cues import Word
 from stepformer.narration.pipeline import make_segmenter
@@ -28,6 +29,14 @@ def file(tmp_path):
     path = tmp_path / "talk.srt"
     path.write_text(SRT)
     return path
+
+
+def test_a_video_that_crashes_its_decoder_is_one_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("stepformer.base.guard.START_METHOD", "fork")  # it takes the crash along
+    monkeypatch.setattr("stepformer.narration.narration_of", lambda *_: os._exit(9))
+    (tmp_path / "a.mp4").write_bytes(b"video")
+    assert _run(["phrases", str(tmp_path / "a.mp4")], apart=True) == 3
+    assert "a.mp4 is damaged: the library that reads it crashed" in capsys.readouterr().err
 
 
 def test_phrases_shows_both_sides(parser, file, capsys) -> None:

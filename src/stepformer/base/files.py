@@ -149,10 +149,15 @@ def utf8(text: str) -> str:
 
 
 def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = "") -> InputError:
-    """The error for a file or folder that is not there: the name beside it that was likely meant, else what to give."""
+    """The error for a file or folder that is not there: the name beside it that was likely meant, else what to give.
+
+    What is there is something else: a folder, a pipe, a link to nothing.
+    """
     given = Path(path)
     meant: list[str] = []
     with suppress(OSError, ValueError):  # a name can be anything
+        if given.exists():
+            return InputError(f"{path} is not a {what}")
         if given.is_symlink():
             return InputError(f"{path} is a link to a {what} that is not there")
         beside = {entry.name: entry for entry in given.parent.iterdir() if not entry.name.startswith(".")}

@@ -63,6 +63,7 @@ def _store(args: argparse.Namespace) -> Path:
     from stepformer.data.features import Settings, find_sources
 
     place = Path(args.out) / "features"
-    for name, error in encode_all(find_sources(args.videos), Settings(str(place), args.encoder)).failed:
+    done = encode_all(find_sources(args.videos), Settings(str(place), args.encoder), apart=args.apart)
+    for name, error in done.failed:
         log.warning(f"left out: {of(name, error)}")
     return place

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, TypeVar
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import in_process, read_text
+from stepformer.base.guard import in_process, read_text, reader
 from stepformer.base.many import most_memory
 from stepformer.errors import InputError, UsageError
 from stepformer.timeline import Timeline
@@ -133,10 +133,6 @@ def find_inputs(names: Sequence[str], ids: bool = False) -> list[Input]:
     Raises:
         UsageError: no name was given. InputError: a name leads to nothing; says which.
     """
-    from stepformer import media
-    from stepformer.data.precomputed import SUFFIXES
-    from stepformer.data.store import INFO_FILE, FeatureStore
-
     if not names:
         raise UsageError("name at least one video: a file, a folder, a pattern, or - for a list on stdin")
     given = [one for name in names for one in (_listed() if name == "-" else [name])]
@@ -144,20 +140,26 @@ def find_inputs(names: Sequence[str], ids: bool = False) -> list[Input]:
         raise InputError("the list of videos on stdin is empty")
     if "" in given:
         raise UsageError("the name of a video is empty")
-    out: dict[Input, None] = {}
-    for name in given:
-        path = Path(name).expanduser()
-        if (path / INFO_FILE).is_file():
-            found = [Input(path, "store", key) for key in FeatureStore(path).ids]
-        elif path.suffix in SUFFIXES and path.is_file():
-            found = [Input(path, "features")]
-        else:
-            try:
-                found = [Input(video) for video in media.find_videos([name], ids=ids)]
-            except InputError:
-                arrays = (p for p in sorted(path.rglob("*")) if p.suffix in SUFFIXES and p.is_file())
-                found = [Input(p, "features") for p in arrays if not p.name.endswith(".vectors.npy")]
-                if not found:
-                    raise
-        out.update(dict.fromkeys(found))
-    return list(out)
+    return list(dict.fromkeys(one for name in given for one in _found(name, ids)))
+
+
+@reader("video or folder of videos")
+def _found(name: str, ids: bool) -> list[Input]:
+    from stepformer import media
+    from stepformer.data.precomputed import SUFFIXES
+    from stepformer.data.store import INFO_FILE, FeatureStore
+
+    path = Path(name).expanduser()
+    if (path / INFO_FILE).is_file():
+        if not (stored := FeatureStore(path).ids):
+            raise InputError(f"the feature store {name} holds no video")
+        return [Input(path, "store", key) for key in stored]
+    if path.suffix in SUFFIXES and path.is_file():
+        return [Input(path, "features")]
+    try:
+        return [Input(video) for video in media.find_videos([name], ids=ids)]
+    except InputError:
+        arrays = (p for p in sorted(path.rglob("*")) if p.suffix in SUFFIXES and p.is_file())
+        if found := [Input(p, "features") for p in arrays if not p.name.endswith(".vectors.npy")]:
+            return found
+        raise

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from stepformer.base.files import no_such
 from stepformer.base.progress import clock
+from stepformer.cli.inputs import with_video
 from stepformer.cli.log import answer, log
 from stepformer.cli.options import LISTENING, PHRASES, add, listening_of, phrase_options
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue
+from stepformer.narration.listening import Listening, Narration
 from stepformer.narration.phrases import Phrase
 
 HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text), or takes those
@@ -40,22 +42,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the phrases."""
-    from stepformer.base.progress import Progress
     from stepformer.media import SUFFIXES
-    from stepformer.narration import extract_phrases, narration_of, read_subtitles
+    from stepformer.narration import extract_phrases, read_subtitles
     from stepformer.narration.cleaning import is_english
 
     options = phrase_options(args)
     if args.file.suffix.lower() in (*SUFFIXES, *_SOUND):
         if not args.file.is_file():
             raise no_such(args.file)
-        with Progress("listening", None, "s of sound", quiet=args.json) as progress:
-
-            def heard(done_s: float, total_s: float) -> None:
-                progress.total = total_s
-                progress.advance(done_s - progress.done)
-
-            narration = narration_of(args.file, listening_of(args), heard)
+        quiet = args.json or args.quiet
+        narration = with_video(_listen, args.file, listening_of(args), quiet, video=str(args.file), apart=args.apart)
         notes, cues = narration.notes, list(narration.cues)
         if not cues and not notes:
             raise InputError(f"{args.file}: nothing is said in it that could be read or heard")
@@ -75,6 +71,20 @@ def run(args: argparse.Namespace) -> int:
     chatter = f"{len(phrases) - steps} in brackets are chatter"
     answer(args, result, f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, {chatter}")
     return 0
+
+
+def _listen(file: Path, listening: Listening, quiet: bool) -> Narration:
+    """What is said in a video, with a bar."""
+    from stepformer.base.progress import Progress
+    from stepformer.narration import narration_of
+
+    with Progress("listening", None, "s of sound", quiet=quiet) as progress:
+
+        def heard(done_s: float, total_s: float) -> None:
+            progress.total = total_s
+            progress.advance(done_s - progress.done)
+
+        return narration_of(file, listening, heard)
 
 
 def _print_side_by_side(cues: list[Cue], phrases: list[Phrase]) -> None:
