@@ -52,7 +52,6 @@ _EVERYWHERE = words("everywhere")  # things that the phrases which ship do not h
 _VAGUE = words("says_nothing")
 _QUALITIES = words("qualities")
 _NO_VERBS = word_set("ground flavor half fine hot coarse had touch")  # as captions without marks have them
-_ASKING = word_set("what which who whatever why how")
 _NUMBERS = words("amounts")
 
 
@@ -439,10 +438,8 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
         return False  # "sesame e seeds"
     if parts[0] not in _verbs():
         return False  # "salad the pasta"
-    if not _ASKING.isdisjoint(parts) or any(
-        p in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, p in enumerate(parts)
-    ):
-        return False  # "use what yarn", "put glue and two minutes on"
+    if any(part in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, part in enumerate(parts)):
+        return False  # "put glue and two minutes on"
     if not all(part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
         return False
     if not phrase.text.startswith("let ") and not all(

@@ -46,7 +46,7 @@ _BROKEN = re.compile(
     r"\b(a|an|the|and|or|of) (in|on|into|with|of|and|or|at|for|to|from)\b|"
     r"\btop the\b|\b(last|first|next|other) (the|an?)\b|"
     r"\b(two|three|four|five|six|seven|eight|nine) (two|three|four|five|six|seven|eight|nine|half)\b|"
-    r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|stuff|anyway|because|which|who)\b"
+    r"\b(whatever|whichever|so far|at once|kind of|sort of|type of|less|stuff|anyway|because|what|which|who)\b"
 )
 _MEASURES = "|".join(sorted(lexicon.MEASURES - {"mixture"}))
 _MEASURED = re.compile(
@@ -106,8 +106,6 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         return None
     if not phrase.verb:  # a phrase of somebody else's making, with its text alone
         return " ".join(phrase.text.split()[:MOST_WORDS]) or None
-    if any(f"i {wish} {phrase.verb} " in phrase.sentence.lower() for wish in ("could", "would")):
-        return None  # "i could take a bath in this" is not done
     if phrase.verb in ("dive", "jump") and phrase.preposition.startswith("in"):
         return None  # "let's jump right into it"
     verb, thing = phrase.verb, phrase.object

@@ -232,5 +232,5 @@ def test_what_was_misheard_or_says_nothing_names_no_step():
     assert not any(
         map(heard, ["make it", "pull those out", "football the stuff", "add a teaspoon", "turn carol forsan"])
     )
-    assert not any(map(heard, ["use what oil", "put sauce and two minutes on the pan"]))  # an aside, a time
+    assert not heard("put sauce and two minutes on the pan")  # a time is no thing
     assert all(map(heard, ["put sauce and two cups of stock in the pan", "cook the sauce for two minutes"]))
