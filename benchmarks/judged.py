@@ -40,7 +40,7 @@ def judged() -> list[Judged]:
 def absurd_share() -> dict[str, tuple[int, int]]:
     """How many names of the dev half were looked at beside the marked sentence, and how many make no sense or are no
     English: drawn at random "before" and "after" the rules on fragments and amounts, which were made from this reading;
-    "other": all that were not drawn, read later."""
+    all others were read later, those of "unread videos" apart."""
     found: dict[str, tuple[int, int]] = {}
     with ABSURD.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
