@@ -102,6 +102,18 @@ def test_a_store_on_a_full_disk_is_filled_once_there_is_room(full, capsys):
     assert json.loads(capsys.readouterr().out)["videos"] == 2
 
 
+def test_an_index_on_a_full_disk_is_made_once_there_is_room(full, capsys):
+    (full / "filler").unlink()
+    shutil.copy("a.mp4", full)
+    with pytest.raises(OSError, match="No space"):
+        (full / "filler").write_bytes(bytes(1 << 19))
+    assert main(["search", str(full), "--update", "-q"]) == 1
+    assert "000001/steps.usearch cannot be written" in capsys.readouterr().err
+    (full / "filler").unlink()
+    assert main(["search", str(full), "--update", "-q"]) == 0
+    assert [path.name for path in (full / ".stepformer-search").glob("0*")] == ["000002"]
+
+
 def test_weights_on_a_full_disk(full):
     """safetensors has an error of its own for what the system says."""
     with pytest.raises(WriteError, match=r"run.safetensors cannot be written: No space left on device"):

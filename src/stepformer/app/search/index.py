@@ -25,6 +25,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -35,7 +36,7 @@ import numpy.typing as npt
 
 from stepformer.base import arrays, guard
 from stepformer.base.cache import content_hash
-from stepformer.base.files import json_text, no_such, utf8, write_json, write_text
+from stepformer.base.files import json_text, no_such, replacing, utf8, write_json, write_text
 from stepformer.base.many import most_memory, run_many
 from stepformer.errors import InputError, NonFiniteError, StepFormerError, UsageError, WriteError
 
@@ -214,6 +215,11 @@ def load_array(path: Path, rows: int | None, width: int | None) -> Vectors:
     return np.asarray(array, np.float32)
 
 
+def _save(path: Path, array: npt.NDArray[Any]) -> None:
+    with replacing(path) as temporary:
+        np.save(temporary, array, allow_pickle=False)
+
+
 @_of_index
 def read_videos(path: Path) -> list[dict[str, Any] | None]:
     """Lines of ``videos.jsonl``; None where a video was taken out."""
@@ -286,12 +292,14 @@ class _Graphs:
         if kind not in self._loaded:
             old = None if self.place is None else self.place / f"{kind}.usearch"
             self._loaded[kind] = new_graph(self.dim) if old is None else open_graph(old, self.dim, view=False)
-        try:
-            result = getattr(self._loaded[kind], method)(*given, **options)
-        except RuntimeError as error:
-            if method == "save":
-                raise WriteError(f"{given[0]} cannot be written: {error}") from None
-            raise
+        graph = self._loaded[kind]
+        if method == "save":
+            with suppress(RuntimeError):  # on a full disk; a small graph is not even that
+                graph.save(given[0])
+            if not (path := Path(given[0])).is_file() or path.stat().st_size != graph.serialized_length:
+                raise WriteError(f"{path} cannot be written: the disk is full, or the folder may not be written to")
+            return None
+        result = getattr(graph, method)(*given, **options)
         return np.asarray(result, np.float32).reshape(-1, self.dim) if method == "get" else None
 
 
@@ -408,18 +416,18 @@ class IndexWriter:
         for kind in KINDS:
             whole = np.concatenate(self.entries[kind])
             self._graph(kind, "save", str(place / f"{kind}.usearch"))
-            np.save(place / f"{kind}.npy", whole, allow_pickle=False)
+            _save(place / f"{kind}.npy", whole)
             alive = np.flatnonzero(whole["video"] >= 0)
             counts[kind] = len(alive)
             chosen = np.sort(rng.choice(alive, min(SAMPLE, len(alive)), replace=False)).astype(np.uint64)
             sample = unit(
                 self._graph(kind, "get", chosen, dtype="f32") if len(chosen) else np.zeros((0, self.info.dim))
             )
-            np.save(place / f"sample-{kind}.npy", sample, allow_pickle=False)
+            _save(place / f"sample-{kind}.npy", sample)
             if kind == "moments" and len(sample) and self.bank is not None and self.bank.pictures is not None:
                 best = self.bank.standard(uncentred(sample, self.means[1])).max(0)
-                np.save(place / "bank.npy", np.sort(best)[None].astype(np.float32), allow_pickle=False)
-        np.save(place / "means.npy", self.means, allow_pickle=False)
+                _save(place / "bank.npy", np.sort(best)[None].astype(np.float32))
+        _save(place / "means.npy", self.means)
         write_text(place / "videos.jsonl", "".join(json_text(v) + "\n" for v in self.videos))
         videos = sum(video is not None for video in self.videos)
         info = replace(
