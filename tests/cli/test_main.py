@@ -180,7 +180,7 @@ def test_a_log_file_on_a_full_disk_is_given_up_with_one_sentence(command, capsys
     command(fail)
     assert main(["made-up", "--log-file", "/dev/full"]) == 3
     assert sorted(capsys.readouterr().err.splitlines()) == [
-        "stepformer: /dev/full: no more messages are added: [Errno 28] No space left on device",
+        "stepformer: /dev/full: no more messages are added: No space left on device",
         "stepformer: it is broken",
     ]
 

@@ -45,8 +45,11 @@ class _Kept(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
         """Called inside the block that caught the error."""
+        from stepformer.base.guard import reason
+
         log.removeHandler(self)
-        log.warning(f"{self.baseFilename}: no more messages are added: {sys.exc_info()[1]}")
+        error = sys.exc_info()[1] or OSError()
+        log.warning(f"{self.baseFilename}: no more messages are added: {reason(error)}")
 
 
 def of(name: str, error: str) -> str:

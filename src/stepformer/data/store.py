@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base import files
-from stepformer.base.guard import plain_file, read_json, reader, reading
+from stepformer.base.guard import plain_file, read_json, reader, reading, reason
 from stepformer.errors import InputError, NonFiniteError, StepFormerError, UsageError
 
 FORMAT = "stepformer-feature-store"
@@ -307,7 +307,7 @@ class _Shard:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError, SafetensorError) as error:
-            raise InputError(f"shard {path} of the feature store cannot be read: {error}") from None
+            raise InputError(f"shard {path} of the feature store cannot be read: {reason(error)}") from None
         length = int.from_bytes(self._map[:8], "little")
         self._start = 8 + length
         self.header: dict[str, Any] = json.loads(self._map[8 : self._start])
@@ -382,7 +382,7 @@ def parse_line(line: bytes, path: Path) -> dict[str, Any]:
         value = json.loads(line)
         value["id"], value["shard"], value["n"], value["duration_s"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path / INDEX_FILE} has a line that cannot be read: {error}") from None
+        raise InputError(f"{path / INDEX_FILE} has a line that cannot be read: {reason(error)}") from None
     return dict(value)
 
 
@@ -610,4 +610,4 @@ def _spooled(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
             arrays = {name: entry.get_tensor(name) for name in entry.keys()}  # noqa: SIM118
             return json.loads(entry.metadata()["line"]), arrays
     except Exception as error:
-        raise InputError(f"{path} in the spool cannot be read: {error}") from None
+        raise InputError(f"{path} in the spool cannot be read: {reason(error)}") from None

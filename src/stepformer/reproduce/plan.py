@@ -368,8 +368,15 @@ def code_hash(parts: tuple[str, ...] = _CODE) -> str:
                     constant = body[0].value
                     if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
                         body[:] = body[1:]
-            total.update(f"{file.name}\0{ast.dump(tree)}".encode())
+            total.update(f"{file.name}\0{_shape(tree)}".encode())
     return total.hexdigest()[:12]
+
+
+def _shape(node: Any) -> Any:
+    """A syntax tree as plain values, the same in every version of Python: fields that are empty are left out."""
+    if isinstance(node, ast.AST):
+        return [type(node).__name__, *((name, _shape(v)) for name, v in ast.iter_fields(node) if v not in (None, []))]
+    return [_shape(part) for part in node] if isinstance(node, list) else node
 
 
 def training(setup: Setup, recipe: Recipe, seed: int) -> TrainConfig:
