@@ -18,8 +18,8 @@ class StepFormerError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        """The sentence; where it quotes much of a file, its beginning and its end."""
-        said = Exception.__str__(self)
+        """The sentence, on one line; where it quotes much of a file, its beginning and its end."""
+        said = " ".join(Exception.__str__(self).splitlines())
         return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 3 :]}"
 
 

@@ -249,6 +249,7 @@ def test_a_store_whose_index_never_ends_a_line_is_refused_in_little_memory(tmp_p
 def test_an_error_that_quotes_much_of_a_file_is_still_a_sentence(kind):
     said = str(kind(f"a.csv: line 1: {'x' * 100_000}; give another file"))
     assert len(said) < 1500 and said.startswith("a.csv: line 1: x") and said.endswith("; give another file")
+    assert str(kind("a.csv has the columns a\nb, c\r\n")) == "a.csv has the columns a b, c"
     assert str(pickle.loads(pickle.dumps(kind("short")))) == "short"  # as it goes from process to process
 
 
