@@ -14,6 +14,7 @@ from stepformer.app.discover import Knobs
 from stepformer.app.discover import stepformer as module
 from stepformer.app.naming import Name
 from stepformer.core.inference import DEFAULT_INFERENCE, find_steps
+from stepformer.core.segments import Segment
 from stepformer.encoders.clip import PictureStatistics
 from stepformer.encoders.reading import Features
 from stepformer.errors import MissingError
@@ -150,6 +151,19 @@ def test_a_change_of_topic_cuts_where_the_picture_tells_nothing():
     # without it the noise decides
     alone = find_steps(output, mask, config, structure=torch.from_numpy(seen.vectors)[None], steps=2).segments[0][0]
     assert abs(alone.last - 60) > 3
+
+
+def test_a_moment_without_a_name_joins_its_like():
+    frames = np.repeat(np.eye(4, dtype=np.float32), [10, 1, 10, 10], 0)
+    frames[10] = frames[11] * 0.9 + frames[0] * 0.1
+    pieces = [Segment(0, 10, 0), Segment(10, 11, 1), Segment(11, 21, 2), Segment(21, 31, 3)]
+    said = Name("whisk the eggs", "spoken", True, 0.9)
+    kept, names = module._without_splinters(pieces, [said, None, said, None], Features(frames))
+    assert [(p.first, p.last, p.row) for p in kept] == [(0, 10, 0), (10, 21, 2), (21, 31, 3)]
+    assert names == [said, said, None]
+    # nothing is said: nothing is joined
+    kept, _ = module._without_splinters(pieces, [None] * 4, Features(frames))
+    assert len(kept) == 4
 
 
 def test_two_spoken_steps_are_two_though_the_picture_hardly_changes(said, alike):

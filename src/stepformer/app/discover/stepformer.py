@@ -39,7 +39,7 @@ Labels = Literal["auto", "none"]
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
 _MOST_FRAMES = 14_400  # an hour at that rate; more features are averaged down (those of a video while it is read)
-_LEAST_S = 1.5  # a step that is made after the engine is at least so long
+_SPLINTER_S = 1.5  # a step without a name among named ones is at least so long
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 
@@ -243,6 +243,8 @@ class StepFormer:
                     pieces, names = more, more_names
                 else:
                     at += 1
+        if knobs.steps is None:
+            pieces, names = _without_splinters(pieces, names, seen)
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         spans = [_span(piece, seen) for piece in pieces]
         labelled = time.perf_counter()
@@ -537,7 +539,7 @@ def _gaps(pieces: Sequence[Segment], seen: Features) -> list[Segment]:
     """The background between steps, where it is long enough to be one."""
     edges = [0, *(edge for piece in pieces for edge in (piece.first, piece.last)), len(seen)]
     gaps = [Segment(first, last, -1) for first, last in zip(edges[::2], edges[1::2], strict=True)]
-    return [gap for gap in gaps if gap.last - gap.first >= _LEAST_S * seen.rate_hz]
+    return [gap for gap in gaps if gap.last - gap.first >= _SPLINTER_S * seen.rate_hz]
 
 
 def _around(gap: Segment, pieces: Sequence[Segment], seen: Features, phrases: Sequence[Phrase]) -> Segment:
@@ -560,7 +562,7 @@ def _acts(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> int:
 
 def _cut(piece: Segment, seen: Features) -> tuple[Segment, ...]:
     """A piece cut in two where it changes most; nothing where it is too short."""
-    least, length = math.ceil(_LEAST_S * seen.rate_hz), piece.last - piece.first
+    least, length = math.ceil(_SPLINTER_S * seen.rate_hz), piece.last - piece.first
     if length < 2 * least:
         return ()
     sums = unit(seen.cutting[piece.first : piece.last]).cumsum(0)
@@ -569,6 +571,37 @@ def _cut(piece: Segment, seen: Features) -> tuple[Segment, ...]:
     between = np.square(left).sum(1) / at + np.square(right).sum(1) / (length - at)
     cut = piece.first + int(at[between.argmax()])
     return replace(piece, last=cut), replace(piece, first=cut)
+
+
+def _without_splinters(
+    pieces: Sequence[Segment], names: Sequence[Name | None], seen: Features
+) -> tuple[tuple[Segment, ...], list[Name | None]]:
+    """Where steps have spoken names, one without a name that is a moment beside them joins the neighbour that looks
+    more like it."""
+    kept, kept_names = list(pieces), list(names)
+    named = [p.last - p.first for p, n in zip(pieces, names, strict=True) if n is not None and n.source == "spoken"]
+    if len(named) < 2:
+        return tuple(kept), kept_names
+    least = min(_SPLINTER_S * seen.rate_hz, float(np.median(named)) / 2)
+    frames = unit(seen.cutting)
+
+    def look(piece: Segment) -> NDArray[np.floating[Any]]:
+        return unit(frames[piece.first : piece.last].mean(0))
+
+    at = 0
+    while at < len(kept):
+        piece = kept[at]
+        beside = [i for i in (at - 1, at + 1) if 0 <= i < len(kept)]
+        beside = [i for i in beside if kept[min(i, at)].last == kept[max(i, at)].first]
+        if kept_names[at] is not None or piece.last - piece.first > least or not beside:
+            at += 1
+            continue
+        into = max(beside, key=lambda i: float(look(kept[i]) @ look(piece)))
+        low, high = min(at, into), max(at, into)
+        kept[low : high + 1] = [replace(kept[into], first=kept[low].first, last=kept[high].last)]
+        del kept_names[at]
+        at = low
+    return tuple(kept), kept_names
 
 
 def said(
