@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,7 +83,7 @@ def with_examples() -> list[str]:
     return [
         info.name
         for info in pkgutil.walk_packages([str(SOURCE)], "stepformer.")
-        if (not info.name.endswith("__main__") and "\n>>> " in _text(info.name)) or "\n    >>> " in _text(info.name)
+        if not info.name.endswith("__main__") and re.search(r"^ *>>> ", _text(info.name), re.MULTILINE)
     ]
 
 

@@ -109,8 +109,9 @@ def test_integers_are_close_and_do_not_overflow():
 
 @pytest.mark.skipif(not clip_vit.integers_available(), reason="this processor has no integer kernels")
 def test_published_integers_are_rounded_as_their_floats_are():
-    published = torch.randint(-128, 128, (16, 64), dtype=torch.int8, generator=torch.Generator().manual_seed(0))
-    scale, bias, x = torch.rand(16) / 100, torch.randn(16), torch.randn(5, 64)
+    g = torch.Generator().manual_seed(0)
+    published = torch.randint(-128, 128, (16, 64), dtype=torch.int8, generator=g)
+    scale, bias, x = torch.rand(16, generator=g) / 100, torch.randn(16, generator=g), torch.randn(5, 64, generator=g)
     exact = nn.functional.linear(x, published * scale[:, None], bias)
     for linear in (clip_vit._Integers(published, bias, scale), clip_vit._Integers(published * scale[:, None], bias)):
         torch.testing.assert_close(linear(x), exact, rtol=0.05, atol=0.15)
