@@ -85,7 +85,7 @@ def thresholds() -> list[Way]:
 def parts() -> list[Way]:
     """The default with one of its weights turned, down and up, at a time."""
     turned: dict[str, tuple[Any, ...]] = {
-        "penalty_share": (1 / 16, 1 / 12, 1 / 6), "contrast_to": (0.3, 0.6, 1.2),
+        "penalty_share": (1 / 16, 1 / 12, 1 / 6), "contrast_to": (0.6, 1.0, 2.0),
         "evidence_temperature": (0.01, 0.04, 0.15), "step_weight": (1.0, 4.0), "row_weight": (0.0, 0.3, 1.0),
     }  # fmt: skip
     ways = [Way("slots and structure", "default", Knobs())]

@@ -36,7 +36,6 @@ loggers = ["csv"]
 dim = 64
 heads = 4
 layers = 2
-context_layers = 1
 feedforward = 128
 slots = 12
 [data]

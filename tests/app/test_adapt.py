@@ -21,7 +21,7 @@ from stepformer.errors import InputError
 WIDTH = 48
 TINY = {
     "steps": 4, "batch": 4, "log_every": 1, "save_every": 2, "loss": {"smooth_frames": 12},
-    "model": {"dim": 32, "layers": 1, "context_layers": 1, "heads": 2, "feedforward": 32, "slots": 6},
+    "model": {"dim": 32, "layers": 1, "heads": 2, "feedforward": 32, "slots": 6},
     "data": {"simulator": {"max_frames": 30, "max_steps": 5}}, "validation": {"every": 2, "videos": 4},
 }  # fmt: skip
 
@@ -124,7 +124,7 @@ def test_the_command(tiny_world, turned, tmp_path, capsys):
     tiny_world.save(tmp_path / "w.safetensors")
     assert load_world(tmp_path / "w.safetensors").dim == 64
     given = [f"--set={key}={value}" for key, value in (
-        ("model.dim", 32), ("model.layers", 1), ("model.context_layers", 1), ("model.heads", 2),
+        ("model.dim", 32), ("model.layers", 1), ("model.heads", 2),
         ("model.feedforward", 32), ("model.slots", 6), ("data.simulator.max_frames", 30), ("validation.every", 0),
     )]  # fmt: skip
     arguments = ["adapt", "--encoder", "turned", "--world", str(tmp_path / "w.safetensors"), "--out",

@@ -368,7 +368,7 @@ def _training_state(folder: Path) -> Reader:
     from stepformer.core.config import make_config
 
     make_store(folder / "stored", count=4, width=8)
-    small = {"layers": 1, "context_layers": 0, "heads": 1, "dim": 8, "feedforward": 8, "slots": 3}
+    small = {"layers": 1, "heads": 1, "dim": 8, "feedforward": 8, "slots": 3}
     data = {"store": str(folder / "stored"), "held_out": 0.0, "max_frames": 25}
     config = make_config({"steps": 1, "batch": 2, "model": small, "data": data, "validation": {"every": 0}})
     trainer = make_trainer(config, folder / "run", device="cpu", quiet=True)

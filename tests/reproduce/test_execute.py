@@ -36,7 +36,7 @@ def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(sp
     runs, labels = wanted(setup, "table1")
     jobs = make_jobs(runs, labels, Job("", spec, (), tmp_path, tmp_path))
     sizes = {job.label: len(job.runs) for job in jobs}
-    assert sizes["StepFormer (default), seed 0"] == 5  # its own row and what needs its frames or its cuts
+    assert sizes["StepFormer (default), seed 0"] == 2  # its own row and what needs its cuts
     assert sizes["controls, seed 1"] == 5 and sizes["Shen et al., seed 0"] == 1
     assert sum(len(job.runs) for job in jobs) == len(runs)
     assert len({job.id for job in jobs}) == len(jobs) and jobs[0].label.startswith("controls")
@@ -44,7 +44,7 @@ def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(sp
 
 def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_path):
     setup = smaller(Setup(spec(), (0,)))
-    labels = ("default", "uniform, as many cuts as default", "GT text on default's frames")
+    labels = ("default", "uniform, as many cuts as default")
     (job,) = make_jobs(*wanted(setup, labels=labels), Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
     work(job)
     store = RunStore(tmp_path / "runs")

@@ -143,18 +143,9 @@ def test_published_methods_are_fitted_with_a_curve_and_tried_within_the_budget(s
     assert len(different) > 1  # options do something
 
 
-def test_the_models_frames_are_not_the_raw_ones(stage):
-    from stepformer.core.model import StepDecoder, preset
-
-    model = StepDecoder(preset("default", feature_dim=64, dim=64, layers=1, context_layers=1)).eval()
-    torch.nn.init.normal_(model.frames_out.weight)
-    seen = Stage(stage.trial, True, 0, model=model)
-    assert not torch.allclose(seen.frames("model")[0], seen.frames("raw")[0])
-    options = first_options(answer(Method("text"), seen))["locate"]
-    raw, own = (answer(Method("text", frames), seen).locate(options) for frames in ("raw", "model"))
-    assert any((a != b).any() for a, b in zip(raw, own, strict=True))
-    with pytest.raises(UsageError, match="no model"):
-        answer(Method("text", "model"), stage)
+def test_a_row_that_needs_a_model_says_so(stage):
+    with pytest.raises(UsageError, match="needs a model"):
+        answer(Method("slots"), stage)
 
 
 def test_dev_videos_are_of_tasks_that_no_column_has(source, tiny_world, tmp_path):

@@ -190,7 +190,6 @@ class RandomBatches:
         made = Batch(video, seen, phrases, torch.arange(L, device=device) < said, times)
         brought = device.startswith("cuda") and not on_device
         self._batch = Batch(*(value.cpu().pin_memory() for value in made)) if brought else made
-        self.centre = video.float().mean((0, 1)).cpu()
 
     def batch(self, step: int, size: int) -> Any:
         """The batch."""
@@ -255,17 +254,14 @@ def least(shape: Shape, parameters: int, recorded: bool) -> dict[str, tuple[floa
     R, KH, bytes_ = B * K, K * model.heads, 2 if recorded else 4
     attended = 2.0 * B * KH * N * D  # FLOP of one product of the folded queries with the frames
     linear = 2.0 * R * (8 * D * D + 2 * D * model.feedforward)  # of a layer: two attentions, feed-forward
-    # keys and values that gradients flow into: two more products; context layers: projections and attention
-    context = model.context_layers * (2.0 * B * N * (4 * D * D + 2 * D * model.feedforward) + 4.0 * B * N * N * D)
-    into_frames = 2 * layers * attended if model.context_layers else 0.0
     frames, rows, scores = B * N * D * bytes_, B * KH * D * bytes_, B * KH * N * bytes_
     moved = 2 * (frames + rows + scores)  # the two products of a layer, each way
     weights, gradients = parameters * 4.0, parameters * float(bytes_)  # on a GPU in bf16
     mean = 2 if config.optim.ema else 0
     matrix = float(R * B * L)
     return {
-        "forward": (layers * (2 * attended + linear) + context, layers * moved + 2 * frames),
+        "forward": (layers * (2 * attended + linear), layers * moved + 2 * frames),
         "losses, both ways": (2 * 2 * matrix * D, 4 * matrix * 4 + 2 * R * D * 4),
-        "backward": (layers * (2 * attended + 2 * linear) + 2 * context + into_frames, layers * moved + gradients),
+        "backward": (layers * (2 * attended + 2 * linear), layers * moved + gradients),
         "clip, update, mean": (0.0, 2 * gradients + weights * (6 + mean + 0.5)),
     }

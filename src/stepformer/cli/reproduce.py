@@ -21,7 +21,7 @@ HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md,
 
   table1     unsupervised step discovery: StepFormer, published methods, controls
   table2     zero-shot localisation of given steps
-  table3     the losses, Drop-DTW, the presets, and the controls on raw frames and on the model's frames
+  table3     the losses, Drop-DTW, the presets, and the controls
   table4     the number of slots and of decoder layers
   data       what the default preset learns from other training data
   evidence   what does the work: each change of the default preset against the paper's alone

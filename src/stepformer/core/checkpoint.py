@@ -121,7 +121,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     # a config is believed as far as its tensors bear it out: two billion layers would be built for ever
     largest = max((value.numel() for value in state.values()), default=1)
     grid = max(config.dim * config.dim, config.dim * config.feedforward, config.dim * config.slots)
-    if config.decoder == "step" and (max(config.layers, config.context_layers) > len(state) or grid > 4 * largest):
+    if config.decoder == "step" and (config.layers > len(state) or grid > 4 * largest):
         raise InputError(f"the weights of {path} do not fit its config: it is far larger than they are")
     try:
         model = build_decoder(config)
@@ -168,7 +168,7 @@ def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecod
         feature_dim=dim if output is None else output.shape[0], dim=dim, layers=layers, heads=8,
         feedforward=feedforward, slots=slots, queries="position", positions_on="keys", output_layer=output is not None,
         positions="none" if table is None else "absolute", position_code="released",
-        position_rows=len(table) if isinstance(table, Tensor) else 0,
+        position_rows=len(table) if isinstance(table, Tensor) else 0, level=False,
     )  # fmt: skip
     ours: dict[str, Tensor] = {"queries": plain.pop("query_embed.weight")}
     if isinstance(table, Tensor):

@@ -131,7 +131,7 @@ class TrainConfig:
 _OPTIM_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
-    "default": {"lr": 3e-4, "betas": (0.9, 0.98), "ema": 0.99, "weight_decay": 0.3},
+    "default": {"ema": 0.99},
 }
 _INFERENCE_PRESETS = {"paper": PAPER_INFERENCE, "released": PAPER_INFERENCE, "default": DEFAULT_INFERENCE}
 

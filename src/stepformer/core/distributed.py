@@ -184,8 +184,6 @@ class SharedCriterion(Criterion):
         """This process's share of one loss, of its own rows."""
         if name == "glob":
             return self._glob(given)
-        if name == "moment":
-            return LOSSES[name](replace(given, options={**given.options, "over": self._over}))
         log: dict[str, Tensor] = {}
         share = len(given.phrases) / self.batch  # the others are means over the videos of the batch
         loss = LOSSES[name](replace(given, log=log)) * share
@@ -202,12 +200,6 @@ class SharedCriterion(Criterion):
         videos = partial(ranks.gather, count=self.batch)
         loss = glob_loss(given.pair, given.phrase_mask, c.gamma, c.glob_form, c.glob_both_ways, videos, sums)
         return loss - loss.detach() * (1 - 1 / ranks.size)  # the values add up to the loss, as the gradients do
-
-    def _over(self, number: Tensor) -> Tensor:
-        """A number summed over all processes."""
-        total = number.clone()
-        self.ranks.add_([total])
-        return total
 
 
 def added(ranks: Ranks, logged: Mapping[str, Tensor | float], same: Sequence[str] = ()) -> dict[str, float]:

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stepformer.core import context
 from stepformer.core.devices import Beside, has_triton
 from stepformer.core.losses import BUILT_IN, Ahead, Criterion, Drawn
-from stepformer.core.model import Looked, Slots, StepDecoder, Sum
+from stepformer.core.model import Looked, Slots, StepDecoder
 from stepformer.core.stack import Stack, weight_kinds
 
 if TYPE_CHECKING:
@@ -197,12 +196,7 @@ class GraphStep:
         self.device = device
         self.bad = torch.zeros((), dtype=torch.int32, device=device)
         flat = self.flat
-        self.context: Callable[[Tensor], context.Context] | None = None  # of a seed, as is the stack
-        if context.fits(model):
-            self.context = partial(
-                context.Context, model, partial(flat.view, flat.half), partial(flat.view, flat.grads)
-            )
-        self.stack: Callable[[Tensor], Stack] | None = None
+        self.stack: Callable[[Tensor], Stack] | None = None  # of a seed
         if fused:
             self.stack = partial(
                 Stack, model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads)
@@ -218,11 +212,7 @@ class GraphStep:
 
     def _reads_bf16(self) -> bool:
         """Whether the decoder reads frames, in bf16, to which nothing but fixed codes is done before."""
-        model, config = self.model, self.model.config
-        changed = config.context_layers or config.read_out or isinstance(model.project_in, nn.Linear)
-        return (
-            self.stack is not None and self.precision == "bf16" and not changed and config.positions != "relative"
-        )
+        return self.stack is not None and self.precision == "bf16" and isinstance(self.model.project_in, nn.Identity)
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -283,7 +273,7 @@ class GraphStep:
         recorded = self._recorded.get((*shape, self._turn))
         if recorded is None:
             buffers = self._buffers(*shape, batch.video.shape[2])
-            looked = self._looked(buffers["video"]) if self._reads_as_is else None
+            looked = self._looked(buffers) if self._reads_as_is else None
             recorded = _Recorded(buffers, looked, self.criterion.draw(buffers["video_mask"]))
             self._fill(recorded, batch, rates)
             if self._cuda:
@@ -316,7 +306,7 @@ class GraphStep:
                 if name.endswith("mask") and n < buffer.shape[1]:
                     buffer[:, n:] = False
             if recorded.looked is not None:
-                self._looked(recorded.inputs["video"], recorded.looked)
+                self._looked(recorded.inputs, recorded.looked)
             if recorded.drawn is not None:  # recorded, torch's generator would be written to before every replay
                 torch.manual_seed(int(rates.view(torch.int64)[4]))
                 drawn = self.criterion.draw(recorded.inputs["video_mask"])
@@ -326,13 +316,9 @@ class GraphStep:
         if here:
             torch.cuda.current_stream().wait_stream(self._copies)
 
-    def _looked(self, video: Tensor, out: Looked | None = None) -> Looked:
+    def _looked(self, inputs: dict[str, Tensor], out: Looked | None = None) -> Looked:
         """A video with the codes of its frames, in bf16; made while the batch comes, beside the step under way."""
-        everywhere = torch.ones((1, video.shape[1]), dtype=torch.bool, device=video.device)
-        both = self.model.config.positions_on == "keys"
-        kept = (out.placed, out.memory if both else None) if out is not None else None
-        placed, plain = Sum(video, self.model.codes(everywhere).to(video.dtype)).made(both, kept)
-        return Looked(video, video if plain is None else plain, placed)
+        return self.model.look_in_half(inputs["video"], self.model.codes(inputs["video_mask"]), out)
 
     def _buffers(self, B: int, N: int, L: int, video: torch.dtype, phrases: torch.dtype, D: int) -> dict[str, Tensor]:
         device = self.device
@@ -367,19 +353,13 @@ class GraphStep:
 
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
-        video, look = recorded.inputs["video"], None
-        seed = recorded.inputs["control"].view(torch.int64)[4:5]
-        if self.context is not None:
-            look = self.context(seed).look
-        elif recorded.looked is not None:
-            look = partial(_as_is, recorded.looked)
-        elif self.model.frames_out is not None or isinstance(self.model.project_in, nn.Linear):
+        video, seed = recorded.inputs["video"], recorded.inputs["control"].view(torch.int64)[4:5]
+        if isinstance(self.model.project_in, nn.Linear):
             video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
         with self._autocast():
             decode = self.stack(seed).decode if self.stack is not None else None
-            made: Slots = self.model(
-                video, recorded.inputs["video_mask"], self.criterion.needs_attention, decode=decode, look=look
-            )
+            mask, attention = recorded.inputs["video_mask"], self.criterion.needs_attention
+            made: Slots = self.model(video, mask, attention, decode=decode, looked=recorded.looked)
         return made
 
     def ahead(self, recorded: _Recorded) -> Ahead | None:
@@ -423,10 +403,6 @@ class GraphStep:
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
         )  # fmt: skip
         beside.join()
-
-
-def _as_is(looked: Looked, *_: Tensor) -> Looked:
-    return looked
 
 
 class NotFinite(Exception):  # noqa: N818  # the trainer turns it into its own error

@@ -57,7 +57,8 @@ _LEFT = 0.09
 _SPLIT = 2.0  # frames of noise that a further step must explain, however many are usual
 _NUMBER_RANGE = 3.0
 _MOST_STEPS = 96
-_GONE = frozenset({"time_weight"})  # options that older checkpoints carry
+# options that older checkpoints carry
+_GONE = frozenset({"time_weight", "raw_texts", "text_contrast_from", "text_contrast_to"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,9 @@ class InferenceConfig:
     locate_keep: float = 0.1  # likewise, text-frame similarities in localisation
     contrast_from: float = 0.0  # automatic: standard deviations of all similarities
     contrast_to: float = 0.0
-    text_contrast_from: float = 0.0  # likewise for texts, of which a video has fewer than slots
-    text_contrast_to: float = 0.0
     ordered: bool = True  # rows rise; False: each frame goes to its best row (the paper's ablation), steps may repeat
     read_share: float = 0.0  # share of what a slot reads in the video (softmax over its similarities) in its row
     read_temperature: float = 0.03
-    raw_texts: bool = False  # localisation: texts are compared with the frames as they came, not with the model's
     text_share: float = 0.0  # localisation: share of the text itself beside the slot that it took
     evidence_temperature: float = 0.0  # of the soft maximum over rows; 0: the maximum
     step_weight: float = 1.0  # of the evidence that a frame shows a step; 0: rows are not used at all
@@ -131,7 +129,7 @@ class InferenceConfig:
         shares = ("read_share", "text_share", "background_share", "detail")
         ranges = dict.fromkeys(any_number, "[0, inf)") | dict.fromkeys(shares, "[0, 1]")
         check_ranges(self, "inference.", keep="(0, 1]", locate_keep="(0, 1]", **ranges)
-        for name in ("contrast", "text_contrast", "separable"):
+        for name in ("contrast", "separable"):
             if not 0 <= getattr(self, f"{name}_from") <= getattr(self, f"{name}_to"):
                 raise UsageError(f"inference.{name}_from is at least 0 and at most {name}_to")
         if (self.threshold == "fixed") != (self.similarity is not None):
@@ -150,7 +148,7 @@ class InferenceConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:
-        """From stored values; those of options that are gone (``time_weight``) are passed over."""
+        """From stored values; those of options that are gone are passed over."""
         try:
             return cls(**{name: value for name, value in dict(values).items() if name not in _GONE})
         except TypeError as error:
@@ -159,10 +157,9 @@ class InferenceConfig:
 
 PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
-    threshold="automatic", contrast_from=0.3, contrast_to=0.9, text_contrast_from=0.6, text_contrast_to=1.4,
-    read_share=0.5, raw_texts=True, text_share=1.0, evidence_temperature=0.07, step_weight=2.0, row_weight=0.1,
-    text_weight=2.0, locate_step_weight=0.25, separable_from=0.05, separable_to=0.5, structure_weight=1.0,
-    penalty_share=1 / 8, background_share=0.1, number_weight=4.0,
+    threshold="automatic", contrast_from=0.6, contrast_to=1.4, text_share=1.0, evidence_temperature=0.07,
+    step_weight=2.0, row_weight=0.1, text_weight=2.0, locate_step_weight=0.25, separable_from=0.05, separable_to=0.5,
+    structure_weight=1.0, penalty_share=1 / 8, background_share=0.1, number_weight=4.0,
 )  # fmt: skip
 """What the preset ``default`` uses everywhere; chosen on the simulated dev split. Those of localisation were chosen on
 real dev clips and GTEA too: simulated videos have no motion that their texts cannot tell apart, and much background."""
@@ -349,8 +346,7 @@ def _shown(
     similarity = similarity.to(sum_dtype(similarity.device))
     evidence = evidence_of(similarity, rows, config.evidence_temperature)
     keep = config.locate_keep if texts else config.keep
-    low, high = ("text_contrast_from", "text_contrast_to") if texts else ("contrast_from", "contrast_to")
-    ramp = (getattr(config, low), getattr(config, high))
+    ramp = (config.contrast_from, config.contrast_to)
     threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz, ramp)
     return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
 
@@ -586,7 +582,7 @@ def find_texts(
     if config.text_weight:
         weight = separability(rows, lengths, spread, mask, config)
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
-        direct = cosines(texts, _seen(output, config))
+        direct = cosines(texts, output.frames)
         shown, threshold = _shown(direct, there, mask, config, rate_hz, texts=True)
         if slot_rows.shape[1]:
             every = torch.ones(slot_rows.shape[:2], dtype=torch.bool, device=mask.device)
@@ -632,11 +628,6 @@ def _out_of_place(lengths: Tensor, mask: Tensor, texts: int) -> Tensor:
     frames = torch.arange(mask.shape[1], device=mask.device) + 0.5
     at = frames * (lengths / mask.sum(1).clamp(min=1))[:, None]  # (B, N) in parts
     return (at[:, None] - torch.arange(texts, device=mask.device)[:, None] - 0.5).square()
-
-
-def _seen(output: Slots, config: InferenceConfig) -> Tensor:
-    """(B, N, D) the frames that texts are compared with."""
-    return output.video if config.raw_texts and output.video is not None else output.frames
 
 
 def _spread_out(structure: Tensor | Spread, mask: Tensor) -> Tensor:
@@ -686,7 +677,7 @@ def _text_rows(
     similarity = cosines(texts, output.slots)
     in_order = config.ordered or not similarity.shape[2]
     taken = slots_of_texts(similarity, lengths) if in_order else similarity.argmax(2)
-    direct = plain = cosines(texts, _seen(output, config))
+    direct = plain = cosines(texts, output.frames)
     kept = direct
     if similarity.shape[2]:
         kept = slot_rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, slot_rows.shape[2]))

@@ -1,7 +1,7 @@
-"""The four losses of the paper and one of ours, each a pure function of tensors, and the criterion that sums them.
+"""The four losses of the paper, each a pure function of tensors, and the criterion that sums them.
 
-:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset; ``moment``, ours, is in ``default``. A loss of your
-own is a function of :class:`LossInput` registered there, with its weight under ``[loss] weights``.
+:data:`LOSSES` names them, and ``soft_dtw``, which is in no preset. A loss of your own is a function of
+:class:`LossInput` registered there, with its weight under ``[loss] weights``.
 
 Every function takes a padded batch with masks, loops over nothing, and computes in float32 (float64 for float64
 input) whatever the autocast type, so that bf16 training sums exponentials safely.
@@ -320,44 +320,6 @@ def released_smooth_loss(
     return (terms.sum(1) / valid.sum(1).clamp(min=1)).mean()
 
 
-def moment_loss(
-    frames: Tensor,
-    phrases: Tensor,
-    times: Tensor,
-    video_mask: Tensor,
-    phrase_mask: Tensor,
-    gamma: float = 0.07,
-    window: float = 1 / 24,
-    over: Callable[[Tensor], Tensor] = torch.clone,
-) -> Tensor:
-    r"""Ours, not the paper's: a phrase finds the moment it was said at among the frames of its own video.
-
-    .. math::
-        L_{moment} = \frac1L \sum_j -\log \frac{\sum_{n \in P_j} f(v_n, p_j)}{\sum_n f(v_n, p_j)}
-                   + \frac1M \sum_n -\log \frac{\sum_{j: n \in P_j} f(v_n, p_j)}{\sum_j f(v_n, p_j)}
-
-    frames (B, N, D) as the model returns them; phrases (B, L, D); times (B, L) when each was said, in frames. P_j holds
-    the frames within ``window`` of phrase j, a share of the video's length; the second sum is over the M frames that
-    are near a phrase. MIL-NCE with hard negatives, the other frames and phrases of the same video, where the losses
-    between videos are content with the right topic. ``over`` makes L and M of the numbers of this batch: their sums
-    over all processes, where these have a part of the batch each.
-    """
-    logits = products(_unit_once(phrases), _unit_once(frames)) / gamma  # (B, L, N)
-    low = torch.finfo(logits.dtype).min
-    logits = logits.masked_fill(~(video_mask[:, None, :] & phrase_mask[..., None]), low)
-    lengths = video_mask.sum(1)[:, None]
-    place = torch.minimum(times.clamp(min=0), lengths - 1)  # said before it begins, or after its end
-    centres = torch.arange(frames.shape[1], device=frames.device) + 0.5
-    near = (centres - place[..., None]).abs() <= (lengths * window).clamp(min=1.0)[..., None]  # (B, L, N)
-    near = near & video_mask[:, None, :] & phrase_mask[..., None]
-    loss = logits.new_zeros(())
-    for side in (2, 1):  # phrases ask for frames, frames for phrases
-        some = near.any(side)
-        terms = logits.logsumexp(side) - logits.masked_fill(~near, low).logsumexp(side)
-        loss = loss + torch.where(some, terms, 0.0).sum() / over(some.sum()).clamp(min=1)
-    return loss
-
-
 @dataclass(frozen=True, slots=True)
 class LossConfig:
     """Which form of each loss, and how much of it. A weight of 0 switches a loss off.
@@ -468,21 +430,14 @@ def _soft_dtw(x: LossInput) -> Tensor:
     return soft_dtw_loss(x.output.slots, x.phrases, x.phrase_mask, c.gamma, c.keep, c.best_per_slot, **x.options)
 
 
-def _moment(x: LossInput) -> Tensor:
-    if x.phrase_times is None:
-        raise UsageError("the loss moment needs to know when phrases are said")
-    frames = x.output.frames
-    return moment_loss(frames, x.phrases, x.phrase_times, x.video_mask, x.phrase_mask, x.config.gamma, **x.options)
-
-
 PAPER_LOSSES = ("seq", "glob", "div", "smooth")
 LOSSES: Registry[Loss] = Registry(
     "loss",
     "losses",
-    {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw, "moment": _moment},
+    {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw},
 )
 
-BUILT_IN = frozenset(PAPER_LOSSES) | {"soft_dtw", "moment"}
+BUILT_IN = frozenset(PAPER_LOSSES) | {"soft_dtw"}
 """Losses that never wait for the device, so that a step with them can be recorded (`core.graph`)."""
 
 LOSS_PRESETS: dict[str, dict[str, Any]] = {
@@ -497,16 +452,7 @@ LOSS_PRESETS: dict[str, dict[str, Any]] = {
         "div_on": "attention",
         "smooth": "released",
     },
-    "default": {
-        "weights": {"seq": 1.0, "glob": 1.0, "div": 1.0, "smooth": 0.02, "moment": 1.0},
-        "keep": 0.5,
-        "best_per_slot": 12,
-        "seq_average": "matched",
-        "glob_form": "mean_log",
-        "glob_both_ways": True,
-        "smooth_form": "mean_log",
-        "smooth_with_self": False,
-    },
+    "default": {},
 }
 
 

@@ -5,18 +5,15 @@
 
 ``paper``
     The paper's decoder: Pre-LN, six layers, K = 32 learnable queries as the decoder's input, sinusoidal positions
-    (in frames) added to the video, which every layer attends to.
+    (in frames) added to the video, which every layer attends to. Frames are brought to the length that UniVL's have
+    by their LayerNorm (``level``): beside position codes of length sqrt(dim / 2), unit vectors would hardly be seen.
 ``released``
     What the authors' code does: the target starts at zero, the query is added as a position at every attention,
     sinusoidal positions (their rates fall twice as fast as the textbook's) are added to the keys of cross-attention
-    only, and a linear layer follows the last norm.
+    only, and a linear layer follows the last norm. It takes UniVL's vectors as they are.
 ``default``
-    Ours. It differs in these ways (`stepformer reproduce evidence` takes them away one by one):
-    *relative time* (a slot learns "a third into the video", which carries over to videos of other lengths);
-    a *context layer* (self-attention over the frames, so that a frame's noise is undone with its neighbours' help),
-    which learns from the loss ``moment`` alone (``apart``); a *read-out* (a slot is what its attention reads in the
-    video, with attention that starts as K windows in a row: the untrained model is the control ``pooled32``); and
-    the decoder's content starting from the queries.
+    The paper's with two layers and *relative time*: a slot learns "a third into the video", which carries over to
+    videos of other lengths.
 
 Only torch is needed here.
 """
@@ -62,17 +59,12 @@ class ModelConfig:
     feedforward: int = 1024
     slots: int = 32  # K
     dropout: float = 0.1
-    activation: Literal["relu", "gelu"] = "relu"
     queries: Literal["content", "position"] = "content"  # the decoder's input, or added at every attention
-    query_init: Literal["normal", "time"] = "normal"  # "time": the codes of K evenly spaced moments
     positions: Literal["absolute", "relative", "none"] = "absolute"  # frames, the share of the video, or no positions
     position_code: Literal["textbook", "released"] = "textbook"  # Vaswani et al.'s sinusoids, or the released code's
     position_rows: int = 0  # codes kept as a table with the weights, one row per frame; 0: computed
     positions_on: Literal["video", "keys"] = "video"  # added to what is attended to, or to the keys only
-    context_layers: int = 0  # self-attention layers over the frames before the decoder
-    read_out: bool = False  # slots are read from the video by attention, plus a learned correction
-    correction: bool = True  # read_out: that correction; False: a slot is what it reads and nothing else
-    apart: bool = False  # what slots are trained on does not move the context layers
+    level: bool = True  # frames come at length sqrt(feature_dim), as of a LayerNorm; False: as long as they are given
     output_layer: bool = False  # a linear layer after the last norm even when dim == feature_dim
     decoder: str = "step"  # a name of DECODERS
     options: Mapping[str, Any] = field(default_factory=dict)  # of a decoder that takes more than these fields
@@ -93,20 +85,11 @@ class ModelConfig:
 PRESETS: dict[str, ModelConfig] = {
     "paper": ModelConfig(),
     "released": ModelConfig(
-        feature_dim=768, dim=768, queries="position", position_code="released", positions_on="keys", output_layer=True
+        feature_dim=768, dim=768, queries="position", position_code="released", positions_on="keys", output_layer=True,
+        level=False,
     ),
-    "default": ModelConfig(
-        dropout=0.3,
-        activation="gelu",
-        query_init="time",
-        positions="relative",
-        context_layers=1,
-        layers=2,
-        read_out=True,
-        correction=False,
-        apart=True,
-    ),
-}  # fmt: skip
+    "default": ModelConfig(positions="relative", layers=2),
+}
 
 
 def preset(name: str, **changes: Any) -> ModelConfig:
@@ -116,22 +99,17 @@ def preset(name: str, **changes: Any) -> ModelConfig:
     return replace(PRESETS[name], **changes)
 
 
-def unit(x: Tensor) -> Tensor:
-    """Vectors (..., D) at length 1, in their own type; zero stays zero. On a GPU one pass there and one back."""
-    if x.is_cuda and x.dtype != torch.float64 and has_triton():
-        from stepformer.core import loss_kernels
-
-        return loss_kernels.unit(x, x.dtype)
-    return F.normalize(x, dim=-1)
+def levelled(x: Tensor) -> Tensor:
+    """Vectors (..., D) at length sqrt(D), in their own type: numbers of size 1."""
+    return F.normalize(x, dim=-1) * math.sqrt(x.shape[-1])
 
 
 class Slots(NamedTuple):
     """What the decoder gives for a batch of videos."""
 
     slots: Tensor  # (B, K, D) step slots in the encoder's space, in temporal order, not normalised
-    frames: Tensor  # (B, N, D) the video as slots should be compared with it; the input itself without context layers
+    frames: Tensor  # (B, N, D) the video as slots and texts are compared with it: the input itself
     attention: Tensor | None  # (B, K, N) where in the video each slot looks, rows sum to 1; None unless asked for
-    video: Tensor | None = None  # (B, N, D) the frames as they came; None: they are ``frames``
 
 
 def time_codes(times: Tensor, dim: int) -> Tensor:
@@ -170,45 +148,13 @@ def relative_times(mask: Tensor) -> Tensor:
     return (index + 0.5) / lengths * _RELATIVE_SPAN
 
 
-class Sum(NamedTuple):
-    """Frames (B, N, dim) and their codes (B or 1, N, dim), not added yet; both without a gradient."""
+class Looked(NamedTuple):
+    """A video as the decoder attends to it, (B, N, dim) each."""
 
     memory: Tensor
-    codes: Tensor
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the sum."""
-        return self.memory.shape
-
-    def made(
-        self, both: bool = False, out: tuple[Tensor, Tensor | None] | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The sum in bf16 and, if ``both``, the frames in bf16; written to ``out`` where it is given."""
-        memory, codes = self
-        if memory.is_cuda and len(codes) == 1 and codes.shape[1:] == memory.shape[1:]:
-            from stepformer.core.stack_kernels import add_codes
-
-            return add_codes(memory, codes, both, out)
-        made = (memory + codes).bfloat16(), memory.bfloat16() if both else None
-        if out is None:
-            return made
-        for kept, new in zip(out, made, strict=True):
-            if kept is not None and new is not None:
-                kept.copy_(new)
-        return out
-
-
-class Looked(NamedTuple):
-    """A video that has been through the context layers, (B, N, D), (B, N, dim), (B, N, dim)."""
-
-    frames: Tensor  # what slots are compared with
-    memory: Tensor  # what the decoder attends to
     placed: Tensor  # the same with position codes
 
 
-Look = Callable[[Tensor, Tensor], Looked]
-"""The context layers as a function of the video (B, N, D) and its mask (B, N): `core.context`."""
 Decode = Callable[[Any, Any, Tensor | None, bool], tuple[Tensor, Tensor | None]]
 """The decoder layers as a function: see :meth:`StepDecoder.decode`."""
 
@@ -272,33 +218,13 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    """Two linear layers with an activation and dropout between."""
+    """Two linear layers with ReLU and dropout between."""
 
     def __init__(self, config: ModelConfig) -> None:
-        act = nn.ReLU() if config.activation == "relu" else nn.GELU()
         super().__init__(
-            nn.Linear(config.dim, config.feedforward), act, nn.Dropout(config.dropout),
+            nn.Linear(config.dim, config.feedforward), nn.ReLU(), nn.Dropout(config.dropout),
             nn.Linear(config.feedforward, config.dim),
         )  # fmt: skip
-
-
-class ContextLayer(nn.Module):
-    """Pre-LN self-attention over frames."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(config.dim), nn.LayerNorm(config.dim)
-        self.attention = Attention(config.dim, config.heads, config.dropout)
-        self.feedforward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(self, x: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
-        """(B, N, dim) -> (B, N, dim)."""
-        y = self.norm1(x)
-        placed = y + positions
-        x = x + self.dropout(self.attention(placed, placed, y, mask))
-        out: Tensor = x + self.dropout(self.feedforward(self.norm2(x)))
-        return out
 
 
 class DecoderLayer(nn.Module):
@@ -322,36 +248,6 @@ class DecoderLayer(nn.Module):
         return out
 
 
-class ReadOut(nn.Module):
-    """What each slot reads in the video: attention by content around a moment that the slot chooses.
-
-    Slot k looks at time ``c_k`` with width ``w_k`` (shares of the video), both moved by its decoder state from
-    ``(k + 0.5) / K`` and ``1 / (2K)``; content similarity is added to that. At the start nothing is moved.
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        centres = (torch.arange(config.slots) + 0.5) / config.slots
-        self.register_buffer("centres", torch.logit(centres), persistent=False)
-        self.half_width = 0.5 / config.slots
-        self.window = nn.Linear(config.dim, 2)  # moves of centre and width
-        self.query, self.key = nn.Linear(config.dim, config.dim), nn.Linear(config.dim, config.dim)
-        self.content_scale = nn.Parameter(torch.zeros(()))
-        nn.init.zeros_(self.window.weight)
-        nn.init.zeros_(self.window.bias)
-
-    def forward(self, x: Tensor, context: Tensor, mask: Tensor) -> Tensor:
-        """x (B, K, dim), context (B, N, dim), mask (B, N) -> attention (B, K, N) in float32."""
-        shift, widen = self.window(x).float().unbind(-1)  # (B, K) each
-        centre = torch.sigmoid(self.centres + shift)
-        width = self.half_width * torch.exp(widen.clamp(-2, 3))  # narrower windows only make gradients explode
-        times = relative_times(mask) / _RELATIVE_SPAN  # (B, N)
-        prior = -0.5 * ((times[:, None, :] - centre[..., None]) / width[..., None]).square()
-        content = unit(self.query(x)) @ unit(self.key(context)).mT
-        logits = prior + 10.0 * self.content_scale * content
-        return logits.masked_fill(~mask[:, None, :], -1e9).softmax(-1)
-
-
 class StepDecoder(nn.Module):
     """Video in, ordered step slots out. See the module's docstring."""
 
@@ -362,99 +258,57 @@ class StepDecoder(nn.Module):
         self.config = config
         same = config.dim == config.feature_dim
         self.project_in = nn.Identity() if same else nn.Linear(config.feature_dim, config.dim)
-        self.queries = nn.Parameter(torch.empty(config.slots, config.dim))
+        self.queries = nn.Parameter(torch.randn(config.slots, config.dim))
         if config.position_rows:
             self.register_buffer("position_table", torch.zeros(config.position_rows, config.dim))
-        self.context = nn.ModuleList(ContextLayer(config) for _ in range(config.context_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim)
-        corrects = config.correction if config.read_out else config.output_layer or not same
-        self.project_out = nn.Linear(config.dim, config.feature_dim) if corrects else nn.Identity()
-        self.frames_out = nn.Linear(config.dim, config.feature_dim) if config.context_layers else None
-        self.read_out = ReadOut(config) if config.read_out else None
-        self._start()
-
-    def _start(self) -> None:
-        config = self.config
-        if config.query_init == "time":
-            moments = (torch.arange(config.slots) + 0.5) / config.slots * _RELATIVE_SPAN
-            with torch.no_grad():
-                self.queries.copy_(time_codes(moments, config.dim))
-            for layer in self.decoder:
-                # equal projections make a query attend to the moment whose code it carries
-                assert isinstance(layer, DecoderLayer)
-                layer.cross_attention.k.load_state_dict(layer.cross_attention.q.state_dict())
-        else:
-            nn.init.normal_(self.queries)
-        # with a read-out, the untrained model returns plain means of the video: corrections start at zero
-        for correction in (self.frames_out, self.project_out if config.read_out else None):
-            if isinstance(correction, nn.Linear):
-                nn.init.zeros_(correction.weight)
-                nn.init.zeros_(correction.bias)
-
-    @torch.no_grad()
-    def centre_on(self, mean: Tensor) -> None:
-        """Starts a model with context layers from frames without their mean vector (D,).
-
-        Pictures of a two-tower encoder share a large part that no text has. Without it, what is left of a frame can
-        be compared with texts, and the first layer sees what differs between frames. Training may move it.
-        """
-        if self.frames_out is not None:
-            self.frames_out.bias.copy_(-mean)
-            if isinstance(self.project_in, nn.Linear):
-                self.project_in.bias.copy_(-self.project_in.weight @ mean)
+        projects = config.output_layer or not same
+        self.project_out = nn.Linear(config.dim, config.feature_dim) if projects else nn.Identity()
 
     def forward(
         self, video: Tensor, mask: Tensor | None = None, attention: bool = False, decode: Decode | None = None,
-        look: Look | None = None,
+        looked: Looked | None = None,
     ) -> Slots:  # fmt: skip
         """Slots of a batch of videos.
 
         video: (B, N, D) frame vectors; mask: (B, N) True where there is a frame (None: everywhere);
-        attention: also return where the slots look (always computed when the model reads its slots out);
+        attention: also return where the slots look;
         decode: runs the decoder layers in place of :meth:`decode` (`core.stack`);
-        look: what is done to frames in place of the context layers and their modules (`core.context`).
+        looked: the video as the layers attend to it, where that is made already.
         """
         if video.ndim != 3 or video.shape[-1] != self.config.feature_dim:
             raise UsageError(f"video must be (B, N, {self.config.feature_dim}), got {tuple(video.shape)}")
         if video.shape[1] == 0:
             raise UsageError("a video needs at least one frame")
         full = mask if mask is not None else torch.ones(video.shape[:2], dtype=torch.bool, device=video.device)
-        config = self.config
-        if look is not None:
-            frames, memory, placed = look(video, full)
-            if config.apart:
-                memory, placed = memory.detach(), placed.detach()
-        else:
-            frames, memory, placed = self._look(video, full, mask, decode is not None)
-        read = frames.detach() if config.apart else frames
-        value = placed if config.positions_on == "video" else memory
-        x, weights = (decode or self.decode)(placed, value, mask, attention and self.read_out is None)
-        if self.read_out is None:
-            return Slots(self.project_out(x), frames, weights, video)
-        weights = self.read_out(x, value, full)
-        slots = weights.to(read.dtype) @ read
-        return Slots(slots + self.project_out(x) if config.correction else slots, frames, weights, video)
+        memory, placed = looked or self._look(video, full, decode is not None)
+        value = placed if self.config.positions_on == "video" else memory
+        x, weights = (decode or self.decode)(placed, value, mask, attention)
+        return Slots(self.project_out(x), video, weights)
 
-    def _look(self, video: Tensor, full: Tensor, mask: Tensor | None, fused: bool) -> tuple[Tensor, Tensor, Any]:
-        """Frames, memory and memory with codes; fused: decoder layers follow that read frames in half precision."""
-        config = self.config
-        memory = self.project_in(video)  # (B, N, dim)
-        codes = self.codes(full).to(memory.dtype)
-        frames = video
-        if self.frames_out is not None:
-            # unit-norm features are small beside LayerNorm's scale; sqrt(dim) brings both to one size
-            memory = unit(memory) * math.sqrt(config.dim)
-            for layer in self.context:
-                memory = layer(memory, codes, mask)
-            frames = unit(video) + self.frames_out(memory)
-        if config.apart:
-            memory = memory.detach()
-        if fused and torch.is_autocast_enabled(memory.device.type) and not memory.requires_grad:
+    def _look(self, video: Tensor, full: Tensor, fused: bool) -> Looked:
+        """What the layers attend to; fused: layers follow that read frames in half precision."""
+        config, codes = self.config, self.codes(full)
+        if fused and torch.is_autocast_enabled(video.device.type) and isinstance(self.project_in, nn.Identity):
             # the type the layers read frames in: a wider sum would be written and read for nothing
-            placed = Sum(memory, codes)
-            return frames, memory, placed if self.read_out is None else placed.made()[0]
-        return frames, memory, memory + codes
+            return self.look_in_half(video, codes)
+        memory = self.project_in(levelled(video) if config.level else video)  # (B, N, dim)
+        return Looked(memory, memory + codes.to(memory.dtype))
+
+    def look_in_half(self, video: Tensor, codes: Tensor, out: Looked | None = None) -> Looked:
+        """What layers in bf16 attend to, of a model as wide as its frames; written to ``out`` where it is given."""
+        level, keys_only = self.config.level, self.config.positions_on == "keys"
+        if video.is_cuda and codes.shape == (1, *video.shape[1:]) and has_triton():
+            from stepformer.core.stack_kernels import add_codes
+
+            made = add_codes(video, codes, level, keys_only, out)
+        else:
+            memory = levelled(video.float()) if level else video.float()
+            made = memory.bfloat16(), (memory + codes).bfloat16()
+            for kept, new in zip(out or (), made, strict=out is not None):
+                kept.copy_(new)
+        return out or Looked(*made)
 
     def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, dim) -> normed state of the slots (B, K, dim), the last layer's attention (B, K, N)."""

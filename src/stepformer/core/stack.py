@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.core.devices import Beside
-from stepformer.core.model import DecoderLayer, StepDecoder, Sum
+from stepformer.core.model import DecoderLayer, StepDecoder
 
 _CHANCES = 1 << 24  # dropout draws one of so many numbers
 
@@ -79,7 +79,7 @@ class Stack:
     seed: Tensor
 
     def decode(
-        self, key: Tensor | Sum, value: Tensor | Sum, mask: Tensor | None, attention: bool
+        self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool
     ) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, D), mask (B, N) -> normed state of the slots (B, K, D), the last layer's attention."""
         seen = mask if mask is not None else torch.ones(key.shape[:2], dtype=torch.bool, device=self.seed.device)
@@ -114,13 +114,10 @@ class _Layers(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, queries: Tensor, key: Any, value: Any, mask: Tensor, stack: Stack, attention: bool
+        ctx: Any, queries: Tensor, key: Tensor, value: Tensor, mask: Tensor, stack: Stack, attention: bool
     ) -> tuple[Tensor, Tensor]:
         config, full, half, seed, ops = stack.model.config, stack.full, stack.half, stack.seed, stack.kernels
         same, kind = key is value, half["qkv"].dtype
-        if isinstance(key, Sum):
-            key, plain = key.made(both=not same)
-            value = key if same else plain
         key, mask = key.to(kind).contiguous(), mask.contiguous()
         value = key if same else value.to(kind).contiguous()
         B, N, D = key.shape
@@ -128,7 +125,7 @@ class _Layers(torch.autograd.Function):
         R, size, wide = B * K, D // H, queries.dtype
         dropout = round(config.dropout * _CHANCES) if stack.model.training else 0
         content = config.queries == "content"
-        gelu, eps = config.activation == "gelu", stack.model.norm.eps
+        eps = stack.model.norm.eps
         grads_to_frames = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
 
         def new(*shape: int, dtype: torch.dtype = kind) -> Tensor:
@@ -187,7 +184,7 @@ class _Layers(torch.autograd.Function):
             beside.join()
             norm(3 * i + 2, "norm3", i, behind[i], s[3], y3[i], None)
             torch.mm(y3[i], half["ff1"][i].t(), out=before[i])
-            ops.activate(before[i], full["ff1_bias"][i], after[i], gelu, seed, s[4], dropout)
+            ops.activate(before[i], full["ff1_bias"][i], after[i], seed, s[4], dropout)
             branch = after[i] @ half["ff2"][i].t()
         state = new(R, D, dtype=wide)
         norm(3 * L, "norm", 0, full["ff2_bias"][L - 1], 6 * L - 1, state, None)
@@ -211,7 +208,7 @@ class _Layers(torch.autograd.Function):
         B, N, D = key.shape
         K, H, L = config.slots, config.heads, config.layers
         R, size, kind, wide = B * K, D // H, half["qkv"].dtype, x.dtype
-        content, gelu = config.queries == "content", config.activation == "gelu"
+        content = config.queries == "content"
 
         def new(*shape: int, dtype: torch.dtype = kind) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=key.device)
@@ -243,7 +240,7 @@ class _Layers(torch.autograd.Function):
         for i in reversed(range(L)):
             s = stack.sites(i)
             torch.mm(d_ff[i], half["ff2"][i], out=d_before[i])
-            ops.activate_back(d_before[i], before[i], full["ff1_bias"][i], before_sums[i], gelu, seed, s[4], dropout)
+            ops.activate_back(d_before[i], before[i], full["ff1_bias"][i], before_sums[i], seed, s[4], dropout)
             torch.mm(d_before[i], half["ff1"][i], out=dy[3 * i + 2])
             norm(3 * i + 2, "norm3", i, s[3])
             torch.mm(d_cross[i], half["cross_out"][i], out=d_mixed[i])

@@ -99,24 +99,30 @@ def _add_norm_back(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _add_codes(x, codes, out, plain, size, PLAIN: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    item = tl.program_id(1).to(tl.int64) * size
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + item + at, mask=at < size, other=0.0).to(tl.float32)
+def _add_codes(  # type: ignore[no-untyped-def]
+    x, codes, out, plain, frames, DIM: tl.constexpr, WIDTH: tl.constexpr, PLAIN: tl.constexpr, LEVEL: tl.constexpr
+):
+    row = tl.program_id(0)
+    c = tl.arange(0, WIDTH)
+    ok = c < DIM
+    at = row.to(tl.int64) * DIM + c
+    value = tl.load(x + at, mask=ok, other=0.0).to(tl.float32)
+    if LEVEL:
+        value *= tl.sqrt(DIM + 0.0) / tl.maximum(tl.sqrt(tl.sum(value * value, axis=0)), 1e-12)
     if PLAIN:
-        tl.store(plain + item + at, value, mask=at < size)
-    value += tl.load(codes + at, mask=at < size, other=0.0).to(tl.float32)
-    tl.store(out + item + at, value, mask=at < size)
+        tl.store(plain + at, value, mask=ok)
+    value += tl.load(codes + (row % frames) * DIM + c, mask=ok, other=0.0).to(tl.float32)
+    tl.store(out + at, value, mask=ok)
 
 
 @triton.jit(do_not_specialize=["site"])
 def _activate(  # type: ignore[no-untyped-def]
-    before, bias, out, seed, site, total, F, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr
+    before, bias, out, seed, site, total, F, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr
 ):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     ok = at < total
     value = tl.load(before + at, mask=ok, other=0.0).to(tl.float32) + tl.load(bias + at % F, mask=ok, other=0.0)
-    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) if GELU else tl.maximum(value, 0.0)
+    value = tl.maximum(value, 0.0)
     if THRESHOLD > 0:
         value = tl.where(_kept(seed, site, at, THRESHOLD), value * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
     tl.store(out + at, value, mask=ok)
@@ -125,7 +131,7 @@ def _activate(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["site"])
 def _activate_back(  # type: ignore[no-untyped-def]
     grad, before, bias, sums, seed, site, rows, F,
-    PART: tl.constexpr, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr,
+    PART: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     r = tl.program_id(0) * PART + tl.arange(0, PART)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -136,11 +142,7 @@ def _activate_back(  # type: ignore[no-untyped-def]
     value += tl.load(bias + c, mask=c < F, other=0.0)[None, :]
     if THRESHOLD > 0:
         g = tl.where(_kept(seed, site, at, THRESHOLD), g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-    if GELU:
-        share = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
-        g *= share + value * tl.exp(-0.5 * value * value) * 0.3989422804014327
-    else:
-        g = tl.where(value > 0, g, 0.0)
+    g = tl.where(value > 0, g, 0.0)
     tl.store(grad + at, g, mask=ok)
     tl.store(sums + tl.program_id(0) * F + c, tl.sum(g, axis=0), mask=c < F)
 
@@ -159,49 +161,89 @@ def _row():  # type: ignore[no-untyped-def]
     return tl.num_programs(0) - 1 - tl.program_id(0)
 
 
+@triton.jit
+def _kept_two(seed, site, index, THRESHOLD: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which of two elements dropout keeps, by the halves of one number: drawing takes longer than all else here."""
+    bits = index.to(tl.uint32) * 0x1E3779B1 + _mix(_mix(tl.load(seed).to(tl.uint32)) + site.to(tl.uint32))
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352D
+    bits = bits ^ (bits >> 15)
+    return (bits & 0xFFFF).to(tl.int32) >= THRESHOLD, (bits >> 16).to(tl.int32) >= THRESHOLD
+
+
 @triton.jit(do_not_specialize=["site"])
 def _softmax(  # type: ignore[no-untyped-def]
     scores, seen, out, level, seed, site, scale, PER_ITEM, PITCH,
-    N: tl.constexpr, WIDTH: tl.constexpr, THRESHOLD: tl.constexpr,
+    N: tl.constexpr, HALF: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = _row()
-    c = tl.arange(0, WIDTH)
-    start = row.to(tl.int64) * PITCH
-    value = _logits(scores + start, seen + (row // PER_ITEM) * N, scale, c, N)
-    top = tl.maximum(tl.max(value, axis=0), -1e30)
-    value = tl.exp2(value - top)
-    total = tl.sum(value, axis=0)
+    a = tl.arange(0, HALF)  # a row in two halves
+    b = a + HALF
+    scores += row.to(tl.int64) * PITCH
+    out += row.to(tl.int64) * PITCH
+    seen += (row // PER_ITEM) * N
+    x, y = _logits(scores, seen, scale, a, N), _logits(scores, seen, scale, b, N)
+    top = tl.maximum(tl.maximum(tl.max(x, axis=0), tl.max(y, axis=0)), -1e30)
+    x, y = tl.exp2(x - top), tl.exp2(y - top)
+    total = tl.sum(x, axis=0) + tl.sum(y, axis=0)
     tl.store(level + row, tl.where(total > 0, top + tl.log2(total), float("inf")))
-    value = value * ((16777216.0 / (16777216.0 - THRESHOLD)) / tl.where(total > 0, total, 1.0))
+    share = (65536.0 / (65536.0 - THRESHOLD)) / tl.where(total > 0, total, 1.0)
+    x, y = x * share, y * share
     if THRESHOLD > 0:
-        value = tl.where(_kept(seed, site, row * N + c, THRESHOLD), value, 0.0)
-    tl.store(out + start + c, value, mask=c < N)
+        kept_x, kept_y = _kept_two(seed, site, row * HALF + a, THRESHOLD)
+        x, y = tl.where(kept_x, x, 0.0), tl.where(kept_y, y, 0.0)
+    tl.store(out + a, x, mask=a < N)
+    tl.store(out + b, y, mask=b < N)
+
+
+@triton.jit
+def _attention_back(  # type: ignore[no-untyped-def]
+    grad, scores, seen, level, extra, dropped, scale, c, kept, HEADS,
+    N: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    """Half a row of the attention, and of its gradient."""
+    g = tl.load(grad + c, mask=c < N, other=0.0).to(tl.float32)
+    p = tl.exp2(_logits(scores, seen, scale, c, N) - level)
+    if THRESHOLD > 0:
+        g = tl.where(kept, g * (65536.0 / (65536.0 - THRESHOLD)), 0.0)
+    if DROPPED:
+        left = p
+        if THRESHOLD > 0:
+            left = tl.where(kept, p * (65536.0 / (65536.0 - THRESHOLD)), 0.0)
+        tl.store(dropped + c, left, mask=c < N)
+    if EXTRA:
+        g += tl.load(extra + c, mask=c < N, other=0.0) / HEADS
+    return p, g
 
 
 @triton.jit(do_not_specialize=["site"])
 def _softmax_back(  # type: ignore[no-untyped-def]
     grad, scores, seen, level, extra, dropped, seed, site, scale, scale_2, HEADS, PER_ITEM, PITCH, N: tl.constexpr,
-    WIDTH: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
+    HALF: tl.constexpr, EXTRA: tl.constexpr, DROPPED: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     row = _row()
-    c = tl.arange(0, WIDTH)
-    inside = c < N
+    a = tl.arange(0, HALF)
+    b = a + HALF
     start = row.to(tl.int64) * PITCH
-    g = tl.load(grad + start + c, mask=inside, other=0.0).to(tl.float32)
-    logits = _logits(scores + start, seen + (row // PER_ITEM) * N, scale_2, c, N)
-    p = tl.exp2(logits - tl.load(level + row))
-    if THRESHOLD > 0:
-        kept = _kept(seed, site, row * N + c, THRESHOLD)
-        g = tl.where(kept, g * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+    grad += start
+    scores += start
     if DROPPED:
-        left = p
-        if THRESHOLD > 0:
-            left = tl.where(kept, p * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-        tl.store(dropped + start + c, left, mask=inside)
+        dropped += start
     if EXTRA:
-        g += tl.load(extra + (row // HEADS).to(tl.int64) * N + c, mask=inside, other=0.0) / HEADS
-    g = p * (g - tl.sum(p * g, axis=0)) * scale
-    tl.store(grad + start + c, g, mask=inside)
+        extra += (row // HEADS).to(tl.int64) * N
+    seen += (row // PER_ITEM) * N
+    kept_x, kept_y = a < N, b < N
+    if THRESHOLD > 0:
+        kept_x, kept_y = _kept_two(seed, site, row * HALF + a, THRESHOLD)
+    up = tl.load(level + row)
+    p, g = _attention_back(
+        grad, scores, seen, up, extra, dropped, scale_2, a, kept_x, HEADS, N, EXTRA, DROPPED, THRESHOLD
+    )
+    q, h = _attention_back(
+        grad, scores, seen, up, extra, dropped, scale_2, b, kept_y, HEADS, N, EXTRA, DROPPED, THRESHOLD
+    )
+    along = tl.sum(p * g, axis=0) + tl.sum(q * h, axis=0)
+    tl.store(grad + a, p * (g - along) * scale, mask=a < N)
+    tl.store(grad + b, q * (h - along) * scale, mask=b < N)
 
 
 @triton.jit
@@ -361,29 +403,33 @@ def add_norm_back(
 
 
 def add_codes(
-    x: Tensor, codes: Tensor, both: bool = False, out: tuple[Tensor, Tensor | None] | None = None
-) -> tuple[Tensor, Tensor | None]:
-    """(B, N, D) + (1, N, D) in bf16 and, if ``both``, the first in bf16, in one pass: torch takes four times as long
-    where types differ."""
-    x = x.contiguous()
-    placed = torch.empty(x.shape, dtype=torch.bfloat16, device=x.device) if out is None else out[0]
-    plain = (torch.empty_like(placed) if out is None else out[1]) if both else None
-    size = x[0].numel()
-    codes = codes.expand(1, *x.shape[1:]).contiguous()
-    _add_codes[(triton.cdiv(size, 2048), len(x))](x, codes, placed, plain, size, PLAIN=both, BLOCK=2048)
-    return placed, plain
+    x: Tensor, codes: Tensor, level: bool, both: bool, out: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """x (B, N, D), at length sqrt(D) if ``level``, and x + codes (1, N, D), in bf16 and in one pass.
+
+    Without ``both`` the first is not made, and the second is given in its place.
+    """
+    x, codes = x.contiguous(), codes.contiguous()
+    placed = torch.empty(x.shape, dtype=torch.bfloat16, device=x.device) if out is None else out[1]
+    plain = placed if not both else torch.empty_like(placed) if out is None else out[0]
+    B, N, dim = x.shape
+    width = _width(dim)
+    _add_codes[(B * N,)](
+        x, codes, placed, plain, N, DIM=dim, WIDTH=width, PLAIN=both, LEVEL=level, num_warps=_warps(width)
+    )
+    return plain, placed
 
 
-def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
-    """out = dropout(activation(before + bias)): (R, F)."""
+def activate(before: Tensor, bias: Tensor, out: Tensor, seed: Tensor, site: int, threshold: int) -> None:
+    """out = dropout(relu(before + bias)): (R, F)."""
     total = before.numel()
     _activate[(triton.cdiv(total, 1024),)](
-        before, bias, out, seed, site, total, before.shape[1], GELU=gelu, THRESHOLD=threshold, BLOCK=1024
+        before, bias, out, seed, site, total, before.shape[1], THRESHOLD=threshold, BLOCK=1024
     )
 
 
 def activate_back(
-    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, seed: Tensor, site: int, threshold: int
 ) -> None:
     """The backward pass of :func:`activate`; ``grad`` is that of the output, and then that of ``before``.
 
@@ -394,7 +440,7 @@ def activate_back(
     if triton.cdiv(rows, part) < len(sums):
         sums[triton.cdiv(rows, part) :].zero_()
     _activate_back[(triton.cdiv(rows, part), triton.cdiv(width, 64))](
-        grad, before, bias, sums, seed, site, rows, width, PART=part, GELU=gelu, THRESHOLD=threshold, BLOCK=64,
+        grad, before, bias, sums, seed, site, rows, width, PART=part, THRESHOLD=threshold, BLOCK=64,
         num_warps=2 if part <= 32 else 4,
     )  # fmt: skip
 
@@ -411,7 +457,7 @@ def softmax(
     width = _width(N)
     _softmax[(B * rows,)](
         scores, seen.view(torch.uint8), out, level, seed, site, scale * _LOG2E, rows, scores.stride(1),
-        N=N, WIDTH=width, THRESHOLD=threshold, num_warps=_warps(width),
+        N=N, HALF=width // 2, THRESHOLD=threshold >> 8, num_warps=_warps(width),
     )  # fmt: skip
 
 
@@ -427,8 +473,8 @@ def softmax_back(
     width = _width(N)
     _softmax_back[(B * rows,)](
         grad, scores, seen.view(torch.uint8), level, extra, dropped, seed, site, scale, scale * _LOG2E, heads, rows,
-        scores.stride(1), N=N, WIDTH=width, EXTRA=extra is not None, DROPPED=dropped is not None, THRESHOLD=threshold,
-        num_warps=_warps(width),
+        scores.stride(1), N=N, HALF=width // 2, EXTRA=extra is not None, DROPPED=dropped is not None,
+        THRESHOLD=threshold >> 8, num_warps=_warps(width),
     )  # fmt: skip
 
 

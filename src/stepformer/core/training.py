@@ -156,8 +156,6 @@ class Trainer:
             )
         torch.manual_seed(config.seed)
         self.model = build_decoder(config.model).to(self.device)
-        if isinstance(self.model, StepDecoder):
-            self.model.centre_on(source.centre.to(self.device))
         # what is validated and saved: the running mean of the weights, or the weights themselves
         self.mean = copy.deepcopy(self.model).requires_grad_(False) if config.optim.ema else self.model
         self.optimizer = OPTIMIZERS[config.optim.optimizer](self.model, config.optim)

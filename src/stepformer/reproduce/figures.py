@@ -55,8 +55,7 @@ class Scene:
         output, n = self.stage.outputs()[self.video], int(batch.video_mask.sum())
         one = batch._replace(**{name: getattr(batch, name)[:, :n] for name in ("video", "video_mask", "labels")})
         own = replace(self.stage.trial, batches=[one], texts=[texts[:, : int((one.steps >= 0).sum())]])
-        seen = None if output.video is None else output.video[:, :n]
-        return Slots(output.slots, output.frames[:, :n], None, seen), own
+        return Slots(output.slots, output.frames[:, :n], None), own
 
 
 def make_scene(source: Source, checkpoint: str, split: str = "test", task: int = 0, device: str = "cpu") -> Scene:

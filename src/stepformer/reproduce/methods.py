@@ -29,6 +29,7 @@ from stepformer.core.inference import (
     random_slots,
 )
 from stepformer.core.model import Slots, StepDecoder
+from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
@@ -89,14 +90,14 @@ class Method:
     kind: ``slots`` (the model's), a control (``uniform``, ``equal cuts``, ``kmeans``, ``random``, ``pooled``,
     ``changes``, ``text``), a published method (``kukleva``, ``elhamifar``, ``shen``) in a ``setting``, or a plugin's
     (``baseline NAME``), whose source has the hash ``code``.
-    frames: what the method looks at: ``raw``, ``smoothed`` or ``model`` (the model's output frames).
+    smoothed: whether texts also choose a window that frames are averaged over.
     rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
     without Drop-DTW), ``own`` (what the model brings, nothing chosen). options: fixed, instead of a rule.
     updates: optimiser steps per model of a published method, at most.
     """
 
     kind: str
-    frames: str = "raw"
+    smoothed: bool = False
     setting: str = ""
     rule: str = "grid"
     options: tuple[tuple[str, Any], ...] | None = None
@@ -185,7 +186,7 @@ def _units(answer: Answer, name: str, options: Options, trial: Trial, how: Table
 
 @dataclass(slots=True)
 class Stage:
-    """The videos of one trial as methods see them, each kind of frames made once."""
+    """The videos of one trial as methods see them; the model's slots are made once."""
 
     trial: Trial
     has_texts: bool
@@ -197,21 +198,13 @@ class Stage:
     _outputs: list[Slots] | None = None
 
     def outputs(self) -> list[Slots]:
-        """The model's slots and frames, batch by batch."""
+        """The model's slots, batch by batch."""
         if self._outputs is None:
             if self.model is None:
-                raise UsageError("this row needs a model's frames, and no model is given")
+                raise UsageError("this row needs a model, and none is given")
             make = model_slots(self.model)
             self._outputs = [make(batch) for batch in self.trial.batches]
         return self._outputs
-
-    def frames(self, kind: str) -> list[Tensor]:
-        """(B, N, D) frames of each batch."""
-        if kind == "model":
-            return [output.frames for output in self.outputs()]
-        if kind == "raw":
-            return [batch.video for batch in self.trial.batches]
-        raise UsageError(f"no frames {kind!r} here")
 
 
 def answer(method: Method, stage: Stage) -> Answer:
@@ -251,24 +244,24 @@ def _slots(method: Method, stage: Stage) -> Answer:
 
 def _control_slots(method: Method, stage: Stage) -> Answer:
     outputs = []
-    for number, (batch, frames) in enumerate(zip(stage.trial.batches, stage.frames(method.frames), strict=True)):
+    for number, batch in enumerate(stage.trial.batches):
         if method.kind == "random":
-            generator = torch.Generator(device=frames.device).manual_seed(1_000 * stage.seed + number)
-            outputs.append(random_slots(frames, batch.video_mask, generator=generator))
+            generator = torch.Generator(device=batch.video.device).manual_seed(1_000 * stage.seed + number)
+            outputs.append(random_slots(batch.video, batch.video_mask, generator=generator))
         else:
-            outputs.append({"pooled": pooled_slots, "changes": change_slots}[method.kind](frames, batch.video_mask))
+            make = {"pooled": pooled_slots, "changes": change_slots}[method.kind]
+            outputs.append(make(batch.video, batch.video_mask))
     return slot_answer(stage.trial, outputs, method.rule, stage.inference)
 
 
 def _text(method: Method, stage: Stage) -> Answer:
     trial = stage.trial
-    windows = WINDOWS if method.frames == "smoothed" else (1,)
-    seen = stage.frames("raw" if method.frames == "smoothed" else method.frames)
+    windows = WINDOWS if method.smoothed else (1,)
 
     def find(options: Options) -> list[IntArray]:
         config, window = dict(options), int(options.get("window", 1))
         config.pop("window", None)
-        alone = [no_slots(smoothed(f, b.video_mask, window)) for f, b in zip(seen, trial.batches, strict=True)]
+        alone = [no_slots(smoothed(batch.video, batch.video_mask, window)) for batch in trial.batches]
         return locate_all(trial, alone, InferenceConfig(**config))
 
     if method.rule == "own":
@@ -301,7 +294,7 @@ def _equal_cuts(method: Method, stage: Stage) -> Answer:
     frame, clustered as slots are.
     """
     located, found = stage.reference
-    frames = [f for b, v in zip(stage.trial.batches, stage.frames("raw"), strict=True) for f in _rows(v, b.video_mask)]
+    frames = [video for batch in stage.trial.batches for video in _rows(batch)]
 
     def find(_: Options) -> list[IntArray]:
         return [equal_lengths(ids) for ids in located or []]
@@ -318,13 +311,14 @@ def _equal_cuts(method: Method, stage: Stage) -> Answer:
     return Answer(find if located is not None else None, cut)
 
 
-def _rows(values: Tensor, mask: Tensor) -> list[npt.NDArray[np.float32]]:
-    """(B, N, D) frames as one (n, D) array per video."""
-    return [v[:n].float().cpu().numpy() for v, n in zip(values, mask.sum(1).tolist(), strict=True)]
+def _rows(batch: Batch) -> list[npt.NDArray[np.float32]]:
+    """The frames of each video, (n, D)."""
+    lengths = batch.video_mask.sum(1).tolist()
+    return [video[:n].float().cpu().numpy() for video, n in zip(batch.video, lengths, strict=True)]
 
 
 def _kmeans(method: Method, stage: Stage) -> Answer:
-    videos, steps = feature_videos(stage, method.frames)
+    videos, steps = feature_videos(stage)
     return frame_clusters(videos, [unit(v.features) for v in videos], steps, stage.seed)
 
 
@@ -360,12 +354,12 @@ def frame_clusters(
 # -- published methods ------------------------------------------------------------------------------------------
 
 
-def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo], dict[str, int]]:
+def feature_videos(stage: Stage) -> tuple[list[FeatureVideo], dict[str, int]]:
     """The videos of a trial as baselines take them, and the number of steps of each task."""
     trial = stage.trial
     videos: list[FeatureVideo] = []
-    for batch, values in zip(trial.batches, stage.frames(frames), strict=True):
-        for i, seen_as in enumerate(_rows(values, batch.video_mask)):
+    for batch in trial.batches:
+        for i, seen_as in enumerate(_rows(batch)):
             said, at = batch.phrase_mask[i], len(videos)
             times = batch.phrase_times[i][said].float().cpu().numpy() / trial.rate_hz
             videos.append(
@@ -383,7 +377,7 @@ def feature_videos(stage: Stage, frames: str = "raw") -> tuple[list[FeatureVideo
 
 
 def _kukleva(method: Method, stage: Stage) -> Answer:
-    videos, steps = feature_videos(stage, method.frames)
+    videos, steps = feature_videos(stage)
     # exactly the budget, unless options are given
     given = {"epochs": 0, "min_updates": method.updates} if method.options is None else dict(method.options)
     # the perceptron is so small that a GPU only waits for it
@@ -400,7 +394,7 @@ def _kukleva(method: Method, stage: Stage) -> Answer:
 
 
 def _elhamifar(method: Method, stage: Stage) -> Answer:
-    videos, steps = feature_videos(stage, method.frames)
+    videos, steps = feature_videos(stage)
     fit = baseline("elhamifar", max_updates=method.updates).fit
     fitted: Any = fit(videos, steps, seed=stage.seed, device=stage.device)
 
@@ -413,7 +407,7 @@ def _elhamifar(method: Method, stage: Stage) -> Answer:
 
 
 def _shen(method: Method, stage: Stage) -> Answer:
-    videos, steps = feature_videos(stage, method.frames)
+    videos, steps = feature_videos(stage)
     fit = baseline("shen", max_updates=method.updates).fit
     fitted: Any = fit(videos, steps, setting=_setting(method), seed=stage.seed, device=stage.device)
     trial, outputs = prototypes(stage.trial, fitted, videos)
@@ -446,7 +440,7 @@ def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tup
 
 def _registered(method: Method, stage: Stage) -> Answer:
     """A baseline that a plugin registered: its clusters as they come."""
-    videos, steps = feature_videos(stage, method.frames)
+    videos, steps = feature_videos(stage)
     fit = baseline(method.kind.removeprefix(REGISTERED)).fit
     fitted: Any = fit(videos, steps, setting=_setting(method), seed=stage.seed, device=stage.device)
     return Answer(None, lambda _: (fitted.segment(videos), None), curve=getattr(fitted, "curve", ()))

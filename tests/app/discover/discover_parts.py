@@ -15,7 +15,7 @@ from stepformer.encoders.base import Encoded
 from stepformer.media.picture import FrameSpec
 
 WIDTH = 64
-INFERENCE = replace(DEFAULT_INFERENCE, read_share=0.0)  # untrained slots are means of the video already
+INFERENCE = replace(DEFAULT_INFERENCE, contrast_from=1e9, contrast_to=1e9)  # untrained slots know no background
 
 
 def tiny_decoder() -> StepDecoder:

@@ -485,6 +485,8 @@ def test_detail_moves_the_usual_number():
         config = replace(DEFAULT_INFERENCE, detail=detail)
         numbers.append(len(find_steps(output, mask, config).segments[0]))
     assert numbers[0] < numbers[1] < numbers[2]
-    # noise alone is one thing, which no usual number splits
-    noise = torch.randn(1, 120, 32, generator=generator)
-    assert len(find_steps(pooled_slots(noise, mask), mask, DEFAULT_INFERENCE).segments[0]) == 1
+    # noise alone is one thing, which no usual number splits; slots that fit some of its frames better may
+    structure = replace(DEFAULT_INFERENCE, step_weight=0.0)
+    for _ in range(5):
+        noise = torch.randn(1, 120, 32, generator=generator)
+        assert len(find_steps(pooled_slots(noise, mask), mask, structure).segments[0]) == 1

@@ -21,7 +21,6 @@ from stepformer.core.losses import (
     cosines,
     loss_preset,
     match,
-    moment_loss,
     released_smooth_loss,
     sample_frames,
 )
@@ -287,35 +286,6 @@ def test_soft_dtw_is_a_loss_by_name(seed):
     assert float(total.detach()) == pytest.approx(sum(hard) / len(hard), abs=2e-3)
     nothing, _ = Criterion(config)(Slots(slots, video, None), phrases, torch.zeros_like(mask), video_mask)
     assert float(nothing.detach()) == pytest.approx(0.0, abs=1e-3)
-
-
-@given(seed=seeds)
-def test_moment_is_the_printed_formula(seed):
-    _, phrases, mask, video, video_mask = make(seed)
-    times = 11 * torch.rand(mask.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) - 1
-    forward, backward = [], []
-    for v, p, t, m, vm in zip(video, phrases, times, mask, video_mask, strict=True):
-        frames, said = v[vm].numpy(), p[m].numpy()
-        n = len(frames)
-        width = max(1.0, n * 0.2)
-        near = [[abs(i + 0.5 - min(max(x, 0.0), n - 1)) <= width for i in range(n)] for x in t[m].tolist()]
-        for j, row in enumerate(near):
-            if any(row):
-                each = [f(frames[i], said[j], 0.5) for i in range(n)]
-                forward.append(-math.log(sum(e for e, yes in zip(each, row, strict=True) if yes) / sum(each)))
-        for i in range(n):
-            if any(row[i] for row in near):
-                each = [f(frames[i], words, 0.5) for words in said]
-                backward.append(-math.log(sum(e for e, row in zip(each, near, strict=True) if row[i]) / sum(each)))
-    expected = sum(sum(terms) / max(1, len(terms)) for terms in (forward, backward))
-    found = moment_loss(video, phrases, times, video_mask, mask, gamma=0.5, window=0.2)
-    assert float(found) == pytest.approx(expected, abs=1e-9)
-
-
-def test_moment_without_times_says_so():
-    slots, phrases, mask, video, video_mask = make(5)
-    with pytest.raises(UsageError, match="when phrases are said"):
-        Criterion(LossConfig(weights={"moment": 1.0}))(Slots(slots, video, None), phrases, mask, video_mask)
 
 
 @pytest.mark.parametrize("both_ways", [False, True])

@@ -13,6 +13,5 @@ def plain_kernels(monkeypatch, request):
         return
     from tests.core.step import plain
 
-    for name in ("stack_kernels", "context_kernels"):
-        monkeypatch.setitem(sys.modules, f"stepformer.core.{name}", plain)
-        monkeypatch.setattr(stepformer.core, name, plain, raising=False)
+    monkeypatch.setitem(sys.modules, "stepformer.core.stack_kernels", plain)
+    monkeypatch.setattr(stepformer.core, "stack_kernels", plain, raising=False)

@@ -1,5 +1,5 @@
-"""What the Triton kernels of a training step compute, in plain torch; `core.stack_kernels` and `core.context_kernels`
-say what each function takes. The kernels are tested against it, and where there is no GPU it stands in for them."""
+"""What the Triton kernels of a training step compute, in plain torch; `core.stack_kernels` says what each function
+takes. The kernels are tested against it, and where there is no GPU it stands in for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 _CHANCES = 1 << 24
 _LOG2E = math.log2(math.e)
@@ -78,21 +77,17 @@ def norm_parts(rows: int, dim: int) -> int:
     return 1
 
 
-def activate(before: Tensor, bias: Tensor, out: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int) -> None:
+def activate(before: Tensor, bias: Tensor, out: Tensor, seed: Tensor, site: int, threshold: int) -> None:
     x = before.to(bias.dtype) + bias
-    out.copy_(_drop(F.gelu(x) if gelu else x.relu(), seed, site, threshold))
+    out.copy_(_drop(x.relu(), seed, site, threshold))
 
 
 def activate_back(
-    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, gelu: bool, seed: Tensor, site: int, threshold: int
+    grad: Tensor, before: Tensor, bias: Tensor, sums: Tensor, seed: Tensor, site: int, threshold: int
 ) -> None:
     x = before.to(bias.dtype) + bias
     g = _drop(grad.to(bias.dtype), seed, site, threshold)
-    if gelu:
-        slope = 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-        grad.copy_(g * slope)
-    else:
-        grad.copy_(torch.where(x > 0, g, 0.0))
+    grad.copy_(torch.where(x > 0, g, 0.0))
     sums.zero_()[0] = _wide(grad).sum(0)
 
 
@@ -100,12 +95,26 @@ def _wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+def _drop_attention(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
+    """Dropout of x (B, rows, N): one number for two elements, those of a row's two halves."""
+    if not threshold >> 8:
+        return x
+    threshold, low, N = threshold >> 8, 0xFFFFFFFF, x.shape[-1]
+    half = max(16, 1 << (N - 1).bit_length()) // 2
+    row = torch.arange(x.shape[0] * x.shape[1], device=x.device)[:, None]
+    bits = (row * half + torch.arange(half, device=x.device)) * 0x1E3779B1 + _mix(_mix(seed & low) + site & low) & low
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352D & low
+    bits = bits ^ (bits >> 15)
+    kept = (torch.cat((bits & 0xFFFF, bits >> 16), 1) >= threshold)[:, :N].view(x.shape)
+    return torch.where(kept, x * (65536 / (65536 - threshold)), 0.0)
+
+
 def softmax(
     scores: Tensor, seen: Tensor, out: Tensor, level: Tensor, scale: float, seed: Tensor, site: int, threshold: int
 ) -> None:
     level.copy_(_logits(scores, seen, scale).logsumexp(-1) * _LOG2E)
     level.masked_fill_(level == -torch.inf, torch.inf)  # no frame, no attention
-    out.copy_(_drop(_weights(scores, seen, level, scale), seed, site, threshold))
+    out.copy_(_drop_attention(_weights(scores, seen, level, scale), seed, site, threshold))
 
 
 def _logits(scores: Tensor, seen: Tensor, scale: float) -> Tensor:
@@ -120,12 +129,12 @@ def softmax_back(
     grad: Tensor, scores: Tensor, seen: Tensor, level: Tensor, extra: Tensor | None, heads: int,
     dropped: Tensor | None, scale: float, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
-    p, g = _weights(scores, seen, level, scale), _drop(_wide(grad), seed, site, threshold)
+    p, g = _weights(scores, seen, level, scale), _drop_attention(_wide(grad), seed, site, threshold)
     if extra is not None:
         g = g + (extra / heads).repeat_interleave(heads, 1)
     grad.copy_(p * (g - (p * g).sum(-1, keepdim=True)) * scale)
     if dropped is not None:
-        dropped.copy_(_drop(p, seed, site, threshold))
+        dropped.copy_(_drop_attention(p, seed, site, threshold))
 
 
 def mean_weights(scores: Tensor, seen: Tensor, level: Tensor, heads: int, scale: float) -> Tensor:
@@ -150,40 +159,6 @@ def attend(
         made = torch.stack((ds @ k, ds.mT @ q, passed.mT @ g))  # (3, B, H, K, D / H)
         d_qkv.copy_(made.permute(1, 3, 0, 2, 4).reshape(d_qkv.shape))
         sums.copy_(_wide(d_qkv).view(-1, slots, d_qkv.shape[1]).sum(1))
-
-
-def enter(x: Tensor, codes: Tensor, weight: Tensor, shift: Tensor, eps: float, kind: torch.dtype) -> list[Tensor]:
-    wide = weight.dtype
-    u = F.normalize(x.to(wide), dim=-1) * math.sqrt(x.shape[1])
-    mean = u.mean(1)
-    rstd = ((u - mean[:, None]).square().mean(1) + eps).rsqrt()
-    y = (u - mean[:, None]) * rstd[:, None] * weight + shift
-    placed = (y.view(-1, *codes.shape) + codes.to(wide)).view_as(y)
-    return [u.to(kind), y.to(kind), placed.to(kind), mean, rstd]
-
-
-def leave(grad: Tensor, x: Tensor) -> Tensor:
-    wide = torch.promote_types(grad.dtype, torch.float32)
-    x, grad = x.to(wide), grad.to(wide)
-    inverse: Tensor = 1 / x.square().sum(1, keepdim=True).sqrt().clamp(min=1e-12)
-    unit = x * inverse
-    return (grad - unit * (grad * unit).sum(1, keepdim=True)) * inverse * math.sqrt(x.shape[1])
-
-
-def add_end(
-    x: Tensor, branch: Tensor, bias: Tensor, codes: Tensor, seed: Tensor, site: int, threshold: int
-) -> tuple[Tensor, Tensor]:
-    out = x.to(bias.dtype) + _drop(branch.to(bias.dtype) + bias, seed, site, threshold)
-    placed = (out.view(-1, *codes.shape) + codes.to(bias.dtype)).view_as(out)
-    return out.to(x.dtype), placed.to(x.dtype)
-
-
-def drop(x: Tensor, seed: Tensor, site: int, threshold: int) -> Tensor:
-    return _drop(x, seed, site, threshold)
-
-
-def add_unit(video: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
-    return (F.normalize(video.to(bias.dtype), dim=-1) + branch.to(bias.dtype) + bias).to(branch.dtype)
 
 
 def update(

@@ -28,7 +28,6 @@ class Batch(NamedTuple):
 
 class Source:
     dim, encoder, origin = 24, "random", "random"
-    centre = torch.zeros(24)
 
     def batch(self, step, size):
         g = torch.Generator().manual_seed(step % 3)

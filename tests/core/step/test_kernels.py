@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from stepformer.core import losses
+from stepformer.core.model import levelled
 from tests.core.step import plain as reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -111,27 +112,28 @@ def test_add_norm_back(kernels, dropout, more, written, R, D):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_codes_are_added_in_one_pass(kernels, dtype):
+@pytest.mark.parametrize("level", [False, True])
+def test_codes_are_added_in_one_pass(kernels, dtype, level):
     x, codes = draw(3, 50, 20).to(dtype), draw(1, 50, 20)
+    expected = levelled(x.float()) if level else x.float()
     for both in (False, True):
-        placed, plain = kernels.add_codes(x, codes, both)
-        assert torch.allclose(placed.float(), x.float() + codes, rtol=1e-2, atol=1e-3)
-        assert (plain is not None) == both
-    assert torch.allclose(plain.float(), x.float(), rtol=1e-2, atol=1e-3)
+        plain, placed = kernels.add_codes(x, codes, level, both)
+        assert torch.allclose(placed.float(), expected + codes, rtol=1e-2, atol=1e-2)
+        assert (plain is not placed) == both
+    assert torch.allclose(plain.float(), expected, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
-@pytest.mark.parametrize("gelu", [False, True])
-def test_activate(kernels, dropout, gelu):
+def test_activate(kernels, dropout):
     R, width = 7, 20
 
     def forward():
         out = torch.full((R, width), torch.nan, device=DEVICE)
-        return (draw(R, width), draw(width), out, gelu, SEED, 3, dropout), [out]
+        return (draw(R, width), draw(width), out, SEED, 3, dropout), [out]
 
     def backward():
         grad, sums = draw(R, width), torch.full((3, width), torch.nan, device=DEVICE)
-        return (grad, draw(R, width), draw(width), sums, gelu, SEED, 3, dropout), [grad, AllRows(sums)]
+        return (grad, draw(R, width), draw(width), sums, SEED, 3, dropout), [grad, AllRows(sums)]
 
     both(kernels, "activate", forward)
     both(kernels, "activate_back", backward)
@@ -192,38 +194,6 @@ def test_attend(kernels, dropout, slots, size):
 
     both(kernels, "attend", forward)
     both(kernels, "attend", backward)
-
-
-@pytest.mark.parametrize("dropout", [0, DROPOUT])
-@pytest.mark.parametrize("codes", [60, 20, 1])
-def test_what_is_done_to_all_frames(dropout, codes):
-    """The kernels of the context layer; 60 rows, whose codes repeat."""
-    from stepformer.core import context_kernels
-
-    R, D = 60, 24
-    x, branch, bias, weight = draw(R, D), draw(R, D), draw(D), draw(D)
-    given = draw(codes, D)
-    for name, arguments in {
-        "enter": (x, given, weight, bias, 1e-5, torch.float32),
-        "leave": (branch, x),
-        "add_end": (x, branch, bias, given, SEED, 3, dropout),
-        "drop": (x, SEED, 3, dropout),
-        "add_unit": (x, branch, bias),
-    }.items():
-        plain, fast = (getattr(module, name)(*arguments) for module in (reference, context_kernels))
-        pairs = zip(plain, fast, strict=True) if isinstance(plain, list | tuple) else [(plain, fast)]
-        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in pairs), name
-
-
-def test_codes_of_relative_time():
-    from stepformer.core import context_kernels
-    from stepformer.core.model import relative_times, time_codes
-
-    mask = (torch.arange(30) < torch.tensor([30, 7, 0])[:, None]).to(DEVICE)
-    expected = time_codes(relative_times(mask), 20).flatten(0, 1)
-    there = mask.flatten()
-    found = context_kernels.relative_codes(mask, 20).float()
-    assert torch.allclose(found[there], expected[there], atol=5e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

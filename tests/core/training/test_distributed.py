@@ -31,7 +31,7 @@ VARIANTS = {
     "default": {},
     "paper": {"preset": "paper"},
     "released": {"preset": "released", "loss__weights": {"smooth": 0.0}},  # it draws neighbours
-    "moment": {"loss__weights": {"moment": 0.5, "soft_dtw": 0.5}, "optim__accumulate": 2},
+    "soft": {"loss__weights": {"soft_dtw": 0.5}, "optim__accumulate": 2},
 }
 ALL = """
 import json, sys
@@ -96,7 +96,7 @@ def test_a_process_is_killed_and_the_run_resumed_with_another_number(tmp_path):
     settings = {
         "loggers": [], "batch": 5, "steps": 300, "save_every": 20, "log_every": 5, "data.store": ["store"],
         "model.dropout": 0.0, "model.slots": 6, "model.dim": 32, "model.feature_dim": 64, "model.layers": 1,
-        "model.context_layers": 0, "model.heads": 2, "model.feedforward": 32, "validation.every": 0,
+        "model.heads": 2, "model.feedforward": 32, "validation.every": 0,
     }  # fmt: skip
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     train = ("-m", "stepformer", "train", "--preset", "paper", "--device", "cpu", *sets)

@@ -94,19 +94,23 @@ def test_the_mean_of_the_weights_is_what_is_saved(whole):
     assert any(not torch.equal(saved[name], state[f"model.{name}"]) for name in saved)
 
 
-def test_training_lowers_the_loss(tiny_world, tmp_path):
+def test_training_lowers_the_loss(tmp_path):
+    store = make_store(tmp_path / "store", 16)
     config = small(
-        steps=40, batch=8, validation__every=0, optim__lr=2e-3, model__dropout=0.0, data__simulator__max_frames=20
+        steps=40, batch=8, validation__every=0, optim__lr=5e-3, model__dim=64, model__dropout=0.0,
+        data__store=[str(store)],
     )
-    trainer = train(config, tmp_path / "run", tiny_world)
-    losses = [row["loss"] for row in rows(tmp_path / "run")]
-    assert sum(losses[-8:]) / 8 < sum(losses[:8]) / 8 - 0.1
+    trainer = make_trainer(config, tmp_path / "run", "cpu", quiet=True)
+    trainer.run()
+    for name, least in (("seq", 1.0), ("glob", 0.8)):
+        losses = [row[name] for row in rows(tmp_path / "run")]
+        assert sum(losses[-8:]) / 8 < sum(losses[:8]) / 8 - least
     assert trainer.step == 40
 
 
 @pytest.mark.parametrize("preset", ["paper", "released"])
 def test_the_other_presets_train_too(preset, tiny_world, tmp_path):
-    train(small(preset, steps=2, validation__every=2, model__context_layers=0), tmp_path / preset, tiny_world)
+    train(small(preset, steps=2, validation__every=2), tmp_path / preset, tiny_world)
     assert all(math.isfinite(row["loss"]) for row in rows(tmp_path / preset) if "loss" in row)
     assert load_checkpoint(tmp_path / preset / "best.safetensors").provenance["preset"] == preset
 
@@ -237,7 +241,7 @@ class Halves:
 @pytest.mark.parametrize("losses", [{"seq": 1.0}, {"div": 1.0}, {"seq": 1.0, "div": 0.5}])
 def test_accumulated_gradients_are_those_of_one_large_batch(losses, tiny_world, tmp_path):
     """For losses that are means over videos. ``glob`` contrasts the videos of a batch, so it depends on its size."""
-    weights = {"seq": 0.0, "glob": 0.0, "div": 0.0, "smooth": 0.0, "moment": 0.0} | losses
+    weights = {"seq": 0.0, "glob": 0.0, "div": 0.0, "smooth": 0.0} | losses
     grads, logged = [], []
     for parts in (1, 2, 4):
         config = small(
@@ -245,7 +249,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch(losses, tiny_world, 
             loss__weights=weights, data__simulator__jitter=0.0,
         )  # fmt: skip
         trainer = make_trainer(config, tmp_path / str(parts), "cpu", world=tiny_world, quiet=True)
-        with torch.no_grad():  # away from the start, where the corrections are zero and most gradients vanish
+        with torch.no_grad():  # away from the start, where some weights are zero and many gradients vanish
             g = torch.Generator().manual_seed(0)
             for p in trainer.model.parameters():
                 p.add_(0.1 * torch.randn(p.shape, generator=g))

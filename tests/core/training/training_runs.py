@@ -19,7 +19,7 @@ SMALL: dict[str, Any] = {
     "log_every": 1,
     "save_every": 100,
     "model": {
-        "feature_dim": 64, "dim": 32, "layers": 1, "context_layers": 1, "heads": 2, "feedforward": 32, "slots": 6,
+        "feature_dim": 64, "dim": 32, "layers": 1, "heads": 2, "feedforward": 32, "slots": 6,
         "dropout": 0.2,
     },
     "optim": {"ema": 0.9, "warmup": 0.34},

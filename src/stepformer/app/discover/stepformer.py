@@ -116,7 +116,7 @@ class StepFormer:
         with one_thread(self.device == "cpu" and len(vectors) <= SMALL_FRAMES):
             out = self.checkpoint.model(video, attention=True)
         attention = None if out.attention is None else out.attention.float().cpu()
-        return Slots(out.slots.float().cpu(), out.frames.float().cpu(), attention, video.cpu())
+        return Slots(out.slots.float().cpu(), out.frames.float().cpu(), attention)
 
     # -- discovery ----------------------------------------------------------------------------------------------
 
