@@ -21,9 +21,9 @@ import math
 import multiprocessing
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.cli.options import Several, add
+from stepformer.cli.options import Several, above_zero, add
 from stepformer.core.config import TrainConfig, make_config
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, no_slots, pooled_slots
 from stepformer.core.training import Trainer
@@ -51,11 +51,11 @@ from stepformer.evaluation.validation import (
     segments_of,
     summary,
 )  # fmt: skip
+from stepformer.reproduce.plan import CLEAR
 
 HELP = __doc__ or ""
 EXAMPLES = ["stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json"]
 CLOSENESS = (0.0, 0.1, 0.2, 0.4)
-CLEAR = {"spoken": 0.95, "irrelevant_every_s": 120.0, "shift_s": 1.0}
 MODELS = ("paper", "default")
 CONTROLS = ("GT text", "pooled32", "frame K-means")
 SPLITS = {"test": "CrossTask", "coin_test": "COIN"}
@@ -130,6 +130,10 @@ def measure(world: str, what: str, closeness: float, clear: bool, seed: int, arg
     return out
 
 
+def _row(world: str, options: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    return {**job, "units": measure(world, job["row"], job["closeness"], job["clear"], job["seed"], options)}
+
+
 def _each_frame(trial: Trial) -> tuple[list[Any], list[Any]]:
     """Every frame is a segment of its own, so that clustering segments is K-means of the frames."""
     frames = [
@@ -151,9 +155,13 @@ def gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
     out = []
     for closeness, clear, what in sorted({(r["closeness"], r["clear"], r["row"]) for r in rows if r["row"] in MODELS}):
-        ours = [r["units"] for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)]
+        model = {
+            r["seed"]: r["units"] for r in rows if (r["closeness"], r["clear"], r["row"]) == (closeness, clear, what)
+        }
         for control, column in product(CONTROLS, columns):
-            theirs = [r["units"] for r in rows if (r["closeness"], r["row"]) == (closeness, control)]
+            other = {r["seed"]: r["units"] for r in rows if (r["closeness"], r["row"]) == (closeness, control)}
+            both_have = sorted(model.keys() & other.keys())
+            ours, theirs = ([side[seed] for seed in both_have] for side in (model, other))
             for metric, task in (("iou", "locate"), ("f1", "discover")):
                 both = [[u[column][task] for u in side if task in u[column]] for side in (ours, theirs)]
                 if not all(both):
@@ -217,6 +225,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--closeness", action=Several, type=float, nargs="+", default=list(CLOSENESS), metavar="C",
         help="shares of the text",
     )  # fmt: skip
+    parser.add_argument(
+        "--stop-after", type=above_zero, metavar="SECONDS", help="show what is done by then (default: all)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -227,17 +238,17 @@ def run(args: argparse.Namespace) -> int:
     device = str(torch_device(args.device))
     options = {"steps": args.train_steps, "batch": args.batch, "videos": args.limit, "device": device}
     jobs = [
-        (what, c, clear, seed)
-        for c, clear, seed, what in product(args.closeness, (False, True), args.seeds, (*MODELS, *CONTROLS))
+        {"row": what, "closeness": c, "clear": clear, "seed": seed}
+        for seed, c, clear, what in product(args.seeds, args.closeness, (False, True), (*MODELS, *CONTROLS))
         if what in MODELS or not clear
     ]
     rows: list[dict[str, Any]] = []
     start = time.monotonic()
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-        made = {pool.submit(measure, str(args.world), *job, options): job for job in jobs}
-        for future in as_completed(made):
-            what, closeness, clear, seed = made[future]
-            rows.append({"row": what, "closeness": closeness, "clear": clear, "seed": seed, "units": future.result()})
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        made = pool.imap_unordered(partial(_row, str(args.world), options), jobs)
+        with suppress(StopIteration, multiprocessing.TimeoutError):
+            while args.stop_after is None or time.monotonic() - start < args.stop_after:
+                rows.append(made.next(args.stop_after and start + args.stop_after - time.monotonic()))
     plain = [
         {k: v for k, v in row.items() if k != "units"} | {"scores": {c: scores(u) for c, u in row["units"].items()}}
         for row in rows
