@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -211,3 +214,59 @@ def test_no_number_of_threads_is_too_large(monkeypatch):
         assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"]) == 1024
     finally:
         torch.set_num_threads(before)
+
+
+ORPHANS = """
+import multiprocessing, os, sys, time
+from pathlib import Path
+from stepformer.base import many
+
+def work(name):
+    Path(name).write_text(str(os.getpid()))
+    if name.endswith("long"):
+        time.sleep(60)
+
+def feed(folder):
+    yield folder + "/long"
+    yield folder + "/short"
+    time.sleep(60)  # while the second process waits for more
+
+if __name__ == "__main__":
+    if sys.argv[2] == "fork":
+        many._context = lambda preload: multiprocessing.get_context("fork")
+    list(many.run_many(work, feed(sys.argv[1]), jobs=2))
+"""
+
+
+def is_running(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(true):
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+@pytest.mark.parametrize("start", ["fork", "as always"])
+def test_processes_of_a_killed_parent_end_at_work_and_idle(tmp_path, start):
+    (tmp_path / "orphans.py").write_text(ORPHANS)
+    parent = subprocess.Popen([sys.executable, str(tmp_path / "orphans.py"), str(tmp_path), start])
+    notes = [tmp_path / "long", tmp_path / "short"]
+    processes = []
+    try:
+        wait_until(lambda: all(path.exists() and path.read_text() for path in notes))
+        processes = [int(path.read_text()) for path in notes]
+        assert all(map(is_running, processes))
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not any(map(is_running, processes)))
+    finally:
+        parent.kill()
+        for process in filter(is_running, processes):
+            os.kill(process, signal.SIGKILL)

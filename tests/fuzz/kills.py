@@ -5,7 +5,8 @@
 ``discover`` over a folder, ``prepare features``, ``train``, ``search --update``, ``export``, ``models pull`` and
 ``reproduce`` run in forked processes (so that a start takes no import) and get SIGKILL at a moment drawn from the
 length of an undisturbed run. When one comes to its end in spite of that, its results are compared with those of the
-undisturbed run and it starts from nothing again. Exits with 1 if anything was lost, repeated or differs.
+undisturbed run and it starts from nothing again. Exits with 1 if anything was lost, repeated or differs, or if a killed
+command leaves a process behind.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -406,6 +408,25 @@ def noted(place: Path) -> list[str]:
     return (place / "notes").read_text().split() if (place / "notes").exists() else []
 
 
+def left_behind(sessions: set[int], within_s: float = 20.0) -> list[int]:
+    """The processes of some sessions that do not end in time; they are ended here."""
+    deadline = time.monotonic() + within_s
+    while left := [process for process in _processes() if process[1] in sessions]:
+        if time.monotonic() > deadline:
+            for process, _ in left:
+                os.kill(process, signal.SIGKILL)
+            return [process for process, _ in left]
+        time.sleep(0.1)
+    return []
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    """Every process with its session."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessLookupError):
+            yield int(path.name), os.getsid(int(path.name))
+
+
 def loop(kills: int, folder: Path, seed: int = 0) -> Tally:
     """Kills the commands in turn until there were so many kills."""
     chance = random.Random(seed)
@@ -438,8 +459,11 @@ def _loop(kills: int, folder: Path, chance: random.Random) -> Tally:
         if status:
             raise RuntimeError((folder / scene.name / "undisturbed" / "said").read_text())
     attempt = {scene.name: 0 for scene in scenes}
+    killed: set[int] = set()
     for scene in itertools.cycle(scenes):
         if tally.kills >= kills:
+            if left := left_behind(killed):
+                tally.faults.append(f"processes {left} of killed commands still run")
             return tally
         place = folder / scene.name / str(attempt[scene.name])
         before, encoded = scene.finished(place), len(noted(place))
@@ -451,6 +475,7 @@ def _loop(kills: int, folder: Path, chance: random.Random) -> Tally:
                 os.killpg(child, signal.SIGKILL)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+            killed.add(child)
             tally.kills += 1
             tally.commands[scene.name] = tally.commands.get(scene.name, 0) + 1
         elif status:

@@ -359,6 +359,9 @@ def in_process(
 
 
 def _work(pipe: Any, what: str, memory_bytes: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    from stepformer.base.many import end_with_parent
+
+    end_with_parent()
     try:
         import resource
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -271,6 +272,21 @@ def _limit_memory(more: int) -> None:
         pass  # not Linux: time limits remain
 
 
+def end_with_parent() -> None:
+    """From a process started by multiprocessing: it stops as by Ctrl-C when its parent dies, and by force if that does
+    not help. The end of a pipe would not tell: work reads it when it is done, and a forked process holds both ends."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(_POLITE_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 _notes: list[Any] = [None, 0.0]  # while run_many works here: who hears notes, and when the last was sent
 
 
@@ -293,6 +309,7 @@ def _serve(
     initargs: tuple[Any, ...],
 ) -> None:
     """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
+    end_with_parent()
     os.environ.clear()  # the server's is that of the first start
     os.environ.update(environment)
     Progress.silent = silent
