@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.errors import MissingError, UsageError
 
 
 class _Anything(types.ModuleType):
@@ -61,10 +61,10 @@ def tiny_clip(open_clip, seed=0):
     return model
 
 
-def load(open_clip, **options):
+def load(open_clip):
     from stepformer.encoders.openclip import OpenClipEncoder
 
-    return OpenClipEncoder("ViT-B-32/none", network=tiny_clip(open_clip), **options)
+    return OpenClipEncoder("ViT-B-32/none", network=tiny_clip(open_clip))
 
 
 def test_shapes_and_unit_length(open_clip):
@@ -89,13 +89,6 @@ def test_a_second_is_the_mean_of_its_pictures_through_the_models_own_normalisati
     np.testing.assert_allclose(encoder.encode_video(frames).vectors[0], expected, atol=1e-5)
 
 
-def test_one_picture_a_second_comes_without_a_clip_axis(open_clip):
-    encoder = load(open_clip, pictures_a_second=1)
-    assert encoder.encode_video(np.zeros((4, 32, 32, 3), np.uint8)).vectors.shape == (4, 24)
-    with pytest.raises(InputError, match=r"\(N, 32, 32, 3\)"):
-        encoder.encode_video(np.zeros((4, 2, 32, 32, 3), np.uint8))
-
-
 def test_the_fingerprint_knows_the_weights(open_clip):
     from stepformer.encoders.openclip import OpenClipEncoder
 
@@ -110,9 +103,9 @@ def test_a_real_architecture_by_name_from_a_checkpoint_file(open_clip, tmp_path)
     torch.manual_seed(0)
     model = open_clip.create_model("ViT-S-32-alt", pretrained=None)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    encoder = OpenClipEncoder(f"ViT-S-32-alt/{tmp_path / 'w.pt'}", pictures_a_second=1)
+    encoder = OpenClipEncoder(f"ViT-S-32-alt/{tmp_path / 'w.pt'}")
     assert (encoder.dim, encoder.wants.size) == (256, (224, 224))
-    out = encoder.encode_video(np.zeros((1, 224, 224, 3), np.uint8)).vectors
+    out = encoder.encode_video(np.zeros((1, 2, 224, 224, 3), np.uint8)).vectors
     mean, deviation = (torch.tensor(v).view(1, 3, 1, 1) for v in (model.visual.image_mean, model.visual.image_std))
     with torch.inference_mode():
         expected = model.eval().encode_image((torch.zeros(1, 3, 224, 224) - mean) / deviation, normalize=True)

@@ -11,7 +11,7 @@ from stepformer import encoders
 from stepformer.encoders.base import Encoded, Encoder
 from stepformer.encoders.checkpoints import load_published
 from stepformer.encoders.univl import _UNUSED, UniVL, UniVLEncoder, windows
-from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.errors import InputError, MissingError
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "whisk", "the", "egg", "##s", "pour"]
 
@@ -124,12 +124,6 @@ def test_windows_tile_the_video(count, size):
             # whatever is kept has a quarter of a window before and behind it, except at the ends of the video
             assert keep_first == 0 or keep_first - first >= size // 4
             assert keep_last == count or last - keep_last >= size // 4
-
-
-def test_fingerprint_and_options(folder, encoder):
-    assert UniVLEncoder(folder, window=1).fingerprint != encoder.fingerprint
-    with pytest.raises(UsageError, match="window"):
-        UniVLEncoder(folder, window=513)
 
 
 def test_missing_and_wrong_files(tmp_path, folder, state):

@@ -141,9 +141,7 @@ class WordPiece:
         self._tokenizer.enable_truncation(max_tokens)
         return [encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))]
 
-    def batches(
-        self, texts: Sequence[str], max_tokens: int, batch: int
-    ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    def batches(self, texts: Sequence[str], max_tokens: int, batch: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Texts of like length together, so that little is padding: (indices, ids (B, T), mask (B, T))."""
         tokens = self(texts, max_tokens)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))

@@ -150,7 +150,7 @@ def clip_pictures() -> PictureStatistics:
 
 
 class ClipEncoder:
-    """Pictures to (N, 512) unit vectors and (N, 768) structure vectors, ``rate_hz`` per second; texts to (L, 512).
+    """Pictures to (N, 512) unit vectors and (N, 768) structure vectors, one per second; texts to (L, 512).
 
     ``towers`` is "" (texts by our tower) or "openai" (by theirs). A picture is looked at whole, scaled into 224 by 224
     with its aspect kept. One whose structure is nearer than ``still`` (1 - cosine) to that of the last picture that
@@ -161,18 +161,16 @@ class ClipEncoder:
     license = "MIT (CLIP); the text tower: CC BY-NC-SA 4.0, after its sources"
     dim = 512
     structure_dim = 768
+    rate_hz = 1.0
     wants = FrameSpec((224, 224), resize="whole")
 
     def __init__(
-        self, towers: str = "", *, rate_hz: float = 1.0, still: float = STILL, device: str = "cpu", text: Any = None,
-        network: Any = None,
-    ) -> None:  # fmt: skip
+        self, towers: str = "", *, still: float = STILL, device: str = "cpu", text: Any = None, network: Any = None
+    ) -> None:
         if towers not in ("", "openai"):
             raise UsageError(f"encoder clip has towers of its own, or clip:openai; got clip:{towers}")
-        if not rate_hz > 0:
-            raise UsageError(f"rate_hz is vectors per second, got {rate_hz}")
         self.name = "clip:openai" if towers else "clip"
-        self.rate_hz, self._still = float(rate_hz), still
+        self._still = still
         if towers:
             from stepformer.encoders.openclip import OpenClipEncoder
 

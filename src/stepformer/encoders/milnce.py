@@ -37,17 +37,10 @@ class MilNceEncoder:
     license = "Apache-2.0"
     dim = s3d.JOINT_DIM
     structure_dim = 0
+    rate_hz = 1.0
+    wants = FrameSpec((224, 224), 32, 10.0)
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str] | None = None,
-        *,
-        rate_hz: float = 1.0,
-        frames: int = 32,
-        fps: float = 10.0,
-        pixels: int = 224,
-        device: str = "cpu",
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, device: str = "cpu") -> None:
         home = encoder_folder(folder, self.name)
         path = find_checkpoint(home, S3D_FILES, self.name, SOURCE)
         words = read_dictionary(home / DICTIONARY)
@@ -57,10 +50,8 @@ class MilNceEncoder:
         load_published(self._model, state, str(path))
         self._model.to(device)
         self._device = device
-        self.rate_hz = rate_hz
-        self.wants = FrameSpec((pixels, pixels), frames, fps)
         said = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
-        self.fingerprint = fingerprint_of("milnce", "1", self._model.state_dict(), self.wants, rate_hz, said)
+        self.fingerprint = fingerprint_of("milnce", "1", self._model.state_dict(), self.wants, self.rate_hz, said)
 
     def encode_video(self, frames: Frames) -> Encoded:
         """Clips (N, 32, 224, 224, 3) to vectors (N, 512), raw: their length carries meaning in this space."""

@@ -22,7 +22,7 @@ from stepformer.media.picture import FrameSpec
 
 _BATCH_PICTURES = 32
 _BATCH_TEXTS = 64
-PICTURES_A_SECOND = 2
+_PICTURES_PER_S = 2
 
 
 def _open_clip() -> Any:
@@ -39,21 +39,17 @@ def _open_clip() -> Any:
 
 
 class OpenClipEncoder:
-    """Pictures of a second, two by default, to one (N, D) unit vector; texts to (L, D)."""
+    """The two pictures of each second to one (N, D) unit vector; texts to (L, D)."""
 
     license = "as the model's card states"
     rate_hz = 1.0
     structure_dim = 0
 
-    def __init__(
-        self, model: str = "", *, pictures_a_second: int = PICTURES_A_SECOND, device: str = "cpu", network: Any = None
-    ) -> None:
+    def __init__(self, model: str = "", *, device: str = "cpu", network: Any = None) -> None:
         if not model:
             raise UsageError(
                 "encoder openclip needs a model: openclip:MODEL/PRETRAINED, for instance openclip:ViT-B-32/openai"
             )
-        if pictures_a_second < 1:
-            raise UsageError(f"pictures_a_second must be at least 1, got {pictures_a_second}")
         open_clip = _open_clip()
         whole = model.startswith(("hf-hub:", "local-dir:"))  # names architecture and weights at once
         architecture, _, pretrained = (model, "", "") if whole else model.partition("/")
@@ -74,11 +70,11 @@ class OpenClipEncoder:
         size = config.get("size", 224)
         height, width = (size, size) if isinstance(size, int) else tuple(size)
         resize: Literal["crop", "fit"] = "fit" if config.get("resize_mode") == "squash" else "crop"
-        self.wants = FrameSpec((height, width), pictures_a_second, float(pictures_a_second), resize)
+        self.wants = FrameSpec((height, width), _PICTURES_PER_S, float(_PICTURES_PER_S), resize)
         self._mean = torch.tensor(config["mean"], device=device).view(1, 3, 1, 1)
         self._deviation = torch.tensor(config["std"], device=device).view(1, 3, 1, 1)
         self.name = f"openclip:{model}"
-        self.fingerprint = f"openclip:{model}:{pictures_a_second}:{_weights_digest(self._network)}"
+        self.fingerprint = f"openclip:{model}:{_PICTURES_PER_S}:{_weights_digest(self._network)}"
         self.dim = self.encode_text(["a"]).shape[1]
 
     @torch.inference_mode()

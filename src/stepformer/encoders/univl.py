@@ -25,7 +25,7 @@ from stepformer.encoders.bert import Bert, BertConfig, WordPiece
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, load_published, read_checkpoint
 from stepformer.encoders.milnce import S3D_FILES, encoder_folder
 from stepformer.encoders.milnce import SOURCE as S3D_SOURCE
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError
 from stepformer.media.picture import FrameSpec
 
 FILES = ("univl.pretrained.safetensors", "univl.pretrained.bin")
@@ -34,6 +34,7 @@ DIM = 768
 MAX_POSITIONS = 512
 MAX_TOKENS = 48  # of a text, as in training
 VISUAL_LAYERS = 6
+WINDOW = 48  # seconds
 # parts for captions and re-ranking
 _UNUSED = ("cross.", "decoder.", "cls.", "cls_visual.", "similarity_dense.", "bert.pooler.", "visual.pooler.")
 _TEXT_BATCH = 32
@@ -102,7 +103,7 @@ class UniVLEncoder:
     """Clips of 16 frames, one per second, to (N, 768); texts to (L, 768).
 
     ``encode_video`` gives S3D's 1024-d features of each clip; :meth:`finish` puts those of the whole video through
-    the transformer, ``window`` seconds at a time (1: each second by itself).
+    the transformer, ``WINDOW`` seconds at a time.
     """
 
     name = "univl"
@@ -112,9 +113,7 @@ class UniVLEncoder:
     rate_hz = 1.0
     wants = FrameSpec((224, 224), 16, 16.0)
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, *, window: int = 48, device: str = "cpu") -> None:
-        if not 1 <= window <= MAX_POSITIONS:
-            raise UsageError(f"UniVL's window has 1 to {MAX_POSITIONS} seconds, got {window}")
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, device: str = "cpu") -> None:
         home = encoder_folder(folder, self.name)
         path = find_checkpoint(home, FILES, self.name, SOURCE)
         s3d_path = find_checkpoint(home, S3D_FILES, self.name, S3D_SOURCE)
@@ -126,9 +125,9 @@ class UniVLEncoder:
         self._words = WordPiece(_vocabulary(home))
         self._model.to(device)
         self._s3d.to(device)
-        self._device, self._window = device, window
+        self._device = device
         both = {**self._model.state_dict(), **{f"s3d.{k}": v for k, v in self._s3d.state_dict().items()}}
-        self.fingerprint = fingerprint_of("univl", "1", both, self.wants, window)
+        self.fingerprint = fingerprint_of("univl", "1", both, self.wants, WINDOW)
 
     def encode_video(self, frames: Frames) -> Encoded:
         """Clips (N, 16, 224, 224, 3) to S3D features (N, 1024), for :meth:`finish`."""
@@ -141,7 +140,7 @@ class UniVLEncoder:
             raise InputError(f"UniVL takes S3D features of {s3d.POOLED_DIM} columns, got {whole.vectors.shape[1]}")
         seconds = torch.from_numpy(np.ascontiguousarray(whole.vectors, np.float32)).to(self._device)
         out = np.empty((len(seconds), DIM), np.float32)
-        for first, last, keep_first, keep_last in windows(len(seconds), self._window):
+        for first, last, keep_first, keep_last in windows(len(seconds), WINDOW):
             encoded = self._model.encode_seconds(seconds[None, first:last])[0].cpu().numpy()
             out[keep_first:keep_last] = encoded[keep_first - first : keep_last - first]
         return Encoded(out)

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_of
+from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_over_damage
 
 SAMPLE_RATE_HZ = 16_000
-_GIVE_UP = 64  # read errors in a row without a good packet
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
 
 Samples = npt.NDArray[np.float32]
@@ -110,25 +109,21 @@ def _frames(
 ) -> Iterator[Any]:
     import av
 
-    failures, at_s = 0, 0.0
-    while failures < _GIVE_UP:
+    at_s = 0.0
+
+    def broken() -> None:
+        problems.damage(at_s)
+
+    for packet in packets_over_damage(container, stream, path, broken):
         try:
-            for packet in packets_of(container, stream, path):
-                try:
-                    for frame in packet.decode():
-                        failures = 0
-                        if frame.pts is not None:
-                            at_s = float(frame.pts * frame.time_base) - origin
-                        yield frame
-                except av.error.EOFError:
-                    return
-                except av.error.FFmpegError:
-                    problems.damage(at_s)
+            for frame in packet.decode():
+                if frame.pts is not None:
+                    at_s = float(frame.pts * frame.time_base) - origin
+                yield frame
+        except av.error.EOFError:
             return
-        except av.error.FFmpegError as error:
-            # where nothing came for a minute, once is enough
-            failures += _GIVE_UP if isinstance(error, av.error.ExitError) else 1
-            problems.damage(at_s)
+        except av.error.FFmpegError:
+            broken()
 
 
 def _samples(frames: list[Any]) -> Iterator[Samples]:

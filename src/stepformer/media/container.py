@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ BYTES_PER_S = 50
 STEP_S = 10.0
 """Beyond what its size and header bear out, a video goes on by at most this much from one picture to the next."""
 _TRIES = 200  # places that cannot be decoded, before the first frame
+_GIVE_UP = 64  # read errors in a row without a good packet
 _WAIT_S = 60.0  # for one packet; a file system that is slower than that is down
 
 
@@ -304,6 +305,26 @@ def packets_of(container: Any, streams: Any, path: str | os.PathLike[str]) -> It
             return
         except IndexError:  # PyAV's word for a packet of a stream that the file did not have when it was opened
             left -= 1
+
+
+def packets_over_damage(
+    container: Any, stream: Any, path: str | os.PathLike[str], broken: Callable[[], None]
+) -> Iterator[Any]:
+    """As :func:`packets_of`, on over places that cannot be read; ``broken`` is called at each."""
+    import av
+
+    failures = 0
+    while failures < _GIVE_UP:
+        try:
+            for packet in packets_of(container, stream, path):
+                if packet.size:
+                    failures = 0
+                yield packet
+            return
+        except av.error.FFmpegError as error:
+            # where nothing came for a minute, once is enough
+            failures += _GIVE_UP if isinstance(error, av.error.ExitError) else 1
+            broken()
 
 
 def _first_frame(container: Any, stream: Any, path: str | os.PathLike[str]) -> Any:

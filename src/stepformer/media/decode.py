@@ -33,6 +33,7 @@ from stepformer.media.container import (
     bearable_s,
     opened,
     packets_of,
+    packets_over_damage,
     pixel_aspect,
     video_stream,
 )
@@ -45,7 +46,6 @@ SEEK_GAP_S = 20.0
 
 _MAX_GROUP = 512  # packets: longer groups of pictures are taken in pieces
 _SKIPPABLE = {"h264", "hevc", "mpeg2video", "mpeg4"}  # codecs that say which pictures nothing refers to
-_GIVE_UP = 64  # read errors in a row without a good packet
 
 
 @dataclass(slots=True)
@@ -237,25 +237,17 @@ class FrameDecoder:
     # -- pieces ---------------------------------------------------------------------------------------------------
 
     def _packets(self) -> Iterator[Any]:
-        """Packets of the track, on over places that cannot be read; the last is empty and drains the decoder."""
-        failures = 0
-        while True:
-            try:
-                for packet in packets_of(self._container, self._stream, self._path):
-                    if packet.size:
-                        self.read += 1
-                        failures = 0
-                        if packet.is_corrupt:
-                            self._problems.damage(self._time_of(packet))
-                        yield packet
-                return
-            except self._av.error.FFmpegError as error:
-                # where nothing came for a minute, once is enough
-                failures += _GIVE_UP if isinstance(error, self._av.error.ExitError) else 1
-                if self._broken_at is None:
-                    self._broken_at = self._last_end_s
-                if failures >= _GIVE_UP:
-                    return
+        """Packets of the track, on over places that cannot be read."""
+        for packet in packets_over_damage(self._container, self._stream, self._path, self._break):
+            if packet.size:
+                self.read += 1
+                if packet.is_corrupt:
+                    self._problems.damage(self._time_of(packet))
+                yield packet
+
+    def _break(self) -> None:
+        if self._broken_at is None:
+            self._broken_at = self._last_end_s
 
     def _groups(self, from_key: bool = False) -> Iterator[_Group]:
         group = _Group()

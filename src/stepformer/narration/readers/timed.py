@@ -12,9 +12,7 @@ from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, Word, cue_at
 
 # 1:02:03.456, 02:03,456, 2 : 03; a fraction of any length, a comma or a dot
-_CLOCK = re.compile(
-    r"(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?", re.ASCII
-)
+_CLOCK = re.compile(r"(-?)\s*(?:(\d{1,4})\s*:\s*)?(\d{1,4})\s*:\s*(\d{1,2})(?:\s*[.,:;]\s*(\d{1,9}))?", re.ASCII)
 _LONGEST_CLOCK = 60
 MAX_S = 1e7  # a time beyond 115 days is a mistake in the file
 
@@ -63,9 +61,7 @@ def words_at(pieces: Iterable[tuple[float | None, str]], start_s: float, end_s: 
     return tuple(words)
 
 
-def cue_of_pieces(
-    pieces: Sequence[tuple[float | None, str]], start_s: float, end_s: float, timed: bool = True
-) -> Cue:
+def cue_of_pieces(pieces: Sequence[tuple[float | None, str]], start_s: float, end_s: float, timed: bool = True) -> Cue:
     """A cue of pieces of text with start times; without ``timed`` they say nothing of words."""
     text = "".join(piece for _, piece in pieces)
     words = words_at(pieces, start_s, end_s) if timed else ()
