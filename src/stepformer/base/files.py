@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from stepformer.errors import InputError, WriteError
 
-_CHUNK_BYTES = 1 << 20
 _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
@@ -133,9 +132,9 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes JSON, atomically."""
-    write_text(path, json_text(value, indent=indent) + "\n")
+    write_text(path, json_text(value, indent=2) + "\n")
 
 
 def json_text(value: Any, **how: Any) -> str:
@@ -166,14 +165,7 @@ def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = ""
     return InputError(f"there is no {what} {path}" + (f"; {hint}" if hint else ""))
 
 
-def sha256_of(source: str | os.PathLike[str] | BinaryIO) -> str:
-    """The SHA-256 of a file or an open binary stream, as hex."""
-    digest = hashlib.sha256()
-    if hasattr(source, "read"):
-        while chunk := source.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    else:
-        with Path(source).open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
-    return digest.hexdigest()
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file, as hex."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -23,7 +23,8 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from xml.etree import ElementTree
@@ -56,28 +57,30 @@ START_METHOD = "spawn"
 """How :func:`in_process` starts: not by a fork, which threads of this process would not survive."""
 
 DAMAGE = (
-    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError,
-    EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error, tarfile.TarError, ElementTree.ParseError,
-    ArithmeticError, LookupError, AssertionError, NotImplementedError, UnicodeError, SyntaxError, struct.error,
-    tokenize.TokenError, RuntimeError, SystemError,  # NumPy raises the last for text that is none
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, EOFError, OSError, AssertionError,
+    SyntaxError, RuntimeError, zlib.error, zipfile.BadZipFile, csv.Error, tarfile.TarError, struct.error,
+    tokenize.TokenError, SystemError,  # NumPy raises the last for text that is none
 )  # fmt: skip
 
 
-@contextmanager
-def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
+@dataclass(frozen=True, slots=True)
+class reading:  # noqa: N801 (with reading(...): as the standard library's own)
     """Turns whatever damaged content raises inside the block into one sentence: "SOURCE is no readable WHAT: ..."."""
-    try:
-        yield
-    except StepFormerError:
-        raise
-    except FileNotFoundError:
-        raise no_such(source) from None
-    except DAMAGE as error:
-        raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
-    except Exception as error:
-        if type(error).__name__ != "SafetensorError":  # of no built-in kind, and not imported here for its name
-            raise
-        raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
+
+    source: str | os.PathLike[str]
+    what: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, StepFormerError):
+            return
+        if isinstance(error, FileNotFoundError):
+            raise no_such(self.source) from None
+        # the last is of no built-in kind, and not imported here for its name
+        if isinstance(error, DAMAGE) or type(error).__name__ == "SafetensorError":
+            raise InputError(f"{os.fspath(self.source)} is no readable {self.what}: {reason(error)}") from None
 
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -88,7 +91,6 @@ def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
             with reading(str(args[0]) if args else "the input", what):
                 return function(*args, **kwargs)
-            raise AssertionError
 
         return guarded
 
@@ -124,7 +126,6 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
         if data is None or len(data) > limit:
             raise InputError(f"{path} is larger than {limit >> 20} MiB, the most that is read of such a file")
         return data
-    raise AssertionError  # for the type checker: reading() always raises or returns
 
 
 def plain_file(path: str | os.PathLike[str]) -> Path:
@@ -170,7 +171,6 @@ def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:
         if len(unpacked) > min(most, TEXT_BYTES):
             raise InputError(f"{os.fspath(source)} unpacks to more than {min(most, TEXT_BYTES) >> 20} MiB")
         return unpacked
-    raise AssertionError
 
 
 def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES, errors: str = "strict") -> str:
@@ -178,19 +178,17 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES, errors: str
     data = gunzip(read_bytes(path, limit), path)
     with reading(path, "UTF-8 text"):
         return data.decode("utf-8-sig", errors).replace("\r\n", "\n").replace("\r", "\n")
-    raise AssertionError
 
 
 def json_of(text: str | bytes, source: str | os.PathLike[str]) -> Any:
     """JSON text as Python values; numbers that do not fit into a float and deep nesting are refused."""
     with reading(source, "JSON"):
         return json_values(text)
-    raise AssertionError
 
 
-def read_json(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Any:
+def read_json(path: str | os.PathLike[str]) -> Any:
     """A JSON file, plain or gzipped."""
-    return json_of(read_text(path, limit), path)
+    return json_of(read_text(path), path)
 
 
 def toml_of(text: str, source: str | os.PathLike[str]) -> dict[str, Any]:
@@ -201,7 +199,6 @@ def toml_of(text: str, source: str | os.PathLike[str]) -> dict[str, Any]:
             if max((key.count(".") for key in keys), default=0) > XML_DEPTH:
                 raise RecursionError
         return tomllib.loads(text)
-    raise AssertionError
 
 
 def xml_of(text: str | bytes, source: str | os.PathLike[str]) -> ElementTree.Element:
@@ -222,7 +219,6 @@ def xml_of(text: str | bytes, source: str | os.PathLike[str]) -> ElementTree.Ele
         if root is None:
             raise ValueError("it is empty")
         return root
-    raise AssertionError
 
 
 def csv_rows(text: str, source: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
@@ -264,14 +260,13 @@ def _tar_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str | os.
     with reading(f"{os.fspath(path)}: {member.name}", "file of a tar archive"):
         stream = archive.extractfile(member)
         return stream.read() if stream is not None else b""
-    raise AssertionError
 
 
 def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray[Any, Any]:
     """A .npy file; pickled objects are never read. ``mapped``: memory-mapped, for large features."""
     with reading(path, "NumPy array"):
         with plain_file(path).open("rb") as stream:
-            shape, dtype = _npy_header(stream)
+            shape, dtype = _header_of_numbers(stream)
             size = math.prod(shape) * dtype.itemsize
             there = os.fstat(stream.fileno()).st_size - stream.tell()
             if size > there:
@@ -280,7 +275,6 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
             raise ValueError(f"it has {size >> 20} MiB; at most {ARRAY_BYTES >> 20} are read")
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if mapped and size else None, allow_pickle=False)
         return array
-    raise AssertionError
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
@@ -290,24 +284,28 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]
             check_zip(archive, path)
             for entry in archive.infolist():
                 with archive.open(entry) as stream:
-                    shape, dtype = _npy_header(stream)
+                    shape, dtype = _header_of_numbers(stream)
                 if math.prod(shape) * dtype.itemsize > entry.file_size:
                     raise ValueError(f"{entry.filename} promises more than it holds")
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    raise AssertionError
 
 
-def _npy_header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def npy_header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array file; leaves the stream where the data begins."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)
+    return tuple(shape), dtype
+
+
+def _header_of_numbers(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    shape, dtype = npy_header(stream)
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are never read")
     if any(not isinstance(n, int) or n < 0 for n in shape):
         raise ValueError(f"its shape is {shape}")
-    return tuple(shape), dtype
+    return shape, dtype
 
 
 def check_zip(archive: zipfile.ZipFile, source: str | os.PathLike[str]) -> None:

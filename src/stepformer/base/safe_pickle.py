@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.base.guard import ARRAY_BYTES, read_bytes, reason
+from stepformer.base.guard import ARRAY_BYTES, npy_header, read_bytes, reason
 from stepformer.errors import InputError
 
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -163,9 +163,7 @@ def load_restricted_npy(data: bytes, where: str) -> Any:
     """
     stream = io.BytesIO(data)
     try:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
+        shape, dtype = npy_header(stream)
         if not dtype.hasobject:
             stream.seek(0)
             return np.lib.format.read_array(stream, allow_pickle=False)

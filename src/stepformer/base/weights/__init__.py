@@ -181,8 +181,6 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
     if not _is_whole(weights):
         from filelock import FileLock
 
-        from stepformer.base.weights.install import install
-
         folder = cache_folder("weights")
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -190,7 +188,7 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
                 if not _is_whole(weights):
                     for left in folder.glob(f".{weights.name}.*.partial"):  # of pulls that were killed
                         shutil.rmtree(left, ignore_errors=True)
-                    _install_whole(weights, install, quiet)
+                    _install_whole(weights, quiet)
         except PermissionError as error:
             raise StepFormerError(
                 f"{folder} cannot be written: {error}; set STEPFORMER_CACHE to a folder that can"
@@ -198,8 +196,10 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
     return folder_of(weights) / weights.main
 
 
-def _install_whole(weights: Weights, install: Any, quiet: bool) -> None:
+def _install_whole(weights: Weights, quiet: bool) -> None:
     """Makes the folder beside its place and renames it in: it is there whole, or not at all."""
+    from stepformer.base.weights.install import install
+
     folder = folder_of(weights)
     made = Path(tempfile.mkdtemp(prefix=f".{weights.name}.", suffix=".partial", dir=folder.parent))
     try:

@@ -68,7 +68,7 @@ def shown(url: str) -> str:
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def open_url(url: str, headers: dict[str, str] | None = None, timeout_s: float = _TIMEOUT_S) -> Any:
+def open_url(url: str, headers: dict[str, str] | None = None) -> Any:
     """Opens an address; a name and password written in it are sent as basic authentication."""
     parts = urllib.parse.urlsplit(url)
     sent = {"User-Agent": "stepformer", **(headers or {})}
@@ -79,7 +79,7 @@ def open_url(url: str, headers: dict[str, str] | None = None, timeout_s: float =
         url = urllib.parse.urlunsplit(parts._replace(netloc=host))
     request = urllib.request.Request(url, headers=sent)
     opener = urllib.request.build_opener(_KeepSecrets, urllib.request.HTTPSHandler(context=_tls()))
-    return opener.open(request, timeout=timeout_s)
+    return opener.open(request, timeout=_TIMEOUT_S)
 
 
 def need_space(folder: Path, size: int) -> None:

@@ -33,8 +33,6 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
     """Fills ``folder`` from the first source that works; gives path -> SHA-256 and where it came from."""
     need_space(folder, 2 * weights.size)
     troubles: list[str] = []
-    source = ""
-    digests: dict[str, str] = {}
     for attempt in (_from_hub, _from_containers):
         try:
             digests, source = attempt(weights, folder, quiet)
@@ -45,7 +43,7 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
             raise
         except StepFormerError as error:
             troubles.append(str(error))
-    if not source:
+    else:
         raise MissingError(
             f"{weights.name} is not here and could not be fetched: {'; '.join(troubles)}. With a network, run: "
             f"stepformer models pull {weights.name}; or copy the folder {folder_of(weights)} from a "
