@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from stepformer.app.discover.knobs import USES, Knobs
-from stepformer.cli.inputs import Input, find_inputs
-from stepformer.cli.options import LISTENING, add, listening_of
-from stepformer.cli.over_videos import OVER_VIDEOS, note_heard, note_read, run_over
+from stepformer.cli.inputs import Input
+from stepformer.cli.options import add
+from stepformer.cli.over_videos import add_videos, noting, run_over
 from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Give at most one of --steps, --detail,
@@ -34,9 +34,6 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument(
-        "videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, features, a feature store, or - for stdin"
-    )
     add(parser, "steps", "detail")
     parser.add_argument(
         "--percentile", type=float, metavar="P", help="the paper's drop threshold: this percentile of similarities"
@@ -50,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vectors", action="store_true", help="also NAME.steps.vectors.npy beside JSON, for evaluate to cluster by"
     )
-    add(parser, "subtitles", *LISTENING, *OVER_VIDEOS)
+    add_videos(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,13 +59,7 @@ def run(args: argparse.Namespace) -> int:
         ordered=not args.unordered, use=args.use,
     )  # fmt: skip
     bank = tuple(read_bank(args.bank)) if args.bank else None
-    wanted = partial(find, knobs=knobs, bank=bank, listening=listening_of(args))
-    return run_over(args, find_inputs(args.videos, ids=looks_up(args)), wanted)
-
-
-def looks_up(args: argparse.Namespace) -> bool:
-    """Whether the encoder finds features by a video's name, so that the video itself need not be here."""
-    return str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
+    return run_over(args, partial(find, knobs=knobs, bank=bank))
 
 
 def find(
@@ -79,7 +70,7 @@ def find(
 
     # plain features do not say whose they are, and names need the text side of the encoder that made them
     named = not args.no_labels and (video.kind != "features" or args.encoder is not None)
-    features = video.read(model, args.rate, note_read, not args.no_cache, named)
-    narration = video.heard(listening, note_heard) if named else None
+    features = video.read(model, args.rate, noting("read"), not args.no_cache, named)
+    narration = video.heard(listening, noting("heard")) if named else None
     found = model.find(features, knobs, narration=narration, labels="auto" if named else "none", bank=bank)
     return replace(found, timeline=without_guesses(found.timeline)) if args.sure_only else found

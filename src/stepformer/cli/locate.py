@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from stepformer.app.discover.knobs import check_texts
-from stepformer.cli.discover import looks_up
-from stepformer.cli.inputs import Input, find_inputs, lines_of
-from stepformer.cli.options import LISTENING, add, listening_of
-from stepformer.cli.over_videos import OVER_VIDEOS, note_heard, note_read, run_over
+from stepformer.cli.inputs import Input, lines_of
+from stepformer.cli.options import add
+from stepformer.cli.over_videos import add_videos, noting, run_over
 from stepformer.errors import UsageError
 from stepformer.narration.listening import Listening
 
@@ -28,20 +27,15 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument(
-        "videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, features, a feature store, or - for stdin"
-    )
     add(parser, "step")
     parser.add_argument("--steps-file", metavar="FILE", help="a file with one step per line; # starts a comment")
     add(parser, "unordered")
+    methods = ("auto", "slots", "text")
     parser.add_argument(
-        "--method",
-        choices=("auto", "slots", "text"),
-        default="auto",
-        help="align through slots, or texts with the video",
+        "--method", choices=methods, default="auto", help="align through slots, or texts with the video"
     )
     parser.add_argument("--all-present", action="store_true", help="take every step to be in the video")
-    add(parser, "subtitles", *LISTENING, *OVER_VIDEOS)
+    add_videos(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,14 +43,13 @@ def run(args: argparse.Namespace) -> int:
     texts = [*args.step, *(lines_of(args.steps_file, "steps file") if args.steps_file else [])]
     if not texts:
         raise UsageError('give the steps: --step "crack the eggs" --step "whisk", or --steps-file FILE')
-    wanted = partial(find, texts=check_texts(texts), listening=listening_of(args))
-    return run_over(args, find_inputs(args.videos, ids=looks_up(args)), wanted)
+    return run_over(args, partial(find, texts=check_texts(texts)))
 
 
 def find(model: Any, video: Input, args: argparse.Namespace, texts: Sequence[str], listening: Listening) -> Any:
     """The places of the steps in one video, in whichever process."""
-    features = video.read(model, args.rate, note_read, not args.no_cache, True)
+    features = video.read(model, args.rate, noting("read"), not args.no_cache, True)
     return model.place(
         features, texts, not args.unordered, method=None if args.method == "auto" else args.method,
-        judge_presence=not args.all_present, narration=video.heard(listening, note_heard),
+        judge_presence=not args.all_present, narration=video.heard(listening, noting("heard")),
     )  # fmt: skip

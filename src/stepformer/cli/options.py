@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -56,25 +58,19 @@ def positive(text: str) -> int:
 
 def above_zero(text: str) -> float:
     """A number above 0."""
-    value = _number(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
+    return _number(text, "above 0", lambda value: 0 < value < math.inf)
 
 
 def share(text: str) -> float:
     """A number from 0 to 1."""
-    value = _number(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
-    return value
+    return _number(text, "from 0 to 1", lambda value: 0 <= value <= 1)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+def _number(text: str, expected: str, holds: Callable[[float], bool]) -> float:
+    with suppress(ValueError):
+        if holds(value := float(text)):
+            return value
+    raise argparse.ArgumentTypeError(f"expected a number {expected}, got {text!r}")
 
 
 def words(text: str) -> list[str]:
@@ -191,7 +187,6 @@ class Command:
 
 
 COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug", "plugin")
-VIDEOS = ("model", "encoder", "device", "threads", "jobs")
 LISTENING = ("no_subtitles", "no_speech", "speech_model", "language")
 PHRASES = (
     "punctuation", "coreference", "parser", "whole_clause", "no_chatter", "min_groundability", "released_filters",
@@ -266,25 +261,13 @@ def set_fields(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 class Parser(argparse.ArgumentParser):
-    """Help that starts with the description, which starts with examples; errors as UsageError, with a near name."""
-
-    takes = ""  # the positional arguments as the usage shows them; parsing changes them for a while
+    """Help that starts with the description, which ends with the usage; errors as UsageError, with a near name."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
-
-    def format_help(self) -> str:
-        """Description, usage, options; argparse puts usage first."""
-        formatter = self._get_formatter()
-        formatter.add_text(self.description)
-        formatter.add_text(f"usage: {self.prog} {self.takes} [options]".replace("  ", " "))
-        for group in self._action_groups:
-            formatter.start_section(group.title)
-            formatter.add_text(group.description)
-            formatter.add_arguments(group._group_actions)
-            formatter.end_section()
-        formatter.add_text("Switches are off unless given. stepformer.toml and STEPFORMER_* set options too.")
-        return formatter.format_help()
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, usage=argparse.SUPPRESS,
+            epilog="Switches are off unless given. stepformer.toml and STEPFORMER_* set options too.", **settings,
+        )  # fmt: skip
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of printing a page of usage."""
@@ -304,7 +287,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def finish(parser: argparse.ArgumentParser) -> None:
-    """Adds what every command has, and the default to each help."""
+    """Adds what every command has, the default to each help, and the usage to the description."""
     add(parser.add_argument_group("every command"), *COMMON)
     shown = []
     for action in parser._actions:
@@ -323,8 +306,8 @@ def finish(parser: argparse.ArgumentParser) -> None:
             given = action.default if isinstance(action.default, (list, tuple)) else [action.default]
             text = " ".join(str(value) for value in given if value is not None)
             action.help += f" (default: {text or 'none'})".replace("%", "%%")
-    if isinstance(parser, Parser):
-        parser.takes = " ".join(shown)
+    if parser.description:  # that of shell completion has none
+        parser.description += f"\n\nusage: {' '.join([parser.prog, *shown])} [options]"
 
 
 def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], fields: Sequence[str] = ()) -> Any:

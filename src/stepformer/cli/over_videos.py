@@ -9,24 +9,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.many import note, run_many
 from stepformer.base.progress import Progress, clock
-from stepformer.cli.inputs import Input, start_worker, worker
+from stepformer.cli.inputs import Input, find_inputs, start_worker, worker
 from stepformer.cli.log import log, of, printable
-from stepformer.cli.options import VIDEOS, workers_of
+from stepformer.cli.options import LISTENING, add, listening_of, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
 from stepformer.timeline import Timeline
-
-OVER_VIDEOS = (
-    *VIDEOS, "rate", "write", "format", "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache",
-    "time_limit", "cluster", "dry_run",
-)  # fmt: skip
-"""The options of commands that work on videos one by one."""
 
 LIMITS: dict[str, Any] = {
     "silence_s": 1800.0,  # a video of which nothing more is read for so long; weights may be fetched meanwhile
@@ -40,7 +35,6 @@ class Job:
 
     source: Input
     outputs: tuple[Output, ...]
-    vectors: bool = False  # beside JSON, one row per step
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +53,18 @@ class Done:
     skipped: bool = False
 
 
-Finder = Callable[[Any, Input, argparse.Namespace], Any]
-"""(model, source, options) -> Finding. Goes to other processes: a function of a module, or a partial of one."""
+Finder = Callable[..., Any]
+"""(model, source, options, listening=) -> Finding. Goes to other processes: a function of a module, or a partial."""
+
+
+def add_videos(parser: argparse.ArgumentParser) -> None:
+    """What every command takes that works on videos one by one."""
+    parser.add_argument(
+        "videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, features, a feature store, or - for stdin"
+    )
+    add(parser, "subtitles", *LISTENING, "model", "encoder", "device", "threads", "jobs", "rate", "write", "format",
+        "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache", "time_limit", "cluster",
+        "dry_run")  # fmt: skip
 
 
 def _start(args: argparse.Namespace, find: Finder) -> None:
@@ -69,14 +73,9 @@ def _start(args: argparse.Namespace, find: Finder) -> None:
     worker.update(find=find)
 
 
-def note_read(done_s: float, total_s: float) -> None:
-    """How much of a video has been read, for who shows progress."""
-    note(("read", done_s, total_s))
-
-
-def note_heard(done_s: float, total_s: float) -> None:
-    """How much of its sound has been turned into text."""
-    note(("heard", done_s, total_s))
+def noting(what: Literal["read", "heard"]) -> Callable[[float, float], None]:
+    """Tells whoever shows progress how many seconds of a video, of how many, have been read or turned into text."""
+    return lambda done_s, total_s: note((what, done_s, total_s))
 
 
 def _work(job: Job) -> Done:
@@ -86,11 +85,13 @@ def _work(job: Job) -> Done:
     refused: list[str] = []
     timeline, spent, error, code = None, {}, None, 0
     try:
-        finding = worker["find"](worker["model"], job.source, worker["args"])
+        args = worker["args"]
+        vectors = getattr(args, "vectors", False) or job.source.kind != "video"
+        finding = worker["find"](worker["model"], job.source, args)
         timeline, spent = finding.timeline.to_dict(), finding.seconds
         for output in job.outputs:
             try:
-                written.append(write_one(finding, output, job.source, job.vectors))
+                written.append(write_one(finding, output, job.source, vectors))
             except WriteError:
                 raise
             except StepFormerError as no:  # a format that cannot hold this video costs neither the result nor others
@@ -103,8 +104,12 @@ def _work(job: Job) -> Done:
     return Done(job.source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
 
 
-def run_over(args: argparse.Namespace, sources: Sequence[Input], find: Finder) -> int:
+def run_over(args: argparse.Namespace, find: Finder) -> int:
     """Does a command on every video and returns the exit code."""
+    find = partial(find, listening=listening_of(args))
+    # these encoders find features by a video's name, so that the video itself need not be here
+    by_name = str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
+    sources = find_inputs(args.videos, ids=by_name)
     plans = dict(zip(sources, planned(sources, args), strict=True))
     if args.skip_existing:
         if not any(plans.values()):
@@ -113,10 +118,7 @@ def run_over(args: argparse.Namespace, sources: Sequence[Input], find: Finder) -
         plans = {source: plan for source, plan in missing.items() if plan}
     else:
         may_write((output.path for plan in plans.values() for output in plan), args.overwrite, run_id(args))
-    jobs = [
-        Job(source, tuple(plan), getattr(args, "vectors", False) or source.kind != "video")
-        for source, plan in plans.items()
-    ]
+    jobs = [Job(source, tuple(plan)) for source, plan in plans.items()]
     results = [Done(source, skipped=True) for source in sources if source not in plans]
     if args.dry_run:
         return _print_plan(jobs, results, args.json)
@@ -263,18 +265,17 @@ def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> 
 
 
 def _summary(sources: Sequence[Input], results: Sequence[Done]) -> str:
-    rows = []
-    for done in sorted(results, key=lambda one: sources.index(one.source)):
-        steps = "" if done.steps is None else str(done.steps)
-        spent = "" if done.skipped else clock(done.seconds)
-        bad = f"failed: {done.error}" if done.error else ""
-        partly = f"without {len(done.refused)} of its files" if done.refused else ""
-        rows.append(
-            (Path(str(done.source)).name, steps, spent, "there already" if done.skipped else bad or partly or "ok")
-        )
-    width = min(40, max(len(row[0]) for row in rows))
+    names = {source: Path(str(source)).name for source in sources}
+    width = min(40, max(map(len, names.values())))
     lines = [f"{'video':<{width}}  steps  time   result"]
-    lines += [f"{name[:width]:<{width}}  {steps:>5}  {spent:>5}  {result}" for name, steps, spent, result in rows]
+    became = {done.source: done for done in results}
+    for source, name in names.items():
+        done = became[source]
+        steps = "" if done.steps is None else done.steps
+        spent = "" if done.skipped else clock(done.seconds)
+        partly = f"without {len(done.refused)} of its files" if done.refused else "ok"
+        result = "there already" if done.skipped else f"failed: {done.error}" if done.error else partly
+        lines.append(f"{name[:width]:<{width}}  {steps:>5}  {spent:>5}  {result}")
     good = sum(done.steps is not None and done.error is None for done in results)
     bad_ones = sum(done.error is not None for done in results)
     lines.append(f"{good} done, {sum(done.skipped for done in results)} left as they were, {bad_ones} failed")
