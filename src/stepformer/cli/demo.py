@@ -7,7 +7,6 @@ import json
 import time
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from stepformer.cli.log import log
 from stepformer.cli.options import add
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.media import add_sound
     from stepformer.narration import narration_of
     from stepformer.show import export
-    from stepformer.show import terminal as picture
+    from stepformer.show.terminal import draw
 
     began = time.monotonic()
     out = Path(args.out)
@@ -57,17 +56,9 @@ def run(args: argparse.Namespace) -> int:
     located = model.place(features, STEPS).timeline
 
     files = {}
-    outputs: tuple[tuple[str, sf.Timeline, dict[str, Any]], ...] = (
-        ("steps.json", timeline, {}),
-        ("chapters.vtt", timeline, {}),
-        ("chapters.ffmeta", timeline, {}),
-        ("timeline.png", timeline, {"similarity": found.similarity}),
-        ("steps.html", timeline, {}),
-        ("silent.json", silent, {}),
-        ("located.json", located, {}),
-    )
-    for name, result, options in outputs:
-        written = export.write(result, out / name, **options)
+    outputs = dict.fromkeys(("steps.json", "chapters.vtt", "chapters.ffmeta", "timeline.png", "steps.html"), timeline)
+    for name, result in (outputs | {"silent.json": silent, "located.json": located}).items():
+        written = export.write(result, out / name, similarity=found.similarity)
         files[name] = {"path": str(written.path), "notes": list(written.notes)}
     if args.json:
         timelines = {"discovered": timeline, "silent": silent, "located": located}
@@ -75,12 +66,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result_json, ensure_ascii=False))
         return 0
     print("\nsteps found in the pictures alone, which name none:\n")
-    print(picture.draw(silent))
+    print(draw(silent))
     if narration.cues:
         print(f"\nsteps found with what is said ({narration.where}, a synthetic voice: the clip itself is silent):\n")
-        print(picture.draw(timeline))
+        print(draw(timeline))
     print("\nsteps you typed, located in it:\n")
-    print(picture.draw(located))
+    print(draw(located))
     for text in located.meta.get("absent", []):
         print(f"  not in the video: {text}")
     print(f"\nin {time.monotonic() - began:.0f} s:")

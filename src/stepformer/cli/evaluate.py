@@ -196,8 +196,7 @@ def _task_table(prepared: Any, options: Table1Options) -> Any:
     rows = []
     for name, values in result.per_task.items():
         data = prepared.tasks[name]
-        title = data.task.title if data.task.title != name else name
         cells = [Cell(values[metric]) for metric in metrics]
-        rows.append((title, str(len(data.records)), str(len(data.task.steps)), *cells))
+        rows.append((data.task.title, str(len(data.records)), str(len(data.task.steps)), *cells))
     columns = ("task", "videos", "steps", *(COLUMNS[metric] for metric in metrics))
     return Table("Table 1 by task, mean over seeds", columns, tuple(rows))

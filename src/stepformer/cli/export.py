@@ -37,12 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "format", "from")
     parser.add_argument("--formats", action="store_true", help="list the formats and stop")
     add(parser, "video", "title", "sure_only")
-    parser.add_argument(
-        "--fps",
-        type=above_zero,
-        metavar="RATE",
-        help="frames per second of otio, edl and labelstudio (default: the video's)",
-    )
+    rates = "frames per second of otio, edl and labelstudio (default: the video's)"
+    parser.add_argument("--fps", type=above_zero, metavar="RATE", help=rates)
     parser.add_argument("--embed", action="store_true", help="page: put the video into the file")
     parser.add_argument("--task", metavar="NAME", help="task or class for crosstask and coin")
     parser.add_argument(
@@ -61,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if len(args.format) > 1:
         raise UsageError("every OUT is written once: name one --format, or give the files their suffixes")
     name = args.format[0] if args.format else None
-    formats = [_format_of(out, name) for out in args.out]  # a wrong name fails before anything is written
+    if "-" in args.out and name is None:
+        raise UsageError("stdout has no suffix; name its format with --format (--formats lists them)")
+    formats = [export.format_of(out, name) for out in args.out]  # a wrong name fails before anything is written
     if args.timeline == "-":
         with reading("stdin", "UTF-8 text"):
             timeline = export.parse(sys.stdin.read(), args.from_ or "json", "stdin")
@@ -86,34 +84,28 @@ def run(args: argparse.Namespace) -> int:
     results: list[dict[str, Any]] = []
     for out, chosen in zip(args.out, formats, strict=True):
         result: dict[str, Any] = {"path": out, "format": chosen.name, "notes": []}
+        shown = printable(f"{out}  {chosen.name}")
         if out == "-":
             rendered = export.render(timeline, chosen.name, export.Options(**options))
-            if not args.json:
-                sys.stdout.write(rendered.text)
             result |= {"text": rendered.text, "notes": list(rendered.notes)}
+            shown = rendered.text
         elif args.skip_existing and Path(out).exists():
             result["skipped"] = True
+            shown += " (there already, left)"
         elif args.dry_run:
             result["dry_run"] = True
+            shown += " (dry run)"
         else:
             write = partial(export.write, timeline, out, chosen.name, **options)
             result["notes"] = list(with_video(write, video=video, apart=args.apart).notes)
         results.append(result)
-    for result in results:
-        state = " (there already, left)" if result.get("skipped") else " (dry run)" if result.get("dry_run") else ""
-        if result["path"] != "-" and not args.json:
-            print(printable(f"{result['path']}  {result['format']}{state}"))
+        if not args.json:
+            print(shown, end="" if out == "-" else "\n")
         for note in result["notes"]:
-            log.info(f"{result['path']}: {note}")
+            log.info(f"{out}: {note}")
     if args.json:
         answer(args, results, "")
     return 0
-
-
-def _format_of(out: str, name: str | None) -> export.Format:
-    if out == "-" and name is None:
-        raise UsageError("stdout has no suffix; name its format with --format (--formats lists them)")
-    return export.format_of(out, name)
 
 
 def _list_formats(args: argparse.Namespace) -> None:

@@ -66,7 +66,7 @@ def planned(sources: Sequence[Input], args: argparse.Namespace) -> list[list[Out
 
 
 def _suffix(name: str, video: Path) -> str:
-    chosen = export.format_of("", name)
+    chosen = export.FORMATS[name]
     if chosen.name == "media":
         return video.suffix if video.suffix.lower() in chosen.suffixes else ".mkv"
     return chosen.suffixes[0] if chosen.suffixes else "/"
@@ -99,10 +99,8 @@ def run_id(args: argparse.Namespace) -> str:
 
 def write_one(finding: Any, output: Output, source: Input, vectors: bool) -> dict[str, Any]:
     """Writes a timeline to one output and says what was written. ``vectors``: one row per step beside a JSON file."""
-    options: dict[str, Any] = {"video": str(source.path) if source.kind == "video" and source.path.is_file() else None}
-    if output.format == "plot":
-        options["similarity"] = finding.similarity
-    written = export.write(finding.timeline, output.path, format=output.format, **options)
+    video = str(source.path) if source.kind == "video" and source.path.is_file() else None
+    written = export.write(finding.timeline, output.path, output.format, video=video, similarity=finding.similarity)
     if vectors and output.format == "json":
         import numpy as np
 

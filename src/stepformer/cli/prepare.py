@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from stepformer.base.many import cores
 from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, PHRASES, Command, add, listening_of, phrase_options, workers_of
-from stepformer.errors import UsageError
+from stepformer.errors import InputError, StepFormerError, UsageError
 
 KINDS = ("videos", "released", "arrays")
 
@@ -31,11 +33,9 @@ def _add_features(parser: argparse.ArgumentParser) -> None:
 
 def _features(args: argparse.Namespace) -> int:
     """Fills the store, lists what failed."""
-    from stepformer.data.features import Summary
-
     if args.captions is not None and args.from_ != "arrays":
         raise UsageError("--captions goes with --from arrays; subtitles of videos are found beside them")
-    summary: Summary = _videos(args) if args.from_ == "videos" else _imported(args)
+    summary = _videos(args) if args.from_ == "videos" else _imported(args)
     report = {"store": str(args.dst), **summary.to_dict()}
     answer(args, report, _text(report))
     for note in summary.notes:
@@ -55,13 +55,9 @@ def _videos(args: argparse.Namespace) -> Any:
     threads = max(1, cores() // jobs) if args.cluster is None else 1
     options = None if args.no_text else phrase_options(args)
     settings = Settings(
-        str(args.dst),
-        args.encoder or encoders.DEFAULT,
-        threads,
-        phrases=not args.no_text,
-        phrase_options=options,
+        str(args.dst), args.encoder or encoders.DEFAULT, threads, phrases=not args.no_text, phrase_options=options,
         listening=heard,
-    )
+    )  # fmt: skip
     limits = {"time_limit_s": args.time_limit, "cluster": args.cluster, "apart": args.apart}
     return encode_all(sources, settings, jobs, **limits)
 
@@ -82,25 +78,13 @@ def encode_all(sources: Sequence[Any], settings: Any, jobs: int = 1, **limits: A
 
 
 def _imported(args: argparse.Namespace) -> Any:
-    import itertools
-    import time
-
+    from stepformer import encoders
     from stepformer.base.progress import Progress
-    from stepformer.data.features import (
-        RELEASED,
-        Captioned,
-        Done,
-        Summary,
-        array_samples,
-        find_tars,
-        released_samples,
-        store_info,
-    )
+    from stepformer.data import features
     from stepformer.data.store import StoreWriter
-    from stepformer.errors import InputError, StepFormerError
 
     seen: set[str] = set()
-    count, summary, started = Captioned(), Summary(), time.monotonic()
+    count, summary, started = features.Captioned(), features.Summary(), time.monotonic()
 
     def have(name: str, source: Any) -> bool:
         return name in writer and writer.meta(name).get("source") == source
@@ -108,17 +92,16 @@ def _imported(args: argparse.Namespace) -> Any:
     if args.from_ == "released":
         if args.encoder is not None:
             raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
-        info = RELEASED
-        samples: Iterator[Any] = itertools.chain.from_iterable(map(released_samples, find_tars(args.src)))
+        info = features.RELEASED
+        tars = features.find_tars(args.src)
+        samples: Iterator[Any] = itertools.chain.from_iterable(map(features.released_samples, tars))
     else:
-        from stepformer import encoders
-
         if args.encoder is None:
             raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
         encoder = encoders.load(args.encoder)
         captions = None if args.no_text else args.captions
-        info = store_info(encoder, args.encoder)
-        samples = array_samples(args.src, encoder, captions, phrase_options(args), have, count)
+        info = features.store_info(encoder, args.encoder)
+        samples = features.array_samples(args.src, encoder, captions, phrase_options(args), have, count)
     with Progress("videos", None, "videos") as progress, StoreWriter(args.dst, info) as writer:
         for name, sample in samples:
             if sample is None or (not isinstance(sample, StepFormerError) and have(name, sample.meta.get("source"))):
@@ -133,7 +116,7 @@ def _imported(args: argparse.Namespace) -> Any:
                 except InputError as error:  # values that are not finite, a width that is not the store's
                     summary.failed.append((name, str(error)))
                 else:
-                    summary.done.append(Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
+                    summary.done.append(features.Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
             seen.add(name)
             progress.advance(1)
     summary.wall_s = time.monotonic() - started

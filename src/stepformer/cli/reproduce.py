@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepformer.cli.log import answer, log
 from stepformer.cli.options import Several, above_zero, add, set_fields, words
+from stepformer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from stepformer.evaluation.tables import Table
@@ -96,7 +97,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from stepformer.errors import UsageError
     from stepformer.reproduce.plan import TABLES
 
     if not args.out:
@@ -124,7 +124,6 @@ def _run(args: argparse.Namespace) -> int:
 def _source(args: argparse.Namespace, out: Path) -> Callable[[], Source]:
     """What opens the videos, here and in other processes."""
     from stepformer.core.devices import torch_device
-    from stepformer.errors import UsageError
     from stepformer.reproduce.sources import Features, Simulated, write_tiny_world
 
     if args.smoke:
@@ -145,7 +144,6 @@ def _source(args: argparse.Namespace, out: Path) -> Callable[[], Source]:
 
 def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> Setup:
     from stepformer.core.devices import torch_device
-    from stepformer.errors import UsageError
     from stepformer.reproduce.plan import Setup, read_checkpoint, smaller
 
     if "table2" in tables and not source.has_texts:
@@ -155,17 +153,12 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
     if source.real and not args.store and set(tables) & {"table4", "data"}:
         raise UsageError("this table trains models: give the feature stores to train on with --store")
     device = str(torch_device(args.device)).partition(":")[0]
+    stores = tuple(str(Path(store).resolve()) for store in args.store)
+    checkpoint = read_checkpoint(args.checkpoint) if args.checkpoint else None
     setup = Setup(
-        source,
-        tuple(args.seeds),
-        args.train_steps,
-        args.batch,
-        set_fields(args.set),
-        tuple(str(Path(store).resolve()) for store in args.store),
-        read_checkpoint(args.checkpoint) if args.checkpoint else None,
-        device,
+        source, tuple(args.seeds), args.train_steps, args.batch, set_fields(args.set), stores, checkpoint, device,
         baselines=tuple(args.baseline),
-    )
+    )  # fmt: skip
     return smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
 
 
@@ -222,14 +215,13 @@ def _training(args: argparse.Namespace, setup: Setup) -> str:
 def _tables_of(plan: Path) -> dict[str, Any]:
     from stepformer.base.guard import read_json, reading
 
+    tables: dict[str, Any] = {}
     with reading(plan, "plan of tables"):
-        tables: dict[str, Any] = dict(read_json(plan)["tables"])
-        return tables
-    raise AssertionError
+        tables.update(read_json(plan)["tables"])
+    return tables
 
 
 def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
-    from stepformer.errors import InputError
     from stepformer.reproduce.execute import RunStore
     from stepformer.reproduce.report import build_table, write_curves, write_table
 
@@ -249,7 +241,6 @@ def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
 
 
 def _figures(args: argparse.Namespace, out: Path) -> int:
-    from stepformer.errors import UsageError
     from stepformer.reproduce.figures import draw_figures, make_scene
 
     if not args.checkpoint:

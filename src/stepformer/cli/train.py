@@ -41,17 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", choices=("paper", "released", "default"), help="for what is not set otherwise (default: default)"
     )
-    add(
-        parser,
-        "set",
-        "train_steps",
-        "batch",
-        "seed",
-        seed={"default": None, "help": f"{OPTIONS['seed']['help']} (default: 0)"},
-    )
+    seed = {"default": None, "help": f"{OPTIONS['seed']['help']} (default: 0)"}  # None: the config file's
+    add(parser, "set", "train_steps", "batch", "seed", seed=seed)
     parser.add_argument("--without", action=Several, default=[], metavar="LOSS", help="switch a loss off by name")
-    add(parser, "out", "device", "threads", "dry_run", out={"required": True})
-    add(parser, "resume")
+    add(parser, "out", "device", "threads", "dry_run", "resume", out={"required": True})
 
 
 def _resolved(path: Path) -> dict[str, Any]:
