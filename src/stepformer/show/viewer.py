@@ -37,16 +37,14 @@ class Page:
     notes: tuple[str, ...] = ()
 
 
-def make_page(timeline: Timeline, video: str | Path | None = None, title: str | None = None) -> Page:
+def make_page(timeline: Timeline, video: str | None = None, title: str | None = None) -> Page:
     """The page of a timeline; ``video`` is the file where it is not where the timeline says."""
-    from stepformer.show import export
-    from stepformer.show.export import Options, media_file
+    from stepformer.show.export import Options, media_file, render
 
-    named = None if video is None else str(video)
-    found = media_file(timeline, Options(video=named))
+    found = media_file(timeline, Options(video=video))
     # as if the page lay beside the video: then it names the video by its file name alone
     target = found.resolve().parent / "page.html" if found else None
-    rendered = export.render(timeline, "html", Options(video=named, target=target, title=title))
+    rendered = render(timeline, "html", Options(video=video, target=target, title=title))
     return Page(rendered.text.encode("utf-8", "backslashreplace"), found, rendered.notes)
 
 

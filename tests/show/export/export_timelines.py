@@ -50,6 +50,7 @@ def pancakes() -> Timeline:
 def timelines(max_s: float = 4000.0, text: st.SearchStrategy[str] | None = None) -> st.SearchStrategy[Timeline]:
     """Any timeline: overlaps, zero lengths, no steps, no names, steps past the end."""
     seconds = st.floats(0, max_s, allow_nan=False, allow_infinity=False)
+    whole = st.integers(1 - 10**18, 10**18 - 1)  # what has more digits is read as a float
     label = st.none() | st.sampled_from(NASTY) | (st.text(max_size=30) if text is None else text)
     step = st.builds(
         lambda a, b, name, score, slot, guess: Step(min(a, b), max(a, b), name, score, slot, guess),
@@ -67,7 +68,7 @@ def timelines(max_s: float = 4000.0, text: st.SearchStrategy[str] | None = None)
         st.sampled_from(["a.mp4", "folder/ünï cödé -- x.mkv", "https://example.org/v?x=1&y=2", "", "-->"]),
         st.just(0.0) | seconds,
         st.lists(step, max_size=8),
-        st.dictionaries(st.text(max_size=8), st.text(max_size=8) | st.integers() | st.none(), max_size=3),
+        st.dictionaries(st.text(max_size=8), st.text(max_size=8) | whole | st.none(), max_size=3),
     )
 
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import time
+from importlib import resources
 
 import jsonschema
 import pytest
@@ -18,7 +19,6 @@ from lxml import etree
 from stepformer import Step, Timeline
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show import export
-from stepformer.show.export.annotation import schema
 from stepformer.show.writing import (
     Span,
     lanes,
@@ -31,6 +31,8 @@ from stepformer.show.writing import (
     within_video,
     xml_text,
 )
+
+SCHEMA = json.loads(resources.files(export).joinpath("timeline.schema.json").read_text("utf-8"))
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ def test_stamp_fits_every_comment(timeline):
 @given(timelines())
 def test_json_is_lossless_and_valid(timeline):
     text = export.render(timeline, "json").text
-    jsonschema.Draft202012Validator(schema()).validate(json.loads(text))
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(text))
     assert export.parse(text, "json") == timeline
 
 
@@ -124,7 +126,7 @@ def test_schema_refuses(break_it):
     data = pancakes().to_dict()
     break_it(data)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(schema()).validate(data)
+        jsonschema.Draft202012Validator(SCHEMA).validate(data)
 
 
 @relaxed

@@ -14,6 +14,7 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +48,6 @@ class Options:
     def __post_init__(self) -> None:
         if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
             raise UsageError(f"fps must be positive, got {self.fps!r}")
-        object.__setattr__(self, "task_steps", tuple(self.task_steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,28 +202,20 @@ def write(
         UsageError: an unknown format, or an option that makes no sense.
         InputError: a format that needs the video, and it is not here.
     """
-    chosen = format_of(path, format)
-    target = Path(path)
+    chosen, target = format_of(path, format), Path(path)
     timeline = without_guesses(timeline) if sure_only else timeline
     settings = Options(video, fps, title, task, tuple(task_steps), similarity, embed, target)
     if chosen.kind == "text":
-        rendered = _rendered(timeline, chosen, settings)
+        rendered = render(timeline, chosen.name, settings)
         # a path that was no UTF-8 on disk holds lone surrogates; \udcff is how JSON writes one, and visible elsewhere
         write_bytes(target, rendered.text.encode("utf-8", "backslashreplace"))
         return Written(target, chosen.name, rendered.notes)
     timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
     save = _code(chosen, "write")
-    if chosen.kind == "folder":
-        return Written(target, chosen.name, (*cut, *save(timeline, target, settings)))
-    with replacing(target) as temporary:
-        notes = (*cut, *save(timeline, temporary, settings))
+    # a folder is filled, a file is written beside and renamed
+    with nullcontext(target) if chosen.kind == "folder" else replacing(target) as place:
+        notes = (*cut, *save(timeline, place, settings))
     return Written(target, chosen.name, notes)
-
-
-def _rendered(timeline: Timeline, chosen: Format, options: Options) -> Rendered:
-    timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
-    rendered: Rendered = _code(chosen, "write")(timeline, options)
-    return Rendered(rendered.text, (*cut, *rendered.notes))
 
 
 def render(timeline: Timeline, format: str, options: Options | None = None) -> Rendered:
@@ -237,10 +229,12 @@ def render(timeline: Timeline, format: str, options: Options | None = None) -> R
         crack the eggs
         <BLANKLINE>
     """
-    chosen = format_of("", format)
+    chosen = FORMATS[format]
     if chosen.kind != "text":
         raise UsageError(f"{format} is not text: write it to a {chosen.kind}")
-    return _rendered(timeline, chosen, options or Options())
+    timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
+    rendered: Rendered = _code(chosen, "write")(timeline, options or Options())
+    return Rendered(rendered.text, (*cut, *rendered.notes))
 
 
 @reader("timeline")
@@ -269,7 +263,7 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
 
 def parse(text: str, format: str, source: str = "") -> Timeline:
     """The timeline of text in that format; ``source`` names the video where the text does not."""
-    chosen = format_of("", format)
+    chosen = FORMATS[format]
     if chosen.reader is None:
         readable = ", ".join(entry.name for entry in FORMATS.usable() if entry.reader)
         raise UsageError(f"{chosen.name} files cannot be read back; these can: {readable}")

@@ -33,14 +33,6 @@ from stepformer.show.writing import (
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
 
-SCHEMA_PATH = Path(__file__).with_name("timeline.schema.json")
-
-
-def schema() -> dict[str, Any]:
-    """The published JSON schema (draft 2020-12) of a timeline."""
-    value: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    return value
-
 
 def render_json(timeline: Timeline, options: Options) -> Rendered:
     """JSON: the timeline itself, as ``Timeline.to_json`` has it; its schema is ``timeline.schema.json`` beside this
