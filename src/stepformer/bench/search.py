@@ -8,7 +8,6 @@ a few seconds, the video's own look, noise; between steps there is background. Q
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -54,9 +53,7 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)  # one sentence is too little work to share
     encoder = default_sentence_encoder()
     with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as folder:
-        result = measure(
-            Path(folder), encoder.encode_text, args.limit, args.queries, args.threads, args.seed, args.quiet
-        )
+        result = measure(Path(folder), encoder.encode_text, args.limit, args.queries, args.threads, args.seed)
     report(args, {**result, "threads": args.threads})
     took = min(result["answer_ms"]["p95"], result["cpu_ms"]["p95"])
     if took > LIMIT_MS:
@@ -117,7 +114,7 @@ class SyntheticLibrary:
             )  # fmt: skip
 
 
-def build(folder: Path, library: SyntheticLibrary, count: int, threads: int, quiet: bool = True) -> float:
+def build(folder: Path, library: SyntheticLibrary, count: int, threads: int) -> float:
     """Makes the index of a synthetic library; seconds that the index itself took."""
     from stepformer.app.search import IndexInfo, IndexWriter
     from stepformer.app.search.library import means_of
@@ -126,7 +123,7 @@ def build(folder: Path, library: SyntheticLibrary, count: int, threads: int, qui
     writer: IndexWriter | None = None
     waiting: list[Any] = []
     spent = 0.0
-    with Progress("videos", count, "videos", quiet=quiet, stream=sys.stderr) as progress:
+    with Progress("videos", count, "videos") as progress:
         for number, video in enumerate(library.videos(count)):
             waiting.append(video)
             if len(waiting) == 200 or number + 1 == count:
@@ -144,15 +141,13 @@ def build(folder: Path, library: SyntheticLibrary, count: int, threads: int, qui
     return spent + time.perf_counter() - began
 
 
-def measure(
-    folder: Path, encode: Encode, videos: int, queries: int, threads: int, seed: int = 0, quiet: bool = True
-) -> dict[str, Any]:
+def measure(folder: Path, encode: Encode, videos: int, queries: int, threads: int, seed: int = 0) -> dict[str, Any]:
     """Everything the command prints."""
     from stepformer.app.search import FOLDER, open_index
     from stepformer.app.search.index import unit
 
     library = SyntheticLibrary(encode, seed)
-    build_s = build(folder, library, videos, threads, quiet)
+    build_s = build(folder, library, videos, threads)
     began = time.perf_counter()
     index = open_index(folder)
     open_s = time.perf_counter() - began
