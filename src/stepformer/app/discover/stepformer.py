@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
 from stepformer.app.discover.presence import present_texts
-from stepformer.app.naming import Encode, Floats, Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from stepformer.narration.listening import Listening, Narration
 
 Labels = Literal["auto", "none"]
+Speaker = Callable[[Sequence[tuple[float, float]], NDArray[Any]], list[Name | None]]
+"""Names of steps, of their seconds and of what they look like (M, D)."""
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
 _MOST_FRAMES = 14_400  # an hour at that rate; more features are averaged down (those of a video while it is read)
@@ -61,6 +63,11 @@ class Finding:
     features: Features
     seconds: dict[str, float] = field(default_factory=dict)
     said: NDArray[np.float32] | None = None
+
+    @property
+    def looks(self) -> NDArray[np.float32]:
+        """(M, D) what each step is, for comparing steps of different videos: its slot and its frames, half each."""
+        return np.asarray(unit(self.step_vectors) + unit(self.segment_vectors), np.float32)
 
 
 class StepFormer:
@@ -217,12 +224,18 @@ class StepFormer:
         aligned = time.perf_counter()
         slots = output.slots[0].numpy()
         whole = unit(seen.vectors).mean(0)
-        encoded: dict[tuple[str, ...], NDArray[Any]] = {}
+        naming = labels != "none" and bool(pieces)
+        speaker = self._speaker(heard[0], notes) if naming and heard is not None else None
 
         def named(pieces: Sequence[Segment]) -> list[Name | None]:
             vectors = _vectors_of(pieces, slots, seen.vectors)
-            spans = [_span(piece, seen) for piece in pieces]
-            return self._names(spans, *vectors, whole, heard, labels, bank, notes, encoded)
+            names: list[Name | None] = [None] * len(pieces)
+            if speaker is not None:
+                names = speaker([_span(piece, seen) for piece in pieces], vectors[1])
+            # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
+            if naming and not any(names):
+                names = self._seen(*vectors, whole, bank, notes)
+            return tell_apart(names)
 
         names = named(pieces)
         if knobs.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
@@ -393,11 +406,23 @@ class StepFormer:
         return self._banks[key]
 
     def _heard(self, narration: Narration | None, notes: list[str]) -> tuple[list[Phrase], NDArray[np.float32]] | None:
-        """What is said, as phrases with their vectors (L, D); None where nothing is."""
-        phrases = _phrases(narration, notes)
-        if not phrases:
+        """What is said, as phrases with their vectors (L, D); None where nothing is. What a user should know of it goes
+        to ``notes``."""
+        if narration is None:
             return None
-        return phrases, np.asarray(self.encoder.encode_text([phrase.text for phrase in phrases]), np.float32)
+        notes += narration.notes
+        try:
+            phrases = narration.phrases()
+        except MissingError as error:
+            if narration.source == "file":
+                raise
+            notes.append(f"{narration.where}: its words are not used: {error}")
+            return None
+        if phrases:
+            return phrases, np.asarray(self.encoder.encode_text([phrase.text for phrase in phrases]), np.float32)
+        if narration.cues:
+            notes.append(f"{narration.where} names no action, so no step has a name")
+        return None
 
     def _text_evidence(
         self,
@@ -431,67 +456,40 @@ class StepFormer:
             notes.append(f"no phrase bank, so {without}: {error}")
             return None
 
-    def _spoken(
-        self,
-        spans: list[tuple[float, float]],
-        looks: NDArray[np.float32],
-        phrases: list[Phrase],
-        notes: list[str],
-        encoded: dict[tuple[str, ...], NDArray[Any]],
-    ) -> list[Name | None]:
-        """Names from what is said; none, with a note, without the sentence encoder that judges them."""
+    def _speaker(self, phrases: list[Phrase], notes: list[str]) -> Speaker:
+        """What names steps by what is said; no step, with a note, without the sentence encoder that judges names."""
         from stepformer.encoders.sentence import default_sentence_encoder
 
         try:
-            sentences = default_sentence_encoder().encode_text
+            # the same phrases are asked about for every number of steps that is tried
+            meaning = functools.cache(default_sentence_encoder().encode_text)
         except MissingError as error:
             notes.append(f"what is said names no step: {error}")
-            return [None] * len(spans)
-
-        def once(space: str, encode: Encode, texts: Sequence[str]) -> Floats:
-            """The same phrases are asked about for every number of steps that is tried."""
-            key = (space, *texts)
-            if key not in encoded:
-                encoded[key] = encode(texts)
-            return encoded[key]
-
-        encode = functools.partial(once, "meaning", sentences)
+            return lambda spans, looks: [None] * len(spans)
         bank = self._bank_here(None, [], "")
         if bank is None or bank.pictures is None:
-            return spoken(spans, phrases, encode)
+            return lambda spans, looks: spoken(spans, phrases, meaning)
+        look = functools.cache(self.encoder.encode_text)
+        return lambda spans, looks: spoken(
+            spans, phrases, meaning, sight=lambda names: bank.shares_below(look(names), looks)
+        )
 
-        def sight(names: Sequence[str]) -> Floats:
-            return bank.shares_below(once("look", self.encoder.encode_text, names), looks)
-
-        return spoken(spans, phrases, encode, sight=sight)
-
-    def _names(
+    def _seen(
         self,
-        spans: list[tuple[float, float]],
         step_vectors: NDArray[np.float32],
         segment_vectors: NDArray[np.float32],
         video: NDArray[np.floating[Any]],
-        heard: tuple[list[Phrase], NDArray[np.float32]] | None,
-        labels: Labels,
-        bank: Sequence[str] | None,
+        texts: Sequence[str] | None,
         notes: list[str],
-        encoded: dict[tuple[str, ...], NDArray[Any]],
     ) -> list[Name | None]:
-        if labels == "none" or not spans:
-            return [None] * len(spans)
-        names: list[Name | None] = [None] * len(spans)
-        if heard is not None:
-            names = self._spoken(spans, segment_vectors, heard[0], notes, encoded)
-        phrase_bank = None
-        # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
-        if all(name is None for name in names):
-            phrase_bank = self._bank_here(bank, notes, "steps are not named")
+        """Names from the phrases ``texts``, or from those that ship, that are nearest to what steps look like."""
+        bank = self._bank_here(texts, notes, "steps are not named")
         # of the phrases that ship no guess by pictures is good enough: ``stepformer bench names``
-        if phrase_bank is not None and (bank is not None or phrase_bank.pictures is None):
-            # the statistics are of pictures, which slots are not
-            looks = segment_vectors if phrase_bank.pictures else unit(step_vectors) + unit(segment_vectors)
-            names = guess(looks, phrase_bank, video)
-        return tell_apart(names)
+        if bank is None or (texts is None and bank.pictures is not None):
+            return [None] * len(segment_vectors)
+        # the statistics are of pictures, which slots are not
+        looks = segment_vectors if bank.pictures else unit(step_vectors) + unit(segment_vectors)
+        return guess(looks, bank, video)
 
     def provenance(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
         """What every output carries: version, model and its hash, encoder, options."""
@@ -506,23 +504,6 @@ class StepFormer:
             else {"name": spec if isinstance(spec, str) else self.checkpoint.encoder},
             "options": options,
         }
-
-
-def _phrases(narration: Narration | None, notes: list[str]) -> list[Phrase]:
-    """What is said, as phrases; what a user should know of it goes to ``notes``."""
-    if narration is None:
-        return []
-    notes += narration.notes
-    try:
-        phrases = narration.phrases()
-    except MissingError as error:
-        if narration.source == "file":
-            raise
-        notes.append(f"{narration.where}: its words are not used: {error}")
-        return []
-    if narration.cues and not phrases:
-        notes.append(f"{narration.where} names no action, so no step has a name")
-    return phrases
 
 
 def _all(output: Slots) -> torch.Tensor:

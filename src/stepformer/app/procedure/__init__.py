@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal
 from stepformer.app.procedure.clustering import StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
-from stepformer.base.arrays import unit
 
 if TYPE_CHECKING:
     from stepformer.app.discover import Features, Finding, StepFormer
@@ -75,9 +74,8 @@ def find(
 
 
 def from_findings(findings: Iterable[Finding]) -> list[VideoSteps]:
-    """What the model found in each video, as this package takes it: a step is its slot and its frames, half each."""
-    out = []
-    for found in findings:
-        both = unit(found.step_vectors) + unit(found.segment_vectors) if len(found.timeline) else found.step_vectors
-        out.append(VideoSteps(found.timeline, both, stretches=stretches_of(found.features.vectors), said=found.said))
-    return out
+    """What the model found in each video, as this package takes it."""
+    return [
+        VideoSteps(found.timeline, found.looks, stretches=stretches_of(found.features.vectors), said=found.said)
+        for found in findings
+    ]

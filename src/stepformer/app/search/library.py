@@ -117,13 +117,12 @@ def index_video(
         heard = None
     found = model.find(features, narration=heard)
     timeline = found.timeline
-    both = unit(found.step_vectors) + unit(found.segment_vectors) if len(timeline) else found.step_vectors
     return IndexedVideo(
         source.video,
         timeline.duration_s,
         np.array([(step.start_s, step.end_s) for step in timeline], np.float64).reshape(-1, 2),
         tuple(step.label for step in timeline),
-        np.asarray(both, np.float32),
+        found.looks,
         found.features.vectors,
         found.features.rate_hz,
         source.stamp,
