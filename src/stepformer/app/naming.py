@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.base.arrays import unit
+from stepformer.base.arrays import softmax, unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
@@ -104,7 +104,7 @@ class PhraseBank:
         if self.pictures is None or not self.topics:
             return {}
         shares: dict[str, float] = {}
-        for topic, share in zip(self.topics, _softmax(self.standard(video[None]))[0], strict=True):
+        for topic, share in zip(self.topics, softmax(_SHARP * self.standard(video[None]))[0], strict=True):
             shares[topic] = shares.get(topic, 0.0) + float(share)
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
@@ -120,7 +120,7 @@ class PhraseBank:
         if shares:
             prior = np.log([shares[topic] + 1e-9 for topic in self.topics]) / _SHARP
             standard = standard + prior.astype(np.float32)
-        return np.asarray(_softmax(standard) @ self.vectors @ self.vectors.T, np.float64)
+        return np.asarray(softmax(_SHARP * standard) @ self.vectors @ self.vectors.T, np.float64)
 
     def shares_below(self, texts: Floats, vectors: Floats) -> NDArray[np.float64]:
         """(M, L) the share of the phrases that fit vectors (M, D) of pictures worse than each text (L, D) does."""
@@ -328,12 +328,6 @@ def tell_apart(names: Sequence[Name | None]) -> list[Name | None]:
         numbered = name if name is None or count == 1 else replace(name, text=f"{name.text} ({count})")
         out.append(numbered)
     return out
-
-
-def _softmax(standard: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(M, P) deviations to shares of 1."""
-    share = np.exp(_SHARP * (standard - standard.max(1, keepdims=True)))
-    return np.asarray(share / share.sum(1, keepdims=True))
 
 
 def _nearness(span: tuple[float, float], phrase: Phrase) -> float:

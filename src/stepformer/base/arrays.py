@@ -1,4 +1,4 @@
-"""What is asked of vectors everywhere: rows of length 1, and matrices of finite numbers."""
+"""What is asked of vectors everywhere: rows of length 1, rows that add up to 1, and matrices of finite numbers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def unit(vectors: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDAr
     if array.dtype.kind != "f" or array.dtype == np.float16:
         array = array.astype(np.float64)
     return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-12))
+
+
+def softmax(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(M, P) shares that add up to 1 in each row.
+
+    >>> softmax(np.log([[1.0, 3.0]])).round(2).tolist()
+    [[0.25, 0.75]]
+    """
+    share = np.exp(x - x.max(1, keepdims=True))
+    return np.asarray(share / share.sum(1, keepdims=True))
 
 
 def matrix(value: Any, where: str) -> npt.NDArray[np.float32]:

@@ -17,7 +17,7 @@ import pytest
 from stepformer.app.discover.stepformer import StepFormer
 from stepformer.app.naming import PhraseBank
 from stepformer.app.search import FOLDER, HERE, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
-from stepformer.app.search.index import generation_folder, load_array, read_info, uncentred, unit
+from stepformer.app.search.index import generation_folder, read_info, uncentred, unit
 from stepformer.cli import main
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
@@ -44,9 +44,7 @@ def library(count=30, steps=5, seed=0):
 
 
 def write(folder, videos, old=None):
-    means = np.zeros((3, DIM), np.float32)
-    info = IndexInfo("sentence", "test", DIM)
-    writer = IndexWriter(folder, info if old is None else old, means, old)
+    writer = IndexWriter(folder, old or IndexInfo("sentence", "test", DIM), np.zeros((3, DIM), np.float32))
     writer.add(videos)
     return writer.commit()
 
@@ -117,7 +115,7 @@ def test_moments_stop_at_the_edges_of_steps():
 def test_videos_can_be_taken_out_and_put_in(tmp_path):
     videos, kinds = library()
     old = write(tmp_path, videos[:20])
-    writer = IndexWriter(tmp_path, old, np.zeros((3, DIM), np.float32), old)
+    writer = IndexWriter(tmp_path, old)
     assert writer.remove(["v3", "v4", "nobody"]) == 2
     writer.add(videos[20:])
     info = writer.commit()
@@ -136,7 +134,7 @@ def test_a_kill_before_the_rename_leaves_the_old_index(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("stepformer.app.search.index.write_json", killed)
-    writer = IndexWriter(tmp_path, old, np.zeros((3, DIM), np.float32), old)
+    writer = IndexWriter(tmp_path, old)
     writer.add(videos[5:])
     with pytest.raises(KeyboardInterrupt):
         writer.commit()
@@ -303,9 +301,7 @@ def test_whatever_is_forged_is_one_error(tmp_path, name, change, facts):
 
 def change_all(folder, videos):
     """What an update does with an index."""
-    old = read_info(folder)
-    place = generation_folder(folder, old.generation)
-    writer = IndexWriter(folder, old, load_array(place / "means.npy", 3, old.dim), old)
+    writer = IndexWriter(folder, read_info(folder))
     writer.remove([name for name in writer.stamps() if name != "v2"])
     writer.add(videos[3:])
     writer.commit()

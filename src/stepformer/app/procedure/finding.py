@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stepformer.app.naming import Name, PhraseBank
 from stepformer.app.procedure.clustering import OUTLIER, StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
-from stepformer.base.arrays import unit
+from stepformer.base.arrays import softmax, unit
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.neighbours import runs
@@ -355,7 +355,10 @@ def likeness(videos: Sequence[VideoSteps], bank: PhraseBank | None = None) -> Fl
     """
     looks = [None if video.stretches is None else unit(video.stretches) for video in videos]
     known = bank if bank is not None and bank.pictures is not None else None
-    seen = [None if look is None or known is None else _phrase_shares(look, known) for look in looks]
+    # (S, P) roots of the shares of the bank's phrases in stretches: rows of unit length
+    seen = [
+        None if look is None or known is None else np.sqrt(softmax(_SHARP * known.standard(look))) for look in looks
+    ]
     said = [_said(video, bank) for video in videos]
     out = np.zeros((len(videos), len(videos)))
     for i, j in zip(*np.triu_indices(len(videos), 1), strict=True):
@@ -400,13 +403,6 @@ def _best(a: npt.NDArray[Any], b: npt.NDArray[Any], share: float) -> float:
     products = a @ b.T
     best = [np.sort(products.max(axis)) for axis in (0, 1)]
     return float(np.mean([row[-max(1, round(share * len(row))) :].mean() for row in best]))
-
-
-def _phrase_shares(look: FloatArray, bank: PhraseBank) -> npt.NDArray[Any]:
-    """(S, P) roots of the shares of the bank's phrases in stretches (S, D): rows of unit length."""
-    standard = _SHARP * bank.standard(look)
-    share = np.exp(standard - standard.max(1, keepdims=True))
-    return np.asarray(np.sqrt(share / share.sum(1, keepdims=True)))
 
 
 def _said(video: VideoSteps, bank: PhraseBank | None) -> FloatArray | None:

@@ -306,19 +306,21 @@ class _Graphs:
 class IndexWriter:
     """Builds or changes the index of a library; nothing is seen by readers before :meth:`commit`.
 
-    means: (3, D) of steps, moments and texts, fixed for the life of the graphs, so that vectors stay comparable. bank:
-    phrases that a question is compared with, to tell whether what it asks for is here. apart: graphs from a file are
-    changed in a process of their own, until :meth:`close`: a forged one, whose checksum is right, can crash it.
+    info: of the index that is there, or of a new one. means: (3, D) of steps, moments and texts for a new one; they are
+    fixed for the life of the graphs, so that vectors stay comparable. bank: phrases that a question is compared with,
+    to tell whether what it asks for is here. apart: graphs from a file are changed in a process of their own, until
+    :meth:`close`: a forged one, whose checksum is right, can crash it.
     """
 
     def __init__(
-        self, folder: Path, info: IndexInfo, means: Vectors, old: IndexInfo | None = None,
-        bank: PhraseBank | None = None, apart: bool = False,
+        self, folder: Path, info: IndexInfo, means: Vectors | None = None, bank: PhraseBank | None = None,
+        apart: bool = False,
     ) -> None:  # fmt: skip
-        self.folder, self.info, self.means, self.old = folder, info, np.asarray(means, np.float32), old
+        self.folder, self.info, self.bank, self.dead = folder, info, bank, info.dead
+        place = generation_folder(folder, info.generation) if info.generation else None
+        self.means = np.asarray(means, np.float32) if place is None else load_array(place / "means.npy", 3, info.dim)
         if self.means.shape != (3, info.dim):
             raise InputError(f"the index needs three mean vectors of width {info.dim}, got {self.means.shape}")
-        place = None if old is None else generation_folder(folder, old.generation)
         self.videos = [] if place is None else read_videos(place / "videos.jsonl")
         self.entries = {k: [np.zeros(0, ENTRY) if place is None else load_entries(place / f"{k}.npy")] for k in KINDS}
         self._graphs = _Graphs(folder, info.dim, place)
@@ -330,8 +332,6 @@ class IndexWriter:
                 self._graphs, iter(self._calls.pop, None), apart=True, silence_s=_SILENCE_S,
                 memory_bytes=most_memory() + held,
             )  # fmt: skip
-        self.dead = 0 if old is None else old.dead
-        self.bank = bank
 
     def close(self) -> None:
         """Ends the process that changes the graphs."""

@@ -18,8 +18,6 @@ from stepformer.app.search.index import (
     IndexedVideo,
     IndexInfo,
     IndexWriter,
-    generation_folder,
-    load_array,
     read_info,
     unit,
 )
@@ -161,9 +159,7 @@ def update_index(
         known: dict[str, str] = {}
         writer: IndexWriter | None = None
         if old is not None:
-            place = generation_folder(library, old.generation)
-            means = load_array(place / "means.npy", 3, old.dim)
-            writer = IndexWriter(library, old, means, old, model.bank(), apart)
+            writer = IndexWriter(library, old, bank=model.bank(), apart=apart)
             ended.callback(writer.close)
             known = writer.stamps()
         todo = [source for source in sources if known.get(source.video) != source.stamp]
