@@ -116,7 +116,7 @@ def test_detail_keeps_what_the_pattern_leaves_out(say) -> None:
 
 
 def test_nouns_on_no_list_are_placed_by_their_vectors(parser) -> None:
-    from stepformer.narration.groundability import NounScores, noun_score
+    from stepformer.narration.groundability import noun_score, noun_scores
 
     if not parser.nlp.vocab.vectors.size:
         pytest.skip("the parser's pipeline has no word vectors")
@@ -126,7 +126,7 @@ def test_nouns_on_no_list_are_placed_by_their_vectors(parser) -> None:
 
     import spacy
 
-    bare = NounScores(spacy.blank("en"))
+    bare = noun_scores(spacy.blank("en"))
     assert bare("schnitzel") == noun_score("schnitzel") and bare("") == noun_score("")
 
 
@@ -191,7 +191,7 @@ def test_times_are_those_of_the_words(parser) -> None:
     assert crack.text == "crack the eggs" and (crack.start_s, crack.end_s) == pytest.approx((4.0, 6.0), abs=0.3)
     assert whisk.text == "whisk the eggs" and 10.0 < whisk.start_s < whisk.end_s <= 12.0
     assert whisk.verb == "whisk" and whisk.object == "the eggs" and "whisk" in whisk.sentence
-    assert Phrase.from_dict(whisk.to_dict()) == whisk
+    assert Phrase(**whisk.to_dict()) == whisk
 
 
 def test_groundability_orders_what_a_camera_sees() -> None:

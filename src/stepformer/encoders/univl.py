@@ -175,8 +175,7 @@ def windows(count: int, size: int) -> list[tuple[int, int, int, int]]:
 def _layers(state: Mapping[str, Tensor], tower: str) -> int:
     """How many transformer layers a tower of the checkpoint has."""
     prefix = f"{tower}.encoder.layer."
-    found = {int(key.split(prefix)[1].split(".")[0]) for key in state if prefix in key and "decoder" not in key}
-    return max(found, default=-1) + 1 or {"bert": 12, "visual": VISUAL_LAYERS}[tower]
+    return len({key.split(prefix)[1].split(".")[0] for key in state if prefix in key and "decoder" not in key})
 
 
 def _vocabulary(folder: Path) -> Path:

@@ -18,9 +18,9 @@ _SIDES_OF = 16  # pixels: what vision transformers cut pictures into
 class Painter:
     """Makes pictures of one size. ``size`` is (height, width) or None for the video's own.
 
-    "crop" scales the short side to the target and cuts the centre out; "fit" scales both sides; "whole" scales the
-    picture into the target with its aspect kept, both sides multiples of 16. Keeps one scaler, because setting one up
-    costs more than using it.
+    "crop" scales the short side to the target and cuts the centre out; "fit" scales both sides, whatever the aspect
+    becomes; "whole" keeps the aspect and gives the largest picture inside, sides multiples of 16. Keeps one scaler,
+    because setting one up costs more than using it.
     """
 
     def __init__(self, size: tuple[int, int] | None = None, resize: Resize = "crop") -> None:
@@ -92,9 +92,7 @@ class FrameSpec:
 
     A vector's clip is ``frames`` RGB pictures, ``fps`` of them a second, spread evenly around the middle of the
     vector's own second(s); with ``frames=1`` it is the picture in the middle. Pictures arrive as uint8 RGB of
-    ``size`` = (height, width). ``resize`` says how a picture gets there: "crop" scales the short side to the
-    target and cuts the centre out; "fit" scales both sides, whatever the aspect becomes; "whole" keeps the aspect and
-    gives the largest picture inside ``size`` whose sides are multiples of 16.
+    ``size`` = (height, width); ``resize`` says how a picture gets there (:class:`Painter`).
     """
 
     size: tuple[int, int]

@@ -35,8 +35,6 @@ def aside(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         if found:
             return found
         head, dep = tree.head[verb], tree.dep[verb]
-        if head == verb:
-            break
         if dep == "conj":
             if [tree.low[c] for c in tree.having(head, "cc") if head < c < verb][-1:] == ["or"]:
                 return MAYBE

@@ -23,9 +23,9 @@ _BYTE_MARKS = (
 _CONTROL = {chr(c) for c in range(32)} - set("\t\n\r\f\v\x1b")
 
 
-def decode(data: bytes, name: str) -> str:
+def decode(data: bytes | str, name: str) -> str:
     """Text of a file with ``\\n`` line ends; an :class:`InputError` that names the file if the bytes are no text."""
-    text = _decode(data)
+    text = data if isinstance(data, str) else _decode(data)
     head = text[:4096]
     if sum(c in _CONTROL for c in head) > len(head) // 50:
         raise InputError(f"{name}: line 1: this is a binary file, not text; expected subtitles (VTT, SRT, TTML, JSON)")
@@ -112,18 +112,13 @@ def clean_text(text: str, keep_lines: bool = False) -> str:
     return "\n".join(lines) if keep_lines else " ".join(line for line in lines if line)
 
 
-def clean_cue(cue: Cue, keep_lines: bool = False) -> Cue:
-    """The cue with plain text; its timed words follow the text."""
-    text = clean_text(cue.text, keep_lines)
-    if not cue.words:
-        return replace(cue, text=text)
-    wanted = text.split()
-    if [word.text for word in cue.words] == wanted:
-        return replace(cue, text=text)
-    return replace(cue, text=text, words=follow_words(cue.words, wanted))
+def clean_cue(cue: Cue) -> Cue:
+    """The cue with plain text in its lines; its timed words follow the text."""
+    text = clean_text(cue.text, keep_lines=True)
+    return replace(cue, text=text, words=_follow_words(cue.words, text.split()))
 
 
-def follow_words(words: tuple[Word, ...], wanted: list[str]) -> tuple[Word, ...]:
+def _follow_words(words: tuple[Word, ...], wanted: list[str]) -> tuple[Word, ...]:
     """The timed words that ``wanted`` keeps, in order; () where the two cannot be brought together."""
     kept: list[Word] = []
     at = 0
@@ -181,7 +176,8 @@ def unroll(cues: Sequence[Cue]) -> list[Cue]:
     for cue, repeat in zip(cues, repeats, strict=True):
         texts = cue.text.split()[repeat:]
         if texts:
-            stream.append(_one_line(cue, texts, _last_words(cue, len(texts))))
+            words = cue.words[-len(texts) :] if len(cue.words) >= len(texts) else ()
+            stream.append(_one_line(cue, texts, words))
         elif stream and not stream[-1].words:
             # the finished line goes on being shown; the words were said by then
             stream[-1] = replace(stream[-1], end_s=max(stream[-1].end_s, min(cue.end_s, cue.start_s + 0.01)))
@@ -193,16 +189,11 @@ def _one_line(cue: Cue, texts: Sequence[str], words: tuple[Word, ...]) -> Cue:
     return replace(cue, start_s=start_s, end_s=max(start_s, cue.end_s), text=" ".join(texts), words=words)
 
 
-def _last_words(cue: Cue, count: int) -> tuple[Word, ...]:
-    return cue.words[-count:] if len(cue.words) >= count else ()
-
-
 _MAX_LETTERS = 60  # no spoken word is longer; an address or noise is
 _REAL_KIND = word_set("this that what some any a the same another every these those which each of")
 _KNOWN = word_set("how what that if the where why about when it")  # "you know how to …" is a clause
 _ASKING = word_set("do if as did let what before")  # "do you know"
 _REPEATABLE = word_set("very really no so had that hot far much more bye many again there yeah knock")
-_OPENING = FILLERS | word_set("kind sort you i")
 _STRIP = ".,;:!?\"'"
 _ENDS = (".", "?", "!")
 
@@ -215,7 +206,7 @@ def smooth(words: Sequence[Word]) -> list[Word]:
     i = 0
     while i < len(words):
         word, name = words[i], low[i]
-        if name in _OPENING and (skip := _filler(words, low, i, kept, bare)):
+        if skip := _filler(words, low, i, kept, bare):
             marks = [w.text[-1] for w in words[i : i + skip] if w.text.endswith(_ENDS)]
             if marks and kept and not kept[-1].text.endswith(_ENDS):
                 kept[-1] = Word(kept[-1].start_s, kept[-1].end_s, kept[-1].text.rstrip(",;:") + marks[-1])

@@ -45,14 +45,10 @@ class Extractor:
     def phrases(self) -> list[Phrase]:
         """Phrases in the order of their verbs."""
         tree = self.tree
-        spans = {tree.sentence[first]: range(first, last) for first, last in tree.sentences()}
-        sentence, number = "", -1
+        sentences = {tree.sentence[first]: tree.words(range(first, last)) for first, last in tree.sentences()}
         found: list[Phrase] = []
         for i in self.verbs:
-            if tree.sentence[i] != number:
-                number = tree.sentence[i]
-                sentence = tree.words(spans[number])
-            for phrase in self._of_verb(i, sentence):
+            for phrase in self._of_verb(i, sentences[tree.sentence[i]]):
                 if not found or phrase.text != found[-1].text or phrase.start_s > found[-1].end_s:
                     found.append(phrase)
         return found
@@ -159,7 +155,7 @@ class Extractor:
         noun = tree.low[syntax.measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
         taken_up = elided or self.resolved.get(things[0] if things else -1, "")
         if taken_up:
-            noun = _head_word(taken_up)
+            noun = taken_up.partition(" of ")[0].rpartition(" and ")[2].rpartition(" ")[2]  # "the cloves of garlic"
         elif not things and noun in lexicon.TIME_NOUNS:
             noun = ""  # "bake for thirty minutes" is not done to the minutes
         if let:
@@ -215,10 +211,3 @@ class Extractor:
             if clause > things[-1] and tree.tag[clause] == "JJ":
                 return tree.low[clause]
         return ""
-
-
-def _head_word(text: str) -> str:
-    """The head noun of a short name: "the cloves of garlic" -> "cloves"."""
-    return (
-        text.split(" of ", maxsplit=1)[0].rsplit(" and ", maxsplit=1)[-1].rsplit(maxsplit=1)[-1] if text.strip() else ""
-    )

@@ -8,12 +8,13 @@ middle value.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.arrays import unit
 from stepformer.narration import lexicon
 from stepformer.narration.lexicon import word_set
 
@@ -49,45 +50,39 @@ def noun_score(noun: str) -> float:
     return 0.2 if len(noun) > 6 and noun.endswith(_ABSTRACT_ENDINGS) else _UNKNOWN
 
 
-class NounScores:
+def noun_scores(nlp: Any) -> Callable[[str], float]:
     """:func:`noun_score`, with words on no list placed between the lists by the parser's own word vectors.
 
     A word's place is its likeness to the nearest words that name things, less that to the nearest ones that do
     not. Pipelines without vectors leave it at the middle.
     """
+    from spacy.strings import get_string_id
 
-    def __init__(self, nlp: Any) -> None:
-        self._vectors: Any = nlp.vocab.vectors
-        self._found = functools.lru_cache(maxsize=50_000)(self._find)  # broken text has no end of new words
-        self._things = self._rows(sorted(CONCRETE_NOUNS))  # (A, D)
-        talk = lexicon.ABSTRACT_NOUNS | lexicon.CHATTER_OBJECTS | lexicon.TIME_NOUNS | lexicon.PERSON_NOUNS
-        self._others = self._rows(sorted(talk))  # (B, D)
+    vectors = nlp.vocab.vectors
+    if not vectors.size or getattr(vectors, "mode", "default") != "default":
+        return noun_score
 
-    def __call__(self, noun: str) -> float:
-        """How tangible the noun is, in [0, 1]."""
-        return self._found(noun)
+    def rows(words: Iterable[str]) -> NDArray[np.float32]:
+        """Unit vectors of the words that have one; the vocabulary learns nothing by it."""
+        at = vectors.find(keys=[get_string_id(word) for word in words])
+        found = np.asarray(vectors.data[at[at >= 0]], np.float32)
+        return np.asarray(unit(found[found.any(1)]))
 
-    def _find(self, noun: str) -> float:
+    things = rows(sorted(CONCRETE_NOUNS))  # (A, D)
+    talk = lexicon.ABSTRACT_NOUNS | lexicon.CHATTER_OBJECTS | lexicon.TIME_NOUNS | lexicon.PERSON_NOUNS
+    others = rows(sorted(talk))  # (B, D)
+
+    def score(noun: str) -> float:
         known = noun_score(noun)
         if known != _UNKNOWN:
             return known
-        row = self._rows([noun])
-        if not (len(row) and len(self._things) >= _NEAREST and len(self._others) >= _NEAREST):
+        row = rows([noun])
+        if not (len(row) and len(things) >= _NEAREST and len(others) >= _NEAREST):
             return known
-        near, far = (np.sort(rows @ row[0])[-_NEAREST:].mean() for rows in (self._things, self._others))
+        near, far = (np.sort(kind @ row[0])[-_NEAREST:].mean() for kind in (things, others))
         return float(np.clip(_MIDDLE + 1.5 * (near - far), 0.2, 0.95))
 
-    def _rows(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of the words that have one; the vocabulary learns nothing by it."""
-        from spacy.strings import get_string_id
-
-        if not self._vectors.size or getattr(self._vectors, "mode", "default") != "default":
-            return np.zeros((0, 0), np.float32)
-        at = self._vectors.find(keys=[get_string_id(word) for word in words])
-        rows = np.asarray(self._vectors.data[at[at >= 0]], np.float32)
-        length = np.linalg.norm(rows, axis=1)
-        unit: NDArray[np.float32] = rows[length > 0] / length[length > 0, None]
-        return unit
+    return functools.lru_cache(maxsize=50_000)(score)  # broken text has no end of new words
 
 
 def groundability(
@@ -122,9 +117,9 @@ def is_chatter(
     particle: str,
     noun: str,
     person: bool,
-    around: str = "",
-    where: bool = False,
-    tangible: float | None = None,
+    around: str,
+    where: bool,
+    tangible: float,
 ) -> bool:
     """Whether a phrase is no step.
 
@@ -139,8 +134,6 @@ def is_chatter(
         return True
     if noun in lexicon.CHATTER_OBJECTS and not (noun in lexicon.TWO_FACED and verb in PHYSICAL_VERBS):
         return True
-    if tangible is None:
-        tangible = noun_score(noun)
     if verb in _MAKING and tangible <= 0.2:
         return True
     if (verb not in PHYSICAL_VERBS or verb in VAGUE_VERBS) and tangible < _THING and not where and not particle:

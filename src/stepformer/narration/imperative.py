@@ -23,10 +23,10 @@ _LEAST_GROUNDED = 0.5  # what a camera would hardly see names no step
 _REACH_S = 15.0  # a reference is sure only to what was spoken of so lately
 _OWNERS = word_set("your my our his her their this that these those")
 _DETERMINERS = _OWNERS | word_set("the a an some any all both")
-_AMOUNTS = (
-    "all of", "some of", "a little bit of", "a little bit more", "a bit of", "a bit more", "just a bit of", "a lot of",
-    "lots of", "plenty of", "the rest of", "quite a bit of", "a little", "a bit", "some", "any",
-)  # fmt: skip
+_AMOUNTS = re.compile(
+    r"(?:(?:all of|some of|(?:a little|a|just a) bit of|a little bit more|a bit more|a lot of|lots of|plenty of|"
+    r"the rest of|quite a bit of|a little|a bit|some|any) )+"
+)
 _OWN = word_set("mine yours ours hers")
 _NOT_TAKEN_UP = lexicon.CONTAINERS | lexicon.NOT_TAKEN_UP | lexicon.PARTS_AND_TOOLS
 _TAKING_UP = word_set("have take get grab use want need")  # "take an egg and beat it"
@@ -322,18 +322,10 @@ def _without_next(words: list[str]) -> list[str]:
 
 def _plain(thing: str) -> str:
     """A noun phrase without amounts that are none, owners and praise: "some of that lovely cheese" -> "cheese"."""
-    text = thing
-    changed = True
-    while changed:
-        changed = False
-        for amount in _AMOUNTS:
-            if text.startswith(amount + " "):
-                text, changed = text[len(amount) + 1 :], True
-                break
-    words = text.split()
-    taken = text != thing
+    amount = _AMOUNTS.match(thing)
+    words = thing[amount.end() if amount else 0 :].split()
     if words and words[0] in _OWNERS and len(words) > 1:
-        words = words[1:] if taken else ["the", *words[1:]]
+        words = words[1:] if amount else ["the", *words[1:]]
     last = len(words) - 1
     kept = [w for at, w in enumerate(words) if at == last or not (w in lexicon.PRAISE or (at and w in _OWNERS))]
     if kept[:2] == ["amount", "of"]:

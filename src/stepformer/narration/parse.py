@@ -13,7 +13,7 @@ import numpy as np
 
 from stepformer.errors import InputError, MissingError, StepFormerError
 from stepformer.narration.cues import Word
-from stepformer.narration.groundability import NounScores
+from stepformer.narration.groundability import noun_scores
 from stepformer.narration.syntax import Tree, verb_lemmas
 
 INSTALLED = ("en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm")
@@ -73,7 +73,7 @@ class Parser:
                 f"{source}: the pipeline has no {' and no '.join(missing)}; expected one such as en_core_web_md"
             )
         self.lemma_of = verb_lemmas(self.nlp)
-        self.tangible = NounScores(self.nlp)
+        self.tangible = noun_scores(self.nlp)
         if "lemmatizer" in self.nlp.pipe_names:
             self.nlp.disable_pipe("lemmatizer")
         at = self.nlp.pipe_names.index("parser")

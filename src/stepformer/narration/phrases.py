@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,11 +35,6 @@ class Phrase:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and Parquet."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Phrase:
-        """The phrase that :meth:`to_dict` wrote."""
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

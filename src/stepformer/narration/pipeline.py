@@ -71,11 +71,7 @@ def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
     now = 0.0
     for cue in clip_overlaps(in_order(cues)):
         for word in spread_words(cue):
-            if word.start_s >= now and word.text.isascii() and word.text.isprintable() and " " not in word.text:
-                words.append(word)
-                now = word.start_s
-                continue
-            # half of a surrogate pair is not text for a parser, and times never run backwards
+            # half of a surrogate pair is not text for a parser
             text = word.text.encode("utf-8", "replace").decode("utf-8").translate(_PLAIN)
             now = max(now, word.start_s)
             words.extend(Word(now, max(now, word.end_s), part) for part in text.split())

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -61,13 +62,11 @@ def sources(src: Path) -> Iterator[Source]:
     if src.is_dir():
         files = (path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
         found = sorted(path for path in files if not is_ours(path.relative_to(src)))
-        names: dict[str, int] = {}
-        for path in found:
-            names[_video(path, src)] = names.get(_video(path, src), 0) + 1
-        for number, path in enumerate(found):
-            name = _video(path, src)
+        names = [_video(path, src) for path in found]
+        times = Counter(names)
+        for number, (path, name) in enumerate(zip(found, names, strict=True)):
             # two files of one video are two rows of names
-            yield Source(number, name if names[name] == 1 else path.relative_to(src).as_posix(), str(path))
+            yield Source(number, name if times[name] == 1 else path.relative_to(src).as_posix(), str(path))
     elif src.is_file() and src.suffix.lower() in SUFFIXES and src.suffix.lower() != ".json":
         yield Source(0, _video(src, src.parent), str(src))
     elif src.is_file():

@@ -63,14 +63,9 @@ def pauses(words: Sequence[Word]) -> list[float]:
     """
     gaps: list[float] = []
     for word, after in itertools.pairwise(words):
-        # comparisons, not min and max: this runs for every word
         saying_s = 0.2 + 0.06 * len(word.text)
-        start_s, end_s = word.start_s, word.end_s
-        if end_s < start_s + saying_s:
-            end_s = start_s + saying_s
-        elif end_s > start_s + 2 * saying_s:
-            end_s = start_s + 2 * saying_s
-        gaps.append(after.start_s - end_s if after.start_s > end_s else 0.0)
+        end_s = min(max(word.end_s, word.start_s + saying_s), word.start_s + 2 * saying_s)
+        gaps.append(max(0.0, after.start_s - end_s))
     return [*gaps, math.inf] if words else []
 
 

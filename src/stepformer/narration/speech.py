@@ -8,6 +8,7 @@ day of it fits in memory.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import os
@@ -35,7 +36,7 @@ _VERSION = "2"  # of what is kept
 _BLOCK_S = 30.0
 _PART_S = 600.0  # sound held at once
 _LEAST_SPEECH_S = 2.0  # in a part; less is a shout or a mistake of the voice check
-_SILENT = 1e-4  # loudest root mean square of half a second, of full scale: below it there is nothing to listen to
+_SILENT = 1e-4  # of full scale: where no sample is louder there is nothing to listen to
 
 Report = Callable[[float, float], None]
 """Called while sound is heard, with seconds done and seconds in all."""
@@ -107,20 +108,12 @@ def _cues(text: str, name: str) -> list[Cue]:
 
 def speech_spans(sound: Samples) -> Spans:
     """(start_s, end_s) of the stretches of ``sound`` (S,), 16 kHz, in which somebody speaks."""
-    if _loudest(sound) < _SILENT:
+    if np.abs(sound).max(initial=0.0) < _SILENT:
         return []
     from faster_whisper import vad
 
     found = vad.get_speech_timestamps(np.ascontiguousarray(sound, np.float32), vad.VadOptions())
     return [(one["start"] / SAMPLE_RATE_HZ, one["end"] / SAMPLE_RATE_HZ) for one in found]
-
-
-def _loudest(sound: Samples) -> float:
-    size = SAMPLE_RATE_HZ // 2
-    whole = len(sound) - len(sound) % size
-    if not whole:
-        return float(np.sqrt(np.mean(np.square(sound)))) if len(sound) else 0.0
-    return float(np.sqrt(np.square(sound[:whole].reshape(-1, size)).mean(1).max()))
 
 
 def parts_with_speech(video: str | os.PathLike[str], report: Report | None = None) -> Iterator[tuple[float, Samples]]:
@@ -131,15 +124,11 @@ def parts_with_speech(video: str | os.PathLike[str], report: Report | None = Non
             total_s = float(container.duration or 0) / 1e6
     waiting: list[Samples] = []
     held, done = 0, 0  # samples
-    blocks = audio_blocks(video, _BLOCK_S)
-    while True:
-        block = next(blocks, None)
+    for block in itertools.chain(audio_blocks(video, _BLOCK_S), [None]):  # None: the end
         if block is not None:
             waiting.append(block)
             held += len(block)
         if not held or (block is not None and held < _PART_S * SAMPLE_RATE_HZ):
-            if block is None:
-                return
             continue
         sound = np.concatenate(waiting)
         spans = speech_spans(sound)

@@ -59,11 +59,7 @@ def parse_subtitles(
     >>> cues[0].start_s, cues[0].text
     (1.0, 'crack the eggs')
     """
-    text = (
-        decode(data, name)
-        if isinstance(data, bytes)
-        else data.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    )
+    text = decode(data, name)
     if format is not None and format not in FORMATS:
         raise UsageError(f"no subtitle format {format!r}; one of: {', '.join(FORMATS)}")
     if not text.strip():
@@ -78,7 +74,7 @@ def parse_subtitles(
 
 def tidy(cues: Iterable[Cue]) -> list[Cue]:
     """Cues as a file has them -> ordered, cleaned, rolling lines said once, overlaps cut."""
-    return clip_overlaps(in_order(unroll([clean_cue(cue, keep_lines=True) for cue in in_order(cues)])))
+    return clip_overlaps(in_order(unroll([clean_cue(cue) for cue in in_order(cues)])))
 
 
 def sniff(text: str, name: str) -> str:

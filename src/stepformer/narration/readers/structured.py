@@ -125,38 +125,31 @@ def _segment_words(items: object) -> tuple[Word, ...]:
 
 def is_table(text: str) -> bool:
     """Whether the first line is the header of a table with starts and texts."""
-    return _columns(text) is not None
+    _, header = _header(text)
+    return not (set(_STARTS).isdisjoint(header) or set(_TEXTS).isdisjoint(header))
 
 
 def parse_table(text: str, name: str) -> list[Cue]:
     """Cues of a table. A row without text or without a start is left out; a missing end is the next row's start."""
-    found = _columns(text)
-    if found is None:
+    if not is_table(text):
         raise InputError(f"{name}: line 1: expected a header with the columns start, end and text")
-    delimiter, *columns = found
-    rows: list[tuple[float, float | None, str]] = []
-    for cells in islice(csv_rows(text, name, delimiter), 1, None):
-        start, end, said = (cells[at].strip() if at is not None and at < len(cells) else "" for at in columns)
-        if said and (start_s := _as_seconds(start)) is not None:
-            rows.append((start_s, _as_seconds(end), said))
-    if not rows:
-        raise InputError(f"{name}: no row has a start and a text")
-    following = [start_s for start_s, _, _ in rows[1:]] + [rows[-1][0]]
-    return [
-        cue_at(start_s, later if end_s is None else end_s, said)
-        for (start_s, end_s, said), later in zip(rows, following, strict=True)
-    ]
-
-
-def _columns(text: str) -> tuple[str, int, int | None, int] | None:
-    """What divides cells, and where start, end and text stand; None where start or text does not."""
-    header = text.split("\n", 1)[0]
-    delimiter = max(",\t;", key=header.count)
-    cells = [cell.strip().lower() for cell in next(csv_rows(header, "header", delimiter), [])]
-    start, end, said = (
-        next((cells.index(key) for key in keys if key in cells), None) for keys in (_STARTS, _ENDS, _TEXTS)
+    delimiter, header = _header(text)
+    said = next(key for key in _TEXTS if key in header)
+    rows = (
+        dict(zip(header, (cell.strip() for cell in cells), strict=False))
+        for cells in islice(csv_rows(text, name, delimiter), 1, None)
     )
-    return None if start is None or said is None else (delimiter, start, end, said)
+    segments = [row for row in rows if row.get(said) and _time(row, _STARTS, 0) is not None]
+    if not segments:
+        raise InputError(f"{name}: no row has a start and a text")
+    return segments_of(segments, name)
+
+
+def _header(text: str) -> tuple[str, list[str]]:
+    """What divides the cells of a table, and the names of its columns."""
+    line = text.split("\n", 1)[0]
+    delimiter = max(",\t;", key=line.count)
+    return delimiter, [cell.strip().lower() for cell in next(csv_rows(line, "header", delimiter), [])]
 
 
 _CHUNK = 1 << 20

@@ -54,11 +54,7 @@ def words_at(pieces: Iterable[tuple[float | None, str]], start_s: float, end_s: 
         for word in text.split():
             starts.append(now)
             texts.append(word)
-    words: list[Word] = []
-    for i, (at, text) in enumerate(zip(starts, texts, strict=True)):
-        until = starts[i + 1] if i + 1 < len(starts) else max(at, end_s)
-        words.append(Word(at, until, text))
-    return tuple(words)
+    return tuple(map(Word, starts, [*starts[1:], max([end_s, *starts[-1:]])], texts))
 
 
 def cue_of_pieces(pieces: Sequence[tuple[float | None, str]], start_s: float, end_s: float, timed: bool = True) -> Cue:
