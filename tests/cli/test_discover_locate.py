@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
 from discover_parts import tiny_checkpoint, write_video
 
 from stepformer import encoders
-from stepformer.cli import main
+from stepformer.cli import main, over_videos
 from stepformer.cli.inputs import find_inputs
 from stepformer.data.store import StoreInfo, StoreWriter
 from stepformer.timeline import Timeline
@@ -256,6 +256,36 @@ def test_features_at_another_rate_and_of_another_width(features, capsys):
     np.save("features/wide.npy", np.zeros((5, 7), np.float32))
     assert main(["discover", "features", "--out", "found", "--keep-going"]) == 5
     assert "features/wide.npy: model tiny takes (N, 64) vectors, got (5, 7)" in capsys.readouterr().err
+
+
+def test_results_are_printed_as_they_come_whatever_the_terminal_shows(features, capsys, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    work, lines, before = over_videos._work, [], []
+
+    def watched(job):
+        lines.extend(capsys.readouterr().out.splitlines())
+        before.append(len(lines))
+        return work(job)
+
+    monkeypatch.setattr(over_videos, "_work", watched)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert main(["discover", "features", "--json"]) == 0
+    assert before == [0, 1, 2, 3, 4, 5]
+    lines += capsys.readouterr().out.splitlines()
+    assert len([json.loads(line) for line in lines]) == 6
+    assert "\x1b[" in terminal.getvalue()  # the bar was there
+
+
+def test_a_video_that_fails_stops_those_after_it(features, capsys):
+    import numpy as np
+
+    np.save("features/a_wide.npy", np.zeros((5, 7), np.float32))
+    assert main(["discover", "features", "--out", "found"]) == 2
+    assert "stopped with 6 to go" in capsys.readouterr().err
+    assert not Path("found").exists()
 
 
 def test_a_feature_store_is_discovered(features, capsys):

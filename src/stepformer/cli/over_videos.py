@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -125,17 +127,21 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
     if not args.no_cache:
         warn_of_cache()
     lengths, broken = _lengths(jobs, args)
-    for done in (*broken, *_each(jobs, find, args, lengths, broken)):
-        if done.timeline is not None:
-            _print(done, args.json, several=len(sources) > 1)
-            done = replace(done, timeline=None, steps=len(done.timeline["steps"]))  # noqa: PLW2901 (memory for thousands)
-        results.append(done)
-        for refused in done.refused if done.error is None else ():
-            log.warning(refused)
-        if done.error is not None:
-            log.error(of(str(done.source), done.error) if len(sources) > 1 else done.error)
-            if not args.keep_going:
-                break
+    readable = [job for job in jobs if job.source in lengths]
+    out = sys.stdout  # a bar on the terminal takes it over, and would show there what goes to a file
+    with closing(_each(readable, find, args, lengths)) as found:
+        for done in itertools.chain(broken, found):
+            if done.timeline is not None:
+                with nullcontext() if out.isatty() else redirect_stdout(out):
+                    _print(done, args.json, several=len(sources) > 1)
+                done = replace(done, timeline=None, steps=len(done.timeline["steps"]))  # noqa: PLW2901 (memory for thousands)
+            results.append(done)
+            for refused in done.refused if done.error is None else ():
+                log.warning(refused)
+            if done.error is not None:
+                log.error(of(str(done.source), done.error) if len(sources) > 1 else done.error)
+                if not args.keep_going:
+                    break
     save_options(args, (file["path"] for done in results for file in done.written))
     failed = [done for done in results if done.error is not None]
     left = len(sources) - len(results)
@@ -161,6 +167,7 @@ def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Input,
         if outcome.error is None:
             lengths[outcome.item] = outcome.value or 0.0
         else:
+            del lengths[outcome.item]
             broken.append(Done(outcome.item, error=outcome.error, exit_code=outcome.exit_code))
     return lengths, broken
 
@@ -172,22 +179,18 @@ def _length_s(source: Input) -> float:
 
 
 def _each(
-    jobs: Sequence[Job], find: Finder, args: argparse.Namespace, lengths: dict[Input, float], broken: Sequence[Done]
-) -> Iterator[Done]:
+    jobs: Sequence[Job], find: Finder, args: argparse.Namespace, lengths: dict[Input, float]
+) -> Generator[Done, None, None]:
     """What becomes of the videos that can be opened, as they are done."""
-    unread = {done.source for done in broken}
-    jobs = [job for job in jobs if job.source not in unread]
-    if not jobs or (broken and not args.keep_going):
+    if not jobs:
         return
     total_s = sum(lengths[job.source] for job in jobs)
     with Progress(args.command, total_s or None, "s of video") as bar:
         progress = VideoProgress(bar)
         at_once, gpu = min(workers_of(args), len(jobs)), args.device != "cpu"
 
-        def noted(_: Job, note: tuple[str, float, float]) -> None:
-            if at_once == 1:  # of several at once, the bar counts those that are done
-                getattr(progress, note[0])(*note[1:])
-
+        # of several at once, the bar counts those that are done
+        noted = progress.noted if at_once == 1 else None
         how = LIMITS | {"apart": args.apart, "noted": noted, "gpu": gpu, "time_limit_s": args.time_limit}
         for outcome in run_anywhere(args.cluster, _work, jobs, at_once, _start, (args, find), **how):
             done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
@@ -202,16 +205,16 @@ class VideoProgress:
         self._bar = bar
         self._within = 0.0
 
-    def read(self, done_s: float, total_s: float) -> None:
-        """Called while one video is read."""
+    def noted(self, _: Job, note: tuple[str, float, float]) -> None:
+        """What :func:`noting` sends while one video is read, or heard."""
+        what, done_s, total_s = note
+        if what == "heard":
+            self._bar.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
+            return
         if not self._bar.done:
             self._bar.restart()
         self._advance(done_s - self._within)
         self._within = done_s
-
-    def heard(self, done_s: float, total_s: float) -> None:
-        """Called while speech is turned into text."""
-        self._bar.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
 
     def finish(self, length_s: float, well: bool) -> None:
         """One video is done; of one that failed, the rest is not to be waited for."""
