@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -83,17 +84,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs what is missing, then writes and prints. 5 where some jobs failed or are left."""
-    if args.smoke:
-        os.environ["OMP_NUM_THREADS"] = "1"  # everything is tiny there
-        if args.sources["jobs"] == "default":
-            args.jobs = min(2, os.cpu_count() or 1)
-    if args.smoke and not args.out:
-        import tempfile
-
-        with tempfile.TemporaryDirectory(prefix="stepformer-smoke-") as folder:
-            args.out = folder
-            return _run(args)
-    return _run(args)
+    if not args.smoke:
+        return _run(args)
+    os.environ["OMP_NUM_THREADS"] = "1"  # everything is tiny there
+    if args.sources["jobs"] == "default":
+        args.jobs = min(2, os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory(prefix="stepformer-smoke-") as folder:
+        args.out = args.out or folder
+        return _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
