@@ -1,1 +1,1 @@
-"""One measurement of one part of the product a module; each is a command under ``stepformer bench``."""
+"""One measurement per module, each of one part of the product and a command under ``stepformer bench``."""

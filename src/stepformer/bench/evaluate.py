@@ -2,7 +2,7 @@
 
 Predictions are made first and not timed: every video gets 12 to 20 segments at one per second, half of them real steps
 with shifted ends, the others anywhere, and one vector per segment, 512 wide: its step's direction plus noise, or noise.
-Timed is what scoring does: labels at 16 a second, predictions brought to that rate, K-means of all segments of each
+Timed is what scoring does: labels at 16 per second, predictions brought to that rate, K-means of all segments of each
 task for every seed, the 60% kept, the matching, the scores.
 """
 
@@ -31,7 +31,7 @@ EXAMPLES = [
 ]
 
 WIDTH = 512
-# videos, tasks, mean annotations a video, mean length in seconds
+# videos, tasks, mean annotations per video, mean length in seconds
 _MADE_UP = {"crosstask": (360, 18, 8, 290.0), "coin": (2596, 180, 4, 145.0)}
 
 

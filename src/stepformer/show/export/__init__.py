@@ -90,7 +90,7 @@ def need_media_file(timeline: Timeline, options: Options, purpose: str) -> Path:
 
 
 def frame_rate(timeline: Timeline, options: Options) -> tuple[float, tuple[str, ...]]:
-    """Frames a second for frame-based formats, and a note if it had to be assumed."""
+    """Frames per second for frame-based formats, and a note if it had to be assumed."""
     if options.fps is not None:
         return float(options.fps), ()
     path = media_file(timeline, options)

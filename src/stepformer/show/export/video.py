@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -55,6 +53,8 @@ def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str,
     before its end. A step of no length has no clip, and what lies past the end of the video is cut or left out. Each
     clip is written beside and renamed.
     """
+    import av
+
     from stepformer.media import probe
 
     source = need_media_file(timeline, options, "cutting clips")
@@ -71,20 +71,12 @@ def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str,
             notes.append(f"step {i + 1} has no length: no clip")
             continue
         target = folder / f"{i + 1:0{digits}d}_{_slug(step_name(step, i))}.mp4"
-        with _cutting(source), replacing(target) as temporary:
-            encode_clip(source, temporary, step.start_s, step.end_s)
+        try:
+            with replacing(target) as temporary:
+                encode_clip(source, temporary, step.start_s, step.end_s)
+        except (av.error.FFmpegError, ValueError, OverflowError, IndexError) as error:  # of a damaged video
+            raise InputError(f"{source} cannot be cut: {reason(error)}") from None
     return tuple(notes)
-
-
-@contextmanager
-def _cutting(source: Path) -> Iterator[None]:
-    """What a damaged video raises while it is cut becomes one sentence."""
-    import av
-
-    try:
-        yield
-    except (av.error.FFmpegError, ValueError, OverflowError, IndexError) as error:
-        raise InputError(f"{source} cannot be cut: {reason(error)}") from None
 
 
 def encode_clip(source: Path, target: Path, start_s: float, end_s: float) -> None:
