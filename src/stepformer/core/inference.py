@@ -1,9 +1,10 @@
 """From slots to steps: the one engine behind the product, validation, the paper's tables, baselines and benches.
 
 *Discovery* (:func:`find_steps`) cuts a video into steps, each shown by a slot, and background. *Localisation*
-(:func:`find_texts`) does the same with given step texts, each of which takes a segment. Both make the sum largest that
+(:func:`find_texts`) does the same with given step texts, each of which takes a segment. Both maximise the sum that
 :mod:`stepformer.core.segments` states: what rows gain in their frames, less the scatter inside segments, less a penalty
-per segment. :class:`InferenceConfig` holds every constant; a checkpoint carries its own.
+per segment. :class:`InferenceConfig` holds every option, and a checkpoint carries its own; the constants below are the
+same for all.
 
 The paper's inference is the case without structure and penalty (:data:`PAPER_INFERENCE`): slots and frames aligned by
 Drop-DTW, many frames to one slot, both droppable at one similarity threshold; texts first take slots, one each, and
@@ -38,7 +39,7 @@ Threshold = Literal["percentile", "automatic", "fixed"]
 
 TOO_MANY = 4.0
 """Cost of a text that gets no frame, in cosines: paid only where there are more texts than frames."""
-_STEEPNESS = 16.0  # detail 0 and 1 make a segment 4 times dearer and cheaper than 0.5
+_STEEPNESS = 16.0  # detail 0 and 1 make a segment cost 4 times and a quarter of what it does at 0.5
 _NEVER = -1e9  # what a row that is not there gains
 _WITHOUT = 1e4  # what a text costs that gets no frame, beside gains of a few per frame
 _TIE = 1e-3
@@ -264,12 +265,8 @@ def threshold_of(
     keep: float,
     evidence: Tensor | None = None,
     rate_hz: float = 1.0,
-    ramp: tuple[float, float] = (0.0, 0.0),
 ) -> Tensor:
-    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N).
-
-    ramp: the contrasts between which the automatic threshold rises.
-    """
+    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N)."""
     if config.similarity is not None:
         return similarity.new_full((len(similarity),), config.similarity)
     if config.threshold == "percentile":
@@ -278,18 +275,18 @@ def threshold_of(
     evidence = evidence_of(similarity, rows, 0.0) if evidence is None else evidence
     below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
     threshold = otsu_threshold(evidence, mask)
-    return below + two_kinds(similarity, rows, mask, rate_hz, ramp) * (threshold - below)
+    return below + two_kinds(similarity, rows, mask, rate_hz, config) * (threshold - below)
 
 
-def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, ramp: tuple[float, float]) -> Tensor:
-    """(B,) how far rows tell two kinds of frames apart at all, 0 to 1 over the ``ramp`` of their contrast.
+def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> Tensor:
+    """(B,) how far rows tell two kinds of frames apart at all, 0 to 1 as their contrast rises between the config's two.
 
     Where a row has less than a second to itself it fits whatever is there, and how well it fits says nothing.
     """
-    if not ramp[1]:
+    if not config.contrast_to:
         return similarity.new_ones(len(similarity))
     spread = _spread(similarity, rows[..., None] & mask[:, None]).clamp(min=_FLAT)
-    sure = _ramp(contrast(evidence_of(similarity, rows, 0.0), mask) / spread, *ramp)
+    sure = _ramp(contrast(evidence_of(similarity, rows, 0.0), mask) / spread, config.contrast_from, config.contrast_to)
     return torch.where(mask.sum(1) / rate_hz >= rows.sum(1), sure, 0.0)
 
 
@@ -324,10 +321,10 @@ def _gains(
     spread = _spread(similarity, both)
     scale = spread.clamp(min=_FLAT)[:, None, None]
     if config.evidence_temperature == 0 and config.row_weight == config.step_weight:
-        threshold = threshold_of(similarity, rows, mask, config, keep)
+        threshold = threshold_of(similarity, rows, mask, config, keep, None, rate_hz)
         gains = config.step_weight * (similarity - threshold[:, None, None]) / scale
     else:
-        shown, threshold = _shown(similarity, rows, mask, config, rate_hz)
+        shown, threshold = _shown(similarity, rows, mask, config, keep, rate_hz)
         misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
         gains = _on_grid(config.step_weight * shown[:, None]) + _on_grid(config.row_weight * misfit, _ALIKE)
     # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
@@ -340,14 +337,12 @@ def _on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
 
 
 def _shown(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, rate_hz: float, texts: bool = False
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float
 ) -> tuple[Tensor, Tensor]:
     """(B, N) how far above the threshold the evidence for a step is, in spreads of it, and the threshold (B,)."""
     similarity = similarity.to(sum_dtype(similarity.device))
     evidence = evidence_of(similarity, rows, config.evidence_temperature)
-    keep = config.locate_keep if texts else config.keep
-    ramp = (config.contrast_from, config.contrast_to)
-    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz, ramp)
+    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz)
     return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
 
 
@@ -494,7 +489,7 @@ def find_steps(
     else:
         found, _ = segments.solve(task, penalty, ordered=config.ordered)
         if config.threshold == "automatic" and not all(found):
-            # a video that changes has a step, however dear steps are
+            # a video that changes has a step, however high the penalty
             one, _ = segments.solve(task, penalty, ordered=config.ordered, count=[1] * B)
             found = [steps_here or one[i] for i, steps_here in enumerate(found)]
     return _found(found, similarity, threshold, penalty, mask)
@@ -534,16 +529,16 @@ def _aligned(gains: Tensor, skip: Tensor | float, lengths: Tensor, rows: Tensor 
 def slots_of_texts(similarity: Tensor, text_lengths: Tensor) -> Tensor:
     """Which slot each text takes, in order: similarity (B, M, K) of texts and slots -> (B, M) slot, -1 none.
 
-    One slot a text and one text a slot. Every text takes a slot; where there are more texts than slots, the texts
+    One slot per text and one text per slot. Every text takes a slot; where there are more texts than slots, the texts
     that fit worst go without.
     """
     K = similarity.shape[2]
     if K == 0:
         return torch.full(similarity.shape[:2], -1, device=similarity.device)
     slots = torch.full_like(text_lengths, K)
-    price = torch.where(text_lengths > slots, TOO_MANY, torch.inf).to(similarity.dtype)
+    drop_cost = torch.where(text_lengths > slots, TOO_MANY, torch.inf).to(similarity.dtype)
     matched = drop_dtw_batch(
-        -similarity, 0.0, price, slots, matching="one_to_one", row_lengths=text_lengths, check=False
+        -similarity, 0.0, drop_cost, slots, matching="one_to_one", row_lengths=text_lengths, check=False
     )
     return torch.where(matched.any(2), matched.to(torch.uint8).argmax(2), -1)
 
@@ -583,10 +578,10 @@ def find_texts(
         weight = separability(rows, lengths, spread, mask, config)
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
         direct = cosines(texts, output.frames)
-        shown, threshold = _shown(direct, there, mask, config, rate_hz, texts=True)
+        shown, threshold = _shown(direct, there, mask, config, config.locate_keep, rate_hz)
         if slot_rows.shape[1]:
             every = torch.ones(slot_rows.shape[:2], dtype=torch.bool, device=mask.device)
-            by_slots, threshold = _shown(slot_rows, every, mask, config, rate_hz)
+            by_slots, threshold = _shown(slot_rows, every, mask, config, config.keep, rate_hz)
             shown = (by_slots + weight[:, None] * shown) / (1 + weight[:, None])
         else:
             shown = weight[:, None] * shown + 1e-3  # of equals a step goes before background

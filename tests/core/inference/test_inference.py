@@ -110,15 +110,28 @@ def test_the_less_the_two_kinds_differ_the_less_is_dropped():
     fits = (torch.arange(60) // 10 == torch.arange(6)[:, None]).float()[None]  # every frame has a row that fits it
     noise = 0.02 * torch.randn(1, 6, 60, generator=torch.Generator().manual_seed(0))
     step = (torch.arange(60) % 20 < 8).float()
+    ramp = replace(AUTOMATIC, contrast_from=0.3, contrast_to=0.9)
 
     def dropped(apart, scale):
         similarity = scale * (fits + noise + apart * step)
         best = similarity.amax(1)
-        return float((best < threshold_of(similarity, rows, mask, AUTOMATIC, 0.1, ramp=(0.3, 0.9))[:, None]).sum())
+        return float((best < threshold_of(similarity, rows, mask, ramp, 0.1)[:, None]).sum())
 
     found = [dropped(apart, 1.0) for apart in (0.0, 0.1, 0.2, 1.0)]
     assert found == sorted(found) and found[0] == 0 and found[-1] == 36
     assert found == [dropped(apart, 0.05) for apart in (0.0, 0.1, 0.2, 1.0)]
+
+
+def test_the_share_kept_in_localisation_is_its_own_with_any_kind_of_evidence():
+    g = torch.Generator().manual_seed(2)
+    video, texts, mask = torch.randn(1, 40, D, generator=g), torch.randn(1, 3, D, generator=g), torch.ones(1, 40).bool()
+    for temperature in (0.0, 0.07):
+        config = InferenceConfig(evidence_temperature=temperature, structure_weight=1.0, penalty_share=0.1)
+        kept = [
+            find_texts(no_slots(video), mask, texts, torch.tensor([3]), replace(config, locate_keep=share)).threshold
+            for share in (0.05, 0.9)
+        ]
+        assert kept[0] > kept[1]
 
 
 def test_texts_weigh_by_how_well_they_separate_the_moments_of_a_video():
