@@ -23,7 +23,6 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -223,14 +222,8 @@ def xml_of(text: str | bytes, source: str | os.PathLike[str]) -> ElementTree.Ele
 
 def csv_rows(text: str, source: str | os.PathLike[str], delimiter: str = ",") -> Iterator[list[str]]:
     """The rows of CSV text, one by one."""
-    rows = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=delimiter)
-    while True:
-        with reading(source, "CSV"):
-            try:
-                row = next(rows)
-            except StopIteration:
-                return
-        yield row
+    with reading(source, "CSV"):
+        yield from csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=delimiter)
 
 
 def tar_files(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -239,18 +232,18 @@ def tar_files(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> Iterator
     A file of more than ``limit`` bytes is an InputError where it is read; a tar that breaks off is one where it does;
     one that unpacks to far more than it is large is one before it does: what is skipped is unpacked too.
     """
-    with reading(path, "tar archive"), ExitStack() as stack:
+    with reading(path, "tar archive"):
         with plain_file(path).open("rb") as stream:
             begin, packed, unpacked = stream.read(6), os.fstat(stream.fileno()).st_size, 0
         # by what it begins with: tried one after the other, each would look for its own in gigabytes of zeros
         unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
-        archive = stack.enter_context((unpack or tarfile.TarFile.taropen)(os.fspath(path)))
-        for member in archive:
-            unpacked += member.size
-            if unpack and unpacked > max(FREE_BYTES, EXPANSION * packed):
-                raise InputError(_far_more(path, unpacked, packed))
-            if member.isfile():
-                yield member.name, functools.partial(_tar_file, archive, member, path, limit)
+        with (unpack or tarfile.TarFile.taropen)(os.fspath(path)) as archive:
+            for member in archive:
+                unpacked += member.size
+                if unpack and unpacked > max(FREE_BYTES, EXPANSION * packed):
+                    raise InputError(_far_more(path, unpacked, packed))
+                if member.isfile():
+                    yield member.name, functools.partial(_tar_file, archive, member, path, limit)
 
 
 def _tar_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str | os.PathLike[str], limit: int) -> bytes:

@@ -117,7 +117,7 @@ class Registry(MutableMapping[str, T]):
 
     def _complete_names(self) -> None:
         """Adds what plugins register and what installed packages name."""
-        import_plugins(name for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
+        import_plugins(_given())
         if self._complete:
             return
         self._complete = True
@@ -136,8 +136,12 @@ def use_plugins(names: Iterable[str]) -> None:
     """Imports plugin modules now, and lets the processes that this one starts import them too."""
     names = [name.strip() for name in names]
     import_plugins(names)
-    given = [name for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
-    os.environ[VARIABLE] = ",".join(dict.fromkeys([*given, *names]))
+    os.environ[VARIABLE] = ",".join(dict.fromkeys([*_given(), *names]))
+
+
+def _given() -> list[str]:
+    """The plugins that the environment names."""
+    return [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
 
 
 def import_plugins(names: Iterable[str]) -> None:
@@ -147,7 +151,6 @@ def import_plugins(names: Iterable[str]) -> None:
         UsageError: there is no such module, or it fails when it is imported.
     """
     for name in names:
-        name = name.strip()  # noqa: PLW2901
         with _importing:
             if name in _imported:
                 continue

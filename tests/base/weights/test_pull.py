@@ -290,8 +290,13 @@ def test_unknown_names_are_usage_errors():
 
 
 def test_a_bad_hash_in_a_registration_is_refused():
-    with pytest.raises(UsageError, match="SHA-256"):
-        Container("a", "a.whl", "1234", 1)
+    for bad in (
+        {"containers": (Container("a", "a.whl", "1234", 1),)},
+        {"files": (File("model.bin", ""),)},
+        {"expect": (("parser", "X" * 64),)},
+    ):
+        with pytest.raises(UsageError, match="is not a SHA-256"):
+            Weights(**{"files": (), **bad}, name="", about="", license="", trained_on="", upstream="", size=1)
 
 
 def test_pips_own_settings_name_the_index(monkeypatch):

@@ -207,7 +207,7 @@ class StepFormer:
         heard = self._heard(narration, notes)
         if _is_still(seen):
             threshold, penalty = None, 0.0
-            pieces: tuple[Segment, ...] = (Segment(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
+            pieces: Sequence[Segment] = (Segment(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
             if not pieces:
                 notes.append("the picture never changes: there are no steps to tell apart")
         else:
@@ -239,23 +239,7 @@ class StepFormer:
 
         names = named(pieces)
         if knobs.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
-            # what is plainly spoken of is no background
-            for gap in _gaps(pieces, seen):
-                spoken_of = _around(gap, pieces, seen, heard[0])
-                more = tuple(sorted((*pieces, spoken_of), key=lambda piece: piece.first))
-                more_names = named(more)
-                if sum(name is not None for name in more_names) > sum(name is not None for name in names):
-                    pieces, names = more, more_names
-            # two things that are plainly spoken of are two steps, also where pictures hardly change between them
-            at = 0
-            while at < len(pieces):
-                halves = _cut(pieces[at], seen) if _acts(pieces[at], seen, heard[0]) > 1 else ()
-                more = (*pieces[:at], *halves, *pieces[at + 1 :])
-                more_names = named(more) if halves else names
-                if sum(name is not None for name in more_names) > sum(name is not None for name in names):
-                    pieces, names = more, more_names
-                else:
-                    at += 1
+            pieces, names = _as_spoken(pieces, names, named, seen, heard[0])
         if knobs.steps is None:
             pieces, names = _without_splinters(pieces, names, seen)
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
@@ -514,6 +498,34 @@ def _all(output: Slots) -> torch.Tensor:
 def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     """(1, N, D) one video's vectors."""
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
+
+
+def _as_spoken(
+    pieces: Sequence[Segment],
+    names: list[Name | None],
+    named: Callable[[Sequence[Segment]], list[Name | None]],
+    seen: Features,
+    phrases: Sequence[Phrase],
+) -> tuple[Sequence[Segment], list[Name | None]]:
+    """Steps and their names, with a step more wherever that gives a name more: what is plainly spoken of is no
+    background, and two things that are, are two steps, also where pictures hardly change between them."""
+
+    def count(names: Sequence[Name | None]) -> int:
+        return sum(name is not None for name in names)
+
+    for gap in _gaps(pieces, seen):
+        more = sorted((*pieces, _around(gap, pieces, seen, phrases)), key=lambda piece: piece.first)
+        if count(more_names := named(more)) > count(names):
+            pieces, names = more, more_names
+    at = 0
+    while at < len(pieces):
+        halves = _cut(pieces[at], seen) if _acts(pieces[at], seen, phrases) > 1 else ()
+        more = [*pieces[:at], *halves, *pieces[at + 1 :]]
+        if halves and count(more_names := named(more)) > count(names):
+            pieces, names = more, more_names
+        else:
+            at += 1
+    return pieces, names
 
 
 def _gaps(pieces: Sequence[Segment], seen: Features) -> list[Segment]:

@@ -26,13 +26,7 @@ from stepformer.base.files import sha256_of, write_json
 from stepformer.errors import MissingError, StepFormerError, UsageError, near
 
 _MANIFEST = "manifest.json"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _checked: set[tuple[str, str]] = set()  # (folder, fingerprint) of weights whose files were hashed in this process
-
-
-def _check_sha256(value: str, where: str) -> None:
-    if not _SHA256.fullmatch(value):
-        raise UsageError(f"{where}: {value!r} is not a SHA-256 in hex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +37,6 @@ class Container:
     filename: str
     sha256: str
     size: int  # bytes
-
-    def __post_init__(self) -> None:
-        _check_sha256(self.sha256, f"container {self.filename}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +58,6 @@ class File:
     sha256: str
     pieces: tuple[Piece, ...] = ()
     hub: str = ""  # path inside the hub repository, "" if the hub has none
-
-    def __post_init__(self) -> None:
-        if not self.is_folder:
-            _check_sha256(self.sha256, f"file {self.path}")
 
     @property
     def is_folder(self) -> bool:
@@ -98,8 +85,11 @@ class Weights:
     expect: tuple[tuple[str, str], ...] = ()  # (path in a folder, SHA-256): pinned besides the container
 
     def __post_init__(self) -> None:
-        for path, digest in self.expect:
-            _check_sha256(digest, f"{self.name}: {path}")
+        files = [(file.path, file.sha256) for file in self.files if not file.is_folder]
+        containers = [(container.filename, container.sha256) for container in self.containers]
+        for path, digest in (*files, *containers, *self.expect):
+            if not re.fullmatch("[0-9a-f]{64}", digest):
+                raise UsageError(f"{self.name}: {path}: {digest!r} is not a SHA-256 in hex")
 
     @property
     def fingerprint(self) -> str:

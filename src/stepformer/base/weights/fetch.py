@@ -39,6 +39,9 @@ _LINK = re.compile(r"""<a\b[^<>]*?\bhref\s*=\s*["']([^"'<>]*)["'][^<>]*>([^<>]*)
 class DiskFullError(StepFormerError):
     """There is no room for the weights; another source would not help."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; free some space, or set STEPFORMER_CACHE to a folder on another disk")
+
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
@@ -86,19 +89,12 @@ def need_space(folder: Path, size: int) -> None:
     """Raises if ``folder`` has not the room for ``size`` bytes."""
     free = shutil.disk_usage(folder).free
     if free < size:
-        raise DiskFullError(
-            f"{folder} has {free / 1e6:.0f} MB free and {size / 1e6:.0f} MB are needed; free some space, or set "
-            "STEPFORMER_CACHE to a folder on another disk"
-        )
+        raise DiskFullError(f"{folder} has {free / 1e6:.0f} MB free and {size / 1e6:.0f} MB are needed")
 
 
 def disk_full(error: OSError, folder: Path) -> StepFormerError | None:
     """The error to raise when ``error`` says that the disk is full, else None."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(
-            f"the disk of {folder} is full; free some space, or set STEPFORMER_CACHE to a folder on another disk"
-        )
-    return None
+    return DiskFullError(f"the disk of {folder} is full") if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
 
 
 def download(url: str, target: Path, sha256: str, size: int | None = None, *, quiet: bool = False) -> Path:
