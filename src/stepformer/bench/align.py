@@ -64,17 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures, compares, prints."""
-    import torch
-
     from stepformer.core.devices import torch_device
 
     device = torch_device(args.device)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(args.threads)
-    try:
-        rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
-    finally:
-        torch.set_num_threads(threads)
+    rows = [row for case in CASES for row in measure(case, device, args.repeats, args.naive_items, args.seed)]
     cases = {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES}
     facts = {"cases": cases, "threads": args.threads, "agree": True}
     report(args, facts, rows, "all kernels gave the same matches and costs, exactly")
