@@ -104,19 +104,19 @@ def _imported(args: argparse.Namespace) -> Any:
         samples = features.array_samples(args.src, encoder, captions, phrase_options(args), have, count)
     with Progress("videos", None, "videos") as progress, StoreWriter(args.dst, info) as writer:
         for name, sample in samples:
-            if sample is None or (not isinstance(sample, StepFormerError) and have(name, sample.meta.get("source"))):
+            if isinstance(sample, StepFormerError):
+                summary.failed.append((name, str(sample)))
+            elif sample is None or have(name, sample.meta.get("source")):
                 summary.skipped += 1
+            elif name in seen:
+                twice = f"{sample.meta['source']['file']}: another sample is called {name!r} too"
+                summary.failed.append((name, twice))
             else:
                 try:
-                    if isinstance(sample, StepFormerError):
-                        raise InputError(str(sample))
-                    if name in seen:
-                        raise InputError(f"{sample.meta['source']['file']}: another sample is called {name!r} too")
                     writer.append(sample, replace=True)
+                    summary.done.append(features.Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
                 except InputError as error:  # values that are not finite, a width that is not the store's
                     summary.failed.append((name, str(error)))
-                else:
-                    summary.done.append(features.Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
             seen.add(name)
             progress.advance(1)
     summary.wall_s = time.monotonic() - started
