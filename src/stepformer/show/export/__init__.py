@@ -91,15 +91,13 @@ def need_media_file(timeline: Timeline, options: Options, purpose: str) -> Path:
 
 def frame_rate(timeline: Timeline, options: Options) -> tuple[float, tuple[str, ...]]:
     """Frames per second for frame-based formats, and a note if it had to be assumed."""
+    from stepformer.media import probe
+
     if options.fps is not None:
         return float(options.fps), ()
     path = media_file(timeline, options)
-    if path is not None:
-        from stepformer.media import probe
-
-        rate_hz = probe(path).rate_hz
-        if rate_hz:
-            return rate_hz, ()
+    if path is not None and (rate_hz := probe(path).rate_hz):
+        return rate_hz, ()
     return DEFAULT_FPS, (f"{DEFAULT_FPS:g} frames per second assumed; name the video (--video) or the rate (--fps)",)
 
 
