@@ -238,9 +238,7 @@ class Doubler:
 
 
 def test_arrays_with_captions(tmp_path, monkeypatch):
-    import stepformer.narration as narration
-
-    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: list(cues))
+    monkeypatch.setattr("stepformer.data.features.extract_phrases", lambda cues, options=None: list(cues))
     arrays = tmp_path / "arrays"
     arrays.mkdir()
     np.save(arrays / "a.npy", np.full((4, 6), 2.0, np.float32))
@@ -266,7 +264,9 @@ def test_arrays_with_captions(tmp_path, monkeypatch):
 
     # what is there already is not made again; with other captions it is another sample
     sources = {"a": found["a"].meta["source"], "b": found["b"].meta["source"]}
-    monkeypatch.setattr(narration, "extract_phrases", lambda cues, options=None: pytest.fail("made again"))
+    monkeypatch.setattr(
+        "stepformer.data.features.extract_phrases", lambda cues, options=None: pytest.fail("made again")
+    )
     again = dict(array_samples(arrays, Doubler(), tmp_path / "caption.json", have=lambda n, s: sources.get(n) == s))
     assert again["a"] is None and again["b"] is None
     without = dict(array_samples(arrays, Doubler(), have=lambda n, s: sources.get(n) == s))
@@ -276,12 +276,11 @@ def test_arrays_with_captions(tmp_path, monkeypatch):
 @pytest.fixture
 def spoken(monkeypatch):
     """Every cue is a phrase, so that no parser is needed."""
-    import stepformer.narration as narration
 
     def phrases(cues, options=None):
         return [StoredPhrase(cue.text, cue.start_s, cue.end_s) for cue in cues]
 
-    monkeypatch.setattr(narration, "extract_phrases", phrases)
+    monkeypatch.setattr("stepformer.data.features.extract_phrases", phrases)
 
 
 def written(path, rows=4, width=6):

@@ -318,15 +318,19 @@ def spoken(
     return names
 
 
-def tell_apart(names: Sequence[Name | None]) -> list[Name | None]:
-    """Equal names of neighbours get numbers: "stir the sauce", "stir the sauce (2)"."""
+def tell_apart(names: Sequence[Name | None], everywhere: bool = False) -> list[Name | None]:
+    """Equal names of neighbours, or of any steps, get numbers: "stir the sauce", "stir the sauce (2)"."""
     out: list[Name | None] = []
-    before, count = None, 1
-    for name in names:
-        count = count + 1 if name is not None and name.text == before else 1
-        before = None if name is None else name.text
-        numbered = name if name is None or count == 1 else replace(name, text=f"{name.text} ({count})")
-        out.append(numbered)
+    times: Counter[str] = Counter()
+    for before, name in zip([None, *names], names, strict=False):
+        if name is None:
+            out.append(None)
+            continue
+        if not everywhere and (before is None or before.text != name.text):
+            times.clear()
+        times[name.text] += 1
+        number = times[name.text]
+        out.append(name if number == 1 else replace(name, text=f"{name.text} ({number})"))
     return out
 
 

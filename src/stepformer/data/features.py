@@ -287,16 +287,14 @@ _SAMPLE_KEYS = ("npy", "pyd", "pickle", "pkl", "pth", "pt", "")
 def find_tars(src: str | Path) -> list[Path]:
     """The tars of a folder and the folders in it, or the one given."""
     path = Path(src)
-    found = (
-        sorted(one for ending in ("*.tar", "*.tar.gz", "*.tgz") for one in path.rglob(ending))
-        if path.is_dir() else [path]
-    )  # fmt: skip
+    endings = ("*.tar", "*.tar.gz", "*.tgz")
+    found = sorted(one for ending in endings for one in path.rglob(ending)) if path.is_dir() else [path]
     if not found or not found[0].is_file():
         raise InputError(f"{path} is not a tar of the released code, nor a folder of them")
     return found
 
 
-def released_samples(tar: Path, info: StoreInfo = RELEASED) -> Iterator[Sample]:
+def released_samples(tar: Path) -> Iterator[Sample]:
     """The samples of one tar, read through the restricted unpickler: no code in them runs."""
     try:
         for member, read in tar_files(tar):
@@ -304,7 +302,7 @@ def released_samples(tar: Path, info: StoreInfo = RELEASED) -> Iterator[Sample]:
             if name.startswith(".") or name.rpartition(".")[2] not in (*_SAMPLE_KEYS, name):
                 continue
             try:
-                video = released_sample(read(), f"{tar.name}:{member}", info)
+                video = released_sample(read(), f"{tar.name}:{member}")
                 yield video.video, video
             except StepFormerError as error:
                 yield f"{tar.name}:{member}", error
@@ -312,7 +310,7 @@ def released_samples(tar: Path, info: StoreInfo = RELEASED) -> Iterator[Sample]:
         yield tar.name, error
 
 
-def released_sample(data: bytes, where: str, info: StoreInfo = RELEASED) -> StoredVideo:
+def released_sample(data: bytes, where: str) -> StoredVideo:
     """One sample: ``{name, json: {phrases, start, end}, text_features [L, D], video_features [N, D]}``.
 
     ``data`` is a NumPy file whose zero-dimensional object array holds that dictionary, as the released code's loader
@@ -341,18 +339,10 @@ def released_sample(data: bytes, where: str, info: StoreInfo = RELEASED) -> Stor
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{where} is not a sample of the released code: {type(error).__name__}: {error}") from None
     for what, array, rows in (("video", video, "N"), ("text", text, "L")):
-        if array.shape[1] != info.dim:
-            raise InputError(f"{where}: {what} features have the shape {array.shape}, not ({rows}, {info.dim})")
-    return StoredVideo(
-        name,
-        video,
-        info.rate_hz,
-        len(video) / info.rate_hz,
-        None,
-        tuple(phrases),
-        text[timed],
-        {"source": {"file": where}},
-    )
+        if array.shape[1] != RELEASED.dim:
+            raise InputError(f"{where}: {what} features have the shape {array.shape}, not ({rows}, {RELEASED.dim})")
+    rate_hz, meta = RELEASED.rate_hz, {"source": {"file": where}}
+    return StoredVideo(name, video, rate_hz, len(video) / rate_hz, None, tuple(phrases), text[timed], meta)
 
 
 @dataclass(slots=True)
@@ -502,8 +492,6 @@ def _array_sample(
         )
     phrases: list[Any] = []
     if cues:
-        from stepformer.narration import PhraseOptions, extract_phrases
-
         phrases = list(extract_phrases(cues, phrase_options or PhraseOptions(detail=True)))
         count.read += 1
         count.phrases += len(phrases)

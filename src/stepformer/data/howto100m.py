@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
-from stepformer.base.guard import csv_rows, gunzip, read_bytes, reader
+from stepformer.base.guard import csv_rows, read_text, reader
 from stepformer.data.records import Dataset, Problems, Report, Task, VideoRecord
 from stepformer.errors import InputError
 from stepformer.narration import Cue
@@ -38,7 +38,7 @@ def _cues(video: str, entry: Any, report: Report) -> tuple[Cue, ...]:
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
-    text = gunzip(read_bytes(path), path).decode("utf-8-sig", "replace")
+    text = read_text(path, errors="replace")
     return csv_rows(text, path, "\t" if "\t" in text.split("\n", 1)[0] else ",")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepformer.app.naming import Name, PhraseBank
+from stepformer.app.naming import Name, PhraseBank, tell_apart
 from stepformer.app.procedure.clustering import OUTLIER, StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.records import CommonStep, FloatArray, IntArray, Procedure, VideoSteps
 from stepformer.base.arrays import softmax, unit
@@ -189,13 +190,9 @@ def precedence(paths: Sequence[IntArray], count: int) -> tuple[IntArray, IntArra
     both = np.zeros((count, count), np.int64)
     for path in paths:
         seen = list(dict.fromkeys(int(step) for step in path if step >= 0))
-        for at, i in enumerate(seen):
-            for j in seen[at + 1 :]:
-                first[i, j] += 1
-                both[i, j] += 1
-                both[j, i] += 1
-        for i in seen:
-            both[i, i] += 1
+        both[np.ix_(seen, seen)] += 1
+        for i, j in itertools.combinations(seen, 2):
+            first[i, j] += 1
     return first, both
 
 
@@ -306,7 +303,7 @@ def name_steps(
     for i in [i for i, name in enumerate(names) if name is None]:
         if guessed[i]:
             names[i] = Name(Counter(guessed[i]).most_common(1)[0][0], "seen", False, 0.0)
-    return _once(names)
+    return tell_apart(names, everywhere=True)
 
 
 def _elect(texts: list[str], encode: Encode | None) -> Name:
@@ -318,20 +315,6 @@ def _elect(texts: list[str], encode: Encode | None) -> Name:
     mean = unit(np.mean([vectors[text] for text in texts], 0))
     best = max(distinct, key=lambda text: float(vectors[text] @ mean))
     return Name(best, "spoken", True, float(vectors[best] @ mean))
-
-
-def _once(names: Sequence[Name | None]) -> list[Name | None]:
-    """No name twice: later ones are numbered."""
-    seen: Counter[str] = Counter()
-    out: list[Name | None] = []
-    for name in names:
-        if name is None:
-            out.append(None)
-            continue
-        seen[name.text] += 1
-        text = name.text if seen[name.text] == 1 else f"{name.text} ({seen[name.text]})"
-        out.append(replace(name, text=text))
-    return out
 
 
 # -- do they belong together --------------------------------------------------------------------------------------
