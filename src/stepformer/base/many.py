@@ -118,6 +118,9 @@ def run_many(
 
     # cores shared out: processes with a thread per core each would wait for one another
     threads = int(os.environ.get("OMP_NUM_THREADS") or max(1, cores() // max(jobs, 1)))
+    memory = memory_bytes or most_memory()
+    given = (dict(os.environ), Progress.silent, threads, memory, work, initializer, initargs)
+    start = partial(_Hand, context=_context(preload), given=given, time_limit_s=time_limit_s, silence_s=silence_s)
     queue = iter(items)
     hands: list[_Hand] = []
     done = False
@@ -125,19 +128,15 @@ def run_many(
         while True:
             while not done and len(hands) < max(jobs, 1):
                 try:
-                    first = next(queue)
+                    hands.append(start(next(queue)))
                 except StopIteration:
                     done = True
-                    break
-                memory = memory_bytes or most_memory()
-                hands.append(_Hand(first, _context(preload), threads, memory, work, initializer, initargs))
             if not hands:
                 return
             now = time.monotonic()
             if now > until:
                 return
-            left_s = min((hand.given_up_at(time_limit_s, silence_s)[0] for hand in hands if hand.busy), default=until)
-            left_s = min(left_s, until) - now
+            left_s = min([until, *(hand.given_up()[0] for hand in hands if hand.busy)]) - now
             ready = wait([hand.pipe for hand in hands], min(max(0.0, left_s), 3600.0))  # a clock has an end
             for hand in list(hands):
                 if hand.pipe in ready:
@@ -167,7 +166,7 @@ def run_many(
                         done = True
                         hands.remove(hand)
                         hand.end()
-                elif hand.busy and time.monotonic() > (late := hand.given_up_at(time_limit_s, silence_s))[0]:
+                elif hand.busy and time.monotonic() > (late := hand.given_up())[0]:
                     hands.remove(hand)
                     hand.end()
                     yield failure(hand.item, late[1])
@@ -193,19 +192,12 @@ class _Hand:
     """A process that works on one input at a time."""
 
     def __init__(
-        self,
-        item: Any,
-        context: Any,
-        threads: int,
-        memory: int,
-        work: Callable[..., Any],
-        initializer: Any,
-        initargs: tuple[Any, ...],
+        self, item: Any, context: Any, given: tuple[Any, ...], time_limit_s: float | None, silence_s: float | None
     ) -> None:
         self.item, self.busy, self.since, self.heard = item, False, 0.0, 0.0
+        self._time_limit_s, self._silence_s = time_limit_s, silence_s
         self.pipe, theirs = context.Pipe()
-        given = (theirs, dict(os.environ), Progress.silent, threads, memory, work, initializer, initargs)
-        self._process = context.Process(target=_serve, args=given)
+        self._process = context.Process(target=_serve, args=(theirs, *given))
         self._process.start()
         theirs.close()
 
@@ -216,12 +208,12 @@ class _Hand:
         with suppress(OSError):  # it has died: receiving says so
             self.pipe.send(self.item)
 
-    def given_up_at(self, time_limit_s: float | None, silence_s: float | None) -> tuple[float, StepFormerError]:
+    def given_up(self) -> tuple[float, StepFormerError]:
         """When the input is given up, by the clock of this machine, and what is said then."""
-        late = [(self.since + time_limit_s, given_up(time_limit_s))] if time_limit_s else []
-        if silence_s:
-            silent = f"it was given up: nothing more was read of it for {silence_s / 60:g} minutes"
-            late.append((self.heard + silence_s, StepFormerError(silent)))
+        late = [(self.since + self._time_limit_s, given_up(self._time_limit_s))] if self._time_limit_s else []
+        if self._silence_s:
+            silent = f"it was given up: nothing more was read of it for {self._silence_s / 60:g} minutes"
+            late.append((self.heard + self._silence_s, StepFormerError(silent)))
         return min(late, key=lambda one: one[0], default=(math.inf, StepFormerError("")))
 
     def end(self, polite_s: float = _POLITE_S) -> None:

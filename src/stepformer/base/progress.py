@@ -37,14 +37,12 @@ class Progress:
         self.note = ""
         self._stream = stream if stream is not None else sys.stderr
         self._quiet = quiet or Progress.silent
-        self._started = time.monotonic()
-        self._last_line = self._started
+        self._started = self._last_line = time.monotonic()
         self._shown = 0.0  # done, when it was last shown
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        self._started = self._last_line = time.monotonic()
         if not self._quiet and self._stream.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
