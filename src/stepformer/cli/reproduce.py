@@ -72,8 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also baselines that plugins registered, in tables of discovery (default: none)",
     )  # fmt: skip
     runs.add_argument(
-        "--stop-after", type=above_zero, metavar="SECONDS", help="the same command continues later (default: never)"
-    )
+        "--stop-after", type=above_zero, metavar="SECONDS",
+        help="show what is done by then (default: all); the same command continues later",
+    )  # fmt: skip
     runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
     runs.add_argument("--render", action="store_true", help="only write the tables from the results there are")
     figures = parser.add_argument_group("figures")
