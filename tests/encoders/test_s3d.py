@@ -50,7 +50,7 @@ def test_a_checkpoint_that_differs_is_refused_by_name(state):
         load_published(model, {k: v for k, v in state.items() if k != "fc.bias"}, "x")
     with pytest.raises(InputError, match="do not belong, for instance head"):
         load_published(model, {**state, "head.weight": torch.zeros(1)}, "x")
-    with pytest.raises(InputError, match=r"fc\.weight has the shape \(3,\)"):
+    with pytest.raises(InputError, match=r"fc\.weight.*\[3\]"):
         load_published(model, {**state, "fc.weight": torch.zeros(3)}, "x")
 
 

@@ -57,18 +57,17 @@ def load_published(model: nn.Module, state: Mapping[str, Tensor], where: str, un
         name = key.removeprefix("module.").replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias")
         if not name.endswith(no_weights) and not name.startswith(unused):
             given[name] = value
-    wanted = {key: value for key, value in model.state_dict().items() if not key.endswith(no_weights)}
+    try:
+        missing, unknown = model.load_state_dict(given, strict=False)
+    except RuntimeError as error:  # torch's word for a tensor of another shape
+        raise InputError(f"{where} is not the published checkpoint: {str(error).splitlines()[-1].strip()}") from None
     parts = []
-    if missing := sorted(set(wanted) - set(given)):
+    if missing:
         parts.append(f"lacks {len(missing)} tensors, for instance {missing[0]}")
-    if unknown := sorted(set(given) - set(wanted)):
+    if unknown:
         parts.append(f"has {len(unknown)} that do not belong, for instance {unknown[0]}")
     if parts:
         raise InputError(f"{where} is not the published checkpoint: it {' and '.join(parts)}")
-    for key, value in wanted.items():
-        if given[key].shape != value.shape:
-            raise InputError(f"{where}: {key} has the shape {tuple(given[key].shape)}, not {tuple(value.shape)}")
-    model.load_state_dict(given, strict=False)
 
 
 def fingerprint_of(name: str, version: str, state: Mapping[str, Tensor], *settings: object) -> str:

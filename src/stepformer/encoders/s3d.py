@@ -37,25 +37,31 @@ _UNITS = {
 }
 
 
-class _Conv(nn.Module):
-    """Convolution, batch norm, ReLU; a cube kernel is split into a spatial and a temporal one."""
+_Sides = tuple[int, int, int]
 
-    def __init__(self, inputs: int, outputs: int, kernel: tuple[int, int, int], padding: tuple[int, int, int]) -> None:
+
+class _Conv(nn.Module):
+    """Convolution, batch norm, ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: _Sides = (1, 1, 1), padding: _Sides = (0, 0, 0)) -> None:
         super().__init__()
-        time, height, width = kernel
-        # the first layer's kernel has no three equal sides and stays whole
-        self.split = kernel == (3, 3, 3)
-        first = (1, height, width) if self.split else kernel
-        first_pad = (0, padding[1], padding[2]) if self.split else padding
-        self.conv1 = nn.Conv3d(inputs, outputs, first, padding=first_pad, bias=False)
+        self.conv1 = nn.Conv3d(inputs, outputs, kernel, padding=padding, bias=False)
         self.bn1 = nn.BatchNorm3d(outputs)
-        if self.split:
-            self.conv2 = nn.Conv3d(outputs, outputs, (time, 1, 1), padding=(padding[0], 0, 0), bias=False)
-            self.bn2 = nn.BatchNorm3d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:  # (B, C, T, H, W)
-        x = torch.relu_(self.bn1(self.conv1(x)))
-        return torch.relu_(self.bn2(self.conv2(x))) if self.split else x
+        return torch.relu_(self.bn1(self.conv1(x)))
+
+
+class _Cube(_Conv):
+    """A convolution over 3 x 3 x 3, split into a spatial and a temporal one."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, (1, 3, 3), (0, 1, 1))
+        self.conv2 = nn.Conv3d(outputs, outputs, (3, 1, 1), padding=(1, 0, 0), bias=False)
+        self.bn2 = nn.BatchNorm3d(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:  # (B, C, T, H, W)
+        return torch.relu_(self.bn2(self.conv2(super().forward(x))))
 
 
 class _Gate(nn.Module):
@@ -74,13 +80,10 @@ class _Inception(nn.Module):
     def __init__(self, inputs: int, sizes: tuple[int, int, int, int, int, int]) -> None:
         super().__init__()
         b0, b1_in, b1, b2_in, b2, b3 = sizes
-        point, cube = ((1, 1, 1), (0, 0, 0)), ((3, 3, 3), (1, 1, 1))
-        self.conv_b0 = _Conv(inputs, b0, *point)
-        self.conv_b1_a = _Conv(inputs, b1_in, *point)
-        self.conv_b1_b = _Conv(b1_in, b1, *cube)
-        self.conv_b2_a = _Conv(inputs, b2_in, *point)
-        self.conv_b2_b = _Conv(b2_in, b2, *cube)
-        self.conv_b3_b = _Conv(inputs, b3, *point)
+        self.conv_b0 = _Conv(inputs, b0)
+        self.conv_b1_a, self.conv_b1_b = _Conv(inputs, b1_in), _Cube(b1_in, b1)
+        self.conv_b2_a, self.conv_b2_b = _Conv(inputs, b2_in), _Cube(b2_in, b2)
+        self.conv_b3_b = _Conv(inputs, b3)
         self.gating_b0, self.gating_b1 = _Gate(b0), _Gate(b1)
         self.gating_b2, self.gating_b3 = _Gate(b2), _Gate(b3)
 
@@ -118,8 +121,7 @@ class S3D(nn.Module):
         super().__init__()
         # 2x2x2 cubes of pixels become channels first, so that the stride of two is in the data, not in the kernel
         self.conv1 = _Conv(24, 64, (2, 4, 4), (1, 2, 2))
-        self.conv_2b = _Conv(64, 64, (1, 1, 1), (0, 0, 0))
-        self.conv_2c = _Conv(64, 192, (3, 3, 3), (1, 1, 1))
+        self.conv_2b, self.conv_2c = _Conv(64, 64), _Cube(64, 192)
         self.gating = _Gate(192)
         channels = 192
         for name, sizes in _UNITS.items():

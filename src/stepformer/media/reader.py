@@ -168,17 +168,14 @@ def frames_at(
     if not len(order):
         raise UsageError("frames_at was given no seconds")
     reader = VideoReader(path)
-    found = list(reader.frames_at([float(times_s[i]) for i in order], size=size, resize=resize))
-    count = sum(len(batch) for batch in found)
+    batches = reader.frames_at([float(times_s[i]) for i in order], size=size, resize=resize, batch=len(order))
+    found = list(batches)  # one batch, or none
+    count = len(found[0]) if found else 0
     if count < len(order):
         missing = float(times_s[int(order[count])])
         raise InputError(f"{path} has no picture at {missing:g} s; it lasts {reader.end_s or 0.0:.2f} s")
     back = np.argsort(order, kind="stable")
-    return FrameBatch(
-        np.concatenate([batch.times_s for batch in found])[back],
-        np.concatenate([batch.shown_s for batch in found])[back],
-        np.concatenate([batch.pictures for batch in found])[back],
-    )
+    return FrameBatch(found[0].times_s[back], found[0].shown_s[back], found[0].pictures[back])
 
 
 def _rising(times_s: Iterable[float]) -> Iterator[float]:

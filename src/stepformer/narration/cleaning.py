@@ -160,8 +160,8 @@ def overlap(before: Sequence[str], after: Sequence[str]) -> int:
 
 
 def unroll(cues: Sequence[Cue]) -> list[Cue]:
-    """Ordered cues whose text may have several lines -> cues that say each word once, empty ones left out."""
-    cues = [cue for cue in cues if cue.text.strip()]
+    """Cues whose text may have several lines -> cues by start time that say each word once, empty ones left out."""
+    cues = sorted((cue for cue in cues if cue.text.strip()), key=lambda cue: cue.start_s)
     lines = [cue.text.split("\n") for cue in cues]
     repeats = [0] * len(cues)
     touching = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from stepformer.errors import InputError
@@ -51,12 +51,7 @@ def cue_at(start_s: float, end_s: float, text: str, words: Iterable[Word] = ()) 
 
 
 def in_order(cues: Iterable[Cue]) -> list[Cue]:
-    """Cues by start time; those that start together keep their order in the file."""
-    return sorted(cues, key=lambda cue: cue.start_s)
-
-
-def clip_overlaps(cues: Sequence[Cue]) -> list[Cue]:
-    """Ordered cues, each cut where the next one starts.
+    """Cues by start time, each cut where the next one starts; those that start together keep their order in the file.
 
     Automatic captions stay on the screen while the next line is spoken, so a cue's end says when it was
     taken away; the words were said before the next cue began.
@@ -64,7 +59,7 @@ def clip_overlaps(cues: Sequence[Cue]) -> list[Cue]:
     clipped: list[Cue] = []
     next_start = math.inf  # start of the nearest later cue that starts strictly after this one
     following = math.inf
-    for cue in reversed(cues):
+    for cue in sorted(cues, key=lambda cue: cue.start_s)[::-1]:
         if cue.start_s < following:
             next_start, following = following, cue.start_s
         end_s = min(cue.end_s, next_start) if next_start > cue.start_s else cue.end_s

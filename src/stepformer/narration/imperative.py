@@ -116,22 +116,23 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         thing = ""
     where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split())))
     where = _misplaced(verb, thing, where)
-    if where and phrase.sentence and where.split()[-1] not in phrase.sentence.lower():
+    last, opening, place = thing.rpartition(" ")[2], where.partition(" ")[0], where.rpartition(" ")[2]
+    if phrase.sentence and place not in phrase.sentence.lower():
         where = ""  # "in this": what is meant is not sure
-    if where.split()[-1:] and (where.split()[-1] in _NO_PLACE or (verb in _TAKING and where.split()[0] in _INTO)):
+    if place in _NO_PLACE or (verb in _TAKING and opening in _INTO):
         where = ""  # "take the wine in the pan": two acts run together
     if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
         return None  # "add in a blender", "bring all the ingredients"
-    if verb in _NEEDS_A_PLACE and not thing and where.split()[:1] in (["in"], ["into"], ["to"], ["at"]):
+    if verb in _NEEDS_A_PLACE and not thing and where and opening in ("in", "into", "to", "at"):
         return None  # "we just put in our mouths"
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
         # "put salt" adds it; "put the pan" says nothing
-        if thing.split()[-1] in _NOT_TAKEN_UP | _PRONOUNS:
+        if last in _NOT_TAKEN_UP | _PRONOUNS:
             return None
         verb = "add" if verb == "put" else verb
     if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where or phrase.particle):
         return None
-    if _BROKEN.search(f"{thing} {where}") or (thing.split()[-1:] and thing.split()[-1].isdigit()) or thing in _NO_NOUNS:
+    if _BROKEN.search(f"{thing} {where}") or last.isdigit() or thing in _NO_NOUNS:
         return None  # "line an 8 by 8 pan", "put some sprinkle on it"
     amount = phrase.particle in ("about", "around") and f"{phrase.particle} {thing}" in phrase.sentence.lower()
     particle = "" if amount else phrase.particle  # "add about a teaspoon"
@@ -142,12 +143,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         particle = "" if particle in _DANGLING else particle
     if particle == "away" and behind:
         particle = ""  # "serve it right away"
-    if (
-        particle in ("in", "on")
-        and verb in lexicon.ADDING
-        and thing.split()[-1:]
-        and thing.split()[-1] in _NOT_TAKEN_UP
-    ):
+    if particle in ("in", "on") and verb in lexicon.ADDING and last in _NOT_TAKEN_UP:
         return None  # "add in a blender": a place, and not a thing
     if particle in ("on", "off") and verb in ("turn", "switch") and not _switched(thing):
         return None  # "turn on a baking sheet"
@@ -162,13 +158,13 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     head = " ".join(part for part in (*parts, state) if part)
     full = f"{head} {where}"
     bare = _MEASURED.sub("", full)  # "mix the yeast with a tablespoon of water": with water
-    place = " ".join(_MEASURED.sub("", where).split(" of ")[0].split(" and ")[0].split())
+    brief = " ".join(_MEASURED.sub("", where).split(" of ")[0].split(" and ")[0].split())
     shorter = (
         full,
         f"{head.replace(' the ', ' ', 1)} {where}",
         full.replace(" to a boil", " to boil"),
         bare,
-        f"{_MEASURED.sub('', head)} {place}",
+        f"{_MEASURED.sub('', head)} {brief}",
         head,
     )
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]

@@ -153,14 +153,9 @@ class Parser:
         shown: Mapping[int, str],
     ) -> Tree:
         table = doc.to_array(["TAG", "DEP", "HEAD", "SENT_START"])  # (T, 4); heads are relative
-        tags, deps, heads, first = (table[:, k].tolist() for k in range(4))
+        tags, deps = (table[:, k].tolist() for k in range(2))
+        heads = table[:, 2].astype(np.int64).tolist()
         text = [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
-        sentence: list[int] = []
-        number = -1
-        for start in first:
-            number += start == 1
-            sentence.append(max(0, number))
-        half = 1 << 63
         tag = [self._name(key) for key in tags]
         for i, at in enumerate(owner):
             if at in shown and heads[i] == 0 and tag[i] == "NN":
@@ -170,8 +165,8 @@ class Parser:
             low=[token.lower() for token in text],
             tag=tag,
             dep=[self._name(key) for key in deps],
-            head=[i + (head if head < half else head - 2 * half) for i, head in enumerate(heads)],
-            sentence=sentence,
+            head=[i + head for i, head in enumerate(heads)],
+            sentence=np.maximum(np.cumsum(table[:, 3] == 1) - 1, 0).tolist(),
             start_s=[words[at].start_s for at in owner],
             end_s=[words[at].end_s for at in owner],
             glued=[False, *(not space for space in spaces[:-1])],

@@ -10,7 +10,7 @@ from stepformer.base.plugins import Registry
 from stepformer.errors import MissingError
 from stepformer.narration.cleaning import smooth
 from stepformer.narration.coref import Resolver, RuleResolver
-from stepformer.narration.cues import Cue, Word, clip_overlaps, in_order, spread_words
+from stepformer.narration.cues import Cue, Word, in_order, spread_words
 from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, wanted, without_repeats
@@ -69,7 +69,7 @@ def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
     """All words in order, times never running backwards."""
     words: list[Word] = []
     now = 0.0
-    for cue in clip_overlaps(in_order(cues)):
+    for cue in in_order(cues):
         for word in spread_words(cue):
             # half of a surrogate pair is not text for a parser
             text = word.text.encode("utf-8", "replace").decode("utf-8").translate(_PLAIN)

@@ -69,11 +69,9 @@ def sources(src: Path) -> Iterator[Source]:
             yield Source(number, name if times[name] == 1 else path.relative_to(src).as_posix(), str(path))
     elif src.is_file() and src.suffix.lower() in SUFFIXES and src.suffix.lower() != ".json":
         yield Source(0, _video(src, src.parent), str(src))
-    elif src.is_file():
+    else:
         for number, (video, content) in enumerate(iter_captions(src)):
             yield Source(number, video, str(src), content)
-    else:
-        raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
 
 
 def _video(path: Path, folder: Path) -> str:

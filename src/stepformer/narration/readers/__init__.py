@@ -10,7 +10,7 @@ from pathlib import Path
 from stepformer.base.guard import read_bytes, reader, reading
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cleaning import clean_cue, decode, unroll
-from stepformer.narration.cues import Cue, clip_overlaps, in_order
+from stepformer.narration.cues import Cue, in_order
 from stepformer.narration.readers import structured, timed, ttml
 
 # each: (text, name of the file for messages) -> cues as the file has them
@@ -74,7 +74,7 @@ def parse_subtitles(
 
 def tidy(cues: Iterable[Cue]) -> list[Cue]:
     """Cues as a file has them -> ordered, cleaned, rolling lines said once, overlaps cut."""
-    return clip_overlaps(in_order(unroll([clean_cue(cue) for cue in in_order(cues)])))
+    return in_order(unroll([clean_cue(cue) for cue in cues]))
 
 
 def sniff(text: str, name: str) -> str:
