@@ -36,7 +36,7 @@ def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(sp
     runs, labels = wanted(setup, "table1")
     jobs = make_jobs(runs, labels, Job("", spec, (), tmp_path, tmp_path))
     sizes = {job.label: len(job.runs) for job in jobs}
-    assert sizes["StepFormer (default), seed 0"] == 2  # its own row and what needs its cuts
+    assert sizes["StepFormer (default), seed 0"] == 3  # its two rows and what needs its cuts
     assert sizes["controls, seed 1"] == 5 and sizes["Shen et al., seed 0"] == 1
     assert sum(len(job.runs) for job in jobs) == len(runs)
     assert len({job.id for job in jobs}) == len(jobs) and jobs[0].label.startswith("controls")

@@ -189,6 +189,7 @@ _OURS = {d: {**TABLE1["stepformer"][d], **TABLE2["stepformer"][d]} for d in DATA
 MODELS = (
     _model("StepFormer (paper)", PAPER, numbers=_OURS),
     _model("StepFormer (released)", RELEASED, numbers=_OURS),
+    _model("StepFormer ({model}), its own options", DEFAULT, Method("slots", rule="own")),
     _model("StepFormer ({model})", DEFAULT, numbers=_OURS),
 )
 LOSSES = ("seq", "glob", "div", "smooth")
@@ -449,5 +450,6 @@ def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:
         (row.recipe is None or can_train or (setup.checkpoint is not None and row.recipe == DEFAULT))
         and (setup.checkpoint is None or row.recipe in (None, DEFAULT))
         and (method.kind != "shen" or source.narrated)
+        and (method.rule != "own" or source.has_dev)  # otherwise every row has them
         and (("zs" in tasks and locates and source.has_texts) or ("un" in tasks and discovers))
     )
