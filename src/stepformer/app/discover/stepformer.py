@@ -243,15 +243,12 @@ class StepFormer:
         if knobs.steps is None:
             pieces, names = _without_splinters(pieces, names, seen)
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
-        spans = [_span(piece, seen) for piece in pieces]
         labelled = time.perf_counter()
-        steps = tuple(
-            _step(span, piece, name, similarity, seen) for span, piece, name in zip(spans, pieces, names, strict=True)
-        )
+        steps = tuple(_step(piece, name, similarity, seen) for piece, name in zip(pieces, names, strict=True))
         meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
         meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
         by_sight = bank is None and labels != "none" and all(name is None or name.source == "seen" for name in names)
-        if spans and by_sight and "" in self._banks and (topic := topic_of(whole, self._banks[""])):
+        if pieces and by_sight and "" in self._banks and (topic := topic_of(whole, self._banks[""])):
             meta["topic"] = topic
         meta["penalty_s"] = round(penalty / seen.rate_hz, 4)
         if threshold is not None:
@@ -650,7 +647,7 @@ def _vectors_of(
     return np.asarray(by_slot, np.float32).reshape(-1, vectors.shape[1]), segment
 
 
-def _step(span: tuple[float, float], piece: Segment, name: Name | None, similarity: Any, features: Features) -> Step:
+def _step(piece: Segment, name: Name | None, similarity: Any, features: Features) -> Step:
     """One step; its score is its slot's mean similarity with its frames, or without a slot how alike they are."""
     if piece.row >= 0:
         score = float(similarity[piece.row, piece.first : piece.last].mean())
@@ -658,7 +655,7 @@ def _step(span: tuple[float, float], piece: Segment, name: Name | None, similari
         frames = unit(features.cutting[piece.first : piece.last])
         score = float(np.linalg.norm(frames.mean(0)) ** 2)
     return Step(
-        *span, label=None if name is None else name.text, score=round(score, 4),
+        *_span(piece, features), label=None if name is None else name.text, score=round(score, 4),
         slot=piece.row if piece.row >= 0 else None, meta={} if name is None else name.meta(),
     )  # fmt: skip
 
