@@ -288,6 +288,24 @@ def test_a_video_that_fails_stops_those_after_it(features, capsys):
     assert not Path("found").exists()
 
 
+def test_the_same_command_goes_on_after_it_was_interrupted(features, capsys, monkeypatch):
+    work, jobs = over_videos._work, []
+
+    def interrupted(job):
+        jobs.append(job)
+        if len(jobs) == 3:
+            raise KeyboardInterrupt
+        return work(job)
+
+    command = ["discover", "features", "--out", "found", "--quiet"]
+    with monkeypatch.context() as context:
+        context.setattr(over_videos, "_work", interrupted)
+        assert main(command) == 130
+    assert len(list(Path("found").glob("*.steps.json"))) == 2
+    assert main(command) == 0
+    assert len(list(Path("found").glob("*.steps.json"))) == 6
+
+
 def test_a_feature_store_is_discovered(features, capsys):
     import numpy as np
 

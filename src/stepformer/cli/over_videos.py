@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext, redirect_stdout
+from contextlib import ExitStack, closing, nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -129,7 +129,9 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
     lengths, broken = _lengths(jobs, args)
     readable = [job for job in jobs if job.source in lengths]
     out = sys.stdout  # a bar on the terminal takes it over, and would show there what goes to a file
-    with closing(_each(readable, find, args, lengths)) as found:
+    with ExitStack() as at_end, closing(_each(readable, find, args, lengths)) as found:
+        # after ctrl-c too: the same command may then replace what it has written
+        at_end.callback(lambda: save_options(args, (file["path"] for done in results for file in done.written)))
         for done in itertools.chain(broken, found):
             if done.timeline is not None:
                 with nullcontext() if out.isatty() else redirect_stdout(out):
@@ -142,7 +144,6 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
                 log.error(of(str(done.source), done.error) if len(sources) > 1 else done.error)
                 if not args.keep_going:
                     break
-    save_options(args, (file["path"] for done in results for file in done.written))
     failed = [done for done in results if done.error is not None]
     left = len(sources) - len(results)
     if left:
