@@ -33,7 +33,6 @@ SOURCE = "the releases of the repository microsoft/UniVL"
 DIM = 768
 MAX_POSITIONS = 512
 MAX_TOKENS = 48  # of a text, as in training
-VISUAL_LAYERS = 6
 WINDOW = 48  # seconds
 # parts for captions and re-ranking
 _UNUSED = ("cross.", "decoder.", "cls.", "cls_visual.", "similarity_dense.", "bert.pooler.", "visual.pooler.")
@@ -78,7 +77,7 @@ class _NormalizeVideo(nn.Module):
 class UniVL(nn.Module):
     """The two towers of UniVL, with the key names of the published checkpoint."""
 
-    def __init__(self, text_layers: int = 12, visual_layers: int = VISUAL_LAYERS) -> None:
+    def __init__(self, text_layers: int = 12, visual_layers: int = 6) -> None:
         super().__init__()
         self.bert = Bert(BertConfig(num_hidden_layers=text_layers))
         self.visual = _Visual(visual_layers)

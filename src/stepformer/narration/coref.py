@@ -125,10 +125,10 @@ class RuleResolver:
     def _find(self, tree: Tree, i: int) -> _Thing | None:
         """The thing that a pronoun most likely stands for: acted on, near, of its number, no argument of its verb."""
         plural, verb = tree.low[i] in PLURAL, self._verb(tree, i)
-        best: _Thing | None = None
-        best_score = 0.0
-        for thing in self._things:
-            score = 4.0 + thing.weight - (self._offset + i - thing.at) / 9.0
-            if thing.plural == plural and thing.verb != verb and score >= best_score:
-                best, best_score = thing, score
-        return best
+
+        def score(thing: _Thing) -> float:
+            return 4.0 + thing.weight - (self._offset + i - thing.at) / 9.0
+
+        fitting = [thing for thing in reversed(self._things) if thing.plural == plural and thing.verb != verb]
+        best = max(fitting, key=score, default=None)
+        return best if best is not None and score(best) >= 0.0 else None

@@ -145,7 +145,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         particle = ""  # "serve it right away"
     if particle in ("in", "on") and verb in lexicon.ADDING and last in _NOT_TAKEN_UP:
         return None  # "add in a blender": a place, and not a thing
-    if particle in ("on", "off") and verb in ("turn", "switch") and not _switched(thing):
+    switching = particle in ("on", "off") and verb in ("turn", "switch")
+    if switching and thing and thing not in _PRONOUNS and last not in lexicon.SWITCHED:
         return None  # "turn on a baking sheet"
     let = phrase.text.startswith("let ") and phrase.verb != "let"
     state = "" if let else _state(phrase)
@@ -223,10 +224,6 @@ def _misplaced(verb: str, thing: str, where: str) -> str:
 def _is_one(words: Sequence[str]) -> bool:
     """Whether words behind "a" may end in an s."""
     return words[-1].endswith(("ss", "us", "is", "ses")) or "of" in words or words[0] in _SEVERAL
-
-
-def _switched(thing: str) -> bool:
-    return not thing or thing in _PRONOUNS or thing.rsplit(maxsplit=1)[-1] in lexicon.SWITCHED
 
 
 def _directly_behind(phrase: Phrase) -> bool:
