@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.arrays import unit
 from stepformer.errors import InputError
 
 PARTS = 6
@@ -89,8 +90,7 @@ def load(folder: Path) -> ClipData:
 
 
 def _pairs(arrays: dict[str, Any], names: list[str], texts: list[tuple[str, ...]], parts: Any = None) -> Pairs:
-    vectors = arrays["vec"].astype(np.float32) * arrays["scale"][:, None]
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = unit(arrays["vec"].astype(np.float32) * arrays["scale"][:, None])
     if parts is None:
         parts = np.array([part_of(name) for name in names])
     return Pairs(vectors, tuple(texts), tuple(names), parts)

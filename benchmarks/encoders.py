@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import encode, quality
+from stepformer.base.arrays import unit
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add, positive
 from stepformer.errors import InputError
@@ -137,7 +138,7 @@ def _add_structure(tally: _Tally, vectors: NDArray[Any], clip: Marked, labels: A
     auc, pairs = quality.within_between_auc(vectors, labels)
     tally.add("auc", auc * (pairs > 0), float(pairs > 0))
     true = _cuts(clip, len(vectors), rate, phase)
-    found = phase + quality.boundaries(quality.unit(vectors), len(true) + 1) / rate
+    found = phase + quality.boundaries(unit(vectors, np.float64), len(true) + 1) / rate
     tally.add("boundary_f1", quality.boundary_f1(list(found), true), 1.0)
 
 

@@ -20,21 +20,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stepformer.base.arrays import unit
 from stepformer.errors import InputError
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
 
 
-def unit(x: Floats) -> NDArray[np.float64]:
-    """Rows of unit length; a row of zeros stays so."""
-    x = np.asarray(x, np.float64)
-    return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
-
-
 def similarity(video: Floats, texts: Floats, *, centred: bool = False) -> NDArray[np.float64]:
     """Cosines (N, L) of vectors (N, D) and texts (L, D)."""
-    video, texts = unit(video), unit(texts)
+    video, texts = unit(video, np.float64), unit(texts, np.float64)
     if centred:
         video, texts = unit(video - video.mean(0)), unit(texts - texts.mean(0))
     return np.asarray(video @ texts.T)
@@ -95,7 +90,7 @@ def uniform_mof(labels: Ints) -> tuple[int, int]:
 def within_between_auc(vectors: Floats, labels: Ints) -> tuple[float, int]:
     """(AUC, pairs): ties count half; (0.5, 0) where one of the two kinds of pair does not occur."""
     marked = np.flatnonzero(labels >= 0)
-    x = unit(vectors[marked])
+    x = unit(vectors[marked], np.float64)
     rows, columns = np.triu_indices(len(marked), 1)
     cosines = (x[rows] * x[columns]).sum(1)
     same = labels[marked][rows] == labels[marked][columns]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.clip_data import ClipData, Floats, load
+from stepformer.base.arrays import unit
 from stepformer.cli.options import add
 
 HELP = """Three frames and three step sentences per held-out YouCook2 video. greedy: the share of sentences whose
@@ -95,8 +96,7 @@ def tower_row(name: str, encode: Encode, data: ClipData, parts: Sequence[int] = 
 
 
 def _centred(x: Floats) -> NDArray[np.float64]:
-    away = np.asarray(x, np.float64) - x.mean(1, keepdims=True)
-    return np.asarray(away / np.linalg.norm(away, axis=1, keepdims=True))
+    return unit(np.asarray(x, np.float64) - x.mean(1, keepdims=True))
 
 
 class _Once:

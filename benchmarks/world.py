@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepformer.base.arrays import unit
 from stepformer.base.files import no_such
 from stepformer.base.guard import load_arrays, read_json, read_text, reading
 from stepformer.cli import simulate
@@ -277,8 +278,7 @@ def _coin_split(task: str, subset: str, _: str) -> str | None:
 
 def _unit(archive: Any) -> Vectors:
     """Vectors stored as int8 with one scale each, as unit float32."""
-    values = archive["vec"].astype(np.float32) * archive["scale"][:, None]
-    return np.asarray(values / np.linalg.norm(values, axis=1, keepdims=True), np.float32)
+    return unit(archive["vec"].astype(np.float32) * archive["scale"][:, None])
 
 
 def read_pictures(folder: str | Path) -> Pictures:

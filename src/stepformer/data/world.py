@@ -32,6 +32,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stepformer.base.arrays import unit
 from stepformer.base.files import replacing
 from stepformer.base.guard import reader
 from stepformer.core.checkpoint import read_tensors
@@ -514,15 +515,11 @@ def imagined(texts: npt.NDArray[np.float32], seed: int = 0, per_text: int = 3) -
     meaning, so that it cannot be averaged away.
     """
     random = np.random.default_rng(seed)
-    rest = texts - texts.mean(0)
-    rest /= np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-9)
-    gap = random.standard_normal((1, texts.shape[1]))
-    gap = gap / np.linalg.norm(gap)
+    rest = unit(texts - texts.mean(0))
+    gap = unit(random.standard_normal((1, texts.shape[1])))
     own = np.repeat(rest, per_text, axis=0)
-    other = rest[random.integers(len(rest), size=(4, len(own)))].sum(0)
-    other /= np.maximum(np.linalg.norm(other, axis=1, keepdims=True), 1e-9)
-    out = 0.8 * gap + 0.6 * (0.35 * own + 0.94 * other)
-    return np.asarray(out / np.linalg.norm(out, axis=1, keepdims=True), np.float32)
+    other = unit(rest[random.integers(len(rest), size=(4, len(own)))].sum(0))
+    return unit(0.8 * gap + 0.6 * (0.35 * own + 0.94 * other)).astype(np.float32)
 
 
 def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tensor) -> dict[str, dict[str, float]]:

@@ -126,8 +126,8 @@ def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
     """The options of slots for localisation and for discovery under a rule: changes of the engine's options.
 
     Most are Drop-DTW (the paper's inference with other thresholds), the others the engine with structure and segment
-    penalty as the default preset has it; localisation also chooses how much what slots read and texts count, discovery what is
-    clustered and how much of a cluster stays.
+    penalty as the default preset has it; localisation also chooses how much texts count and what slots read, discovery
+    what is clustered and how much of a cluster stays.
     """
     if rule == "paper":
         shares = [{**_PAPER, **threshold} for threshold in THRESHOLDS[1:]]

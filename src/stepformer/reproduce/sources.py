@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepformer.base.arrays import unit
 from stepformer.base.files import sha256_of
 from stepformer.data import read_dataset
 from stepformer.data.records import Dataset, VideoRecord
@@ -168,7 +169,7 @@ def word_vectors(texts: Sequence[str], width: int = 64) -> npt.NDArray[np.float3
         for word in text.lower().split() or [""]:
             seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
             out[i] += np.random.default_rng(seed).standard_normal(width).astype(np.float32)
-    return np.asarray(out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9), np.float32)
+    return unit(out)
 
 
 def write_tiny_world(path: str | Path) -> None:
