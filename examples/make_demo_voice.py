@@ -14,8 +14,8 @@ import av
 import numpy as np
 
 from stepformer.media import read_audio
+from stepformer.media.audio import SAMPLE_RATE_HZ
 
-RATE_HZ = 48_000  # the only rate that every Opus player takes
 LENGTH_S = 21.0
 # what a narrator might say to the silent clip, and when
 SAID = (
@@ -28,24 +28,24 @@ SAID = (
 
 
 def spoken(text: str) -> np.ndarray:
-    """The sound (n,) of one line at 48 kHz."""
+    """The sound (n,) of one line at 16 kHz."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "line.wav"
         subprocess.run(["espeak-ng", "-v", "en-us", "-s", "150", "-w", str(path), text], check=True)
-        return np.asarray(read_audio(path, RATE_HZ), np.float32)
+        return np.asarray(read_audio(path), np.float32)
 
 
 def main(target: str) -> None:
     """Speaks all lines at their times and writes the file."""
-    sound = np.zeros(round(LENGTH_S * RATE_HZ), np.float32)
+    sound = np.zeros(round(LENGTH_S * SAMPLE_RATE_HZ), np.float32)
     for start_s, text in SAID:
-        line, at = spoken(text), round(start_s * RATE_HZ)
+        line, at = spoken(text), round(start_s * SAMPLE_RATE_HZ)
         sound[at : at + len(line)] += line[: len(sound) - at]
     with av.open(target, "w") as file:
-        stream = file.add_stream("libopus", rate=RATE_HZ, layout="mono")
+        stream = file.add_stream("libopus", rate=SAMPLE_RATE_HZ, layout="mono")
         stream.bit_rate = 16_000
         frame = av.AudioFrame.from_ndarray(sound[None], "flt", "mono")
-        frame.sample_rate = RATE_HZ
+        frame.sample_rate = SAMPLE_RATE_HZ
         file.mux(stream.encode(frame))
         file.mux(stream.encode(None))
 

@@ -95,7 +95,7 @@ class Progress:
         self._last_line, self._shown = time.monotonic(), self.done
         parts = [f"{self.label}: {round(self.done, 1):g}"]
         if self.total:
-            parts[0] += f"/{round(self.total, 1):g}"
+            parts[0] += f"/{round(self.total, 1):g}{' s' if self.unit.startswith('s of ') else ''}"
             if rate := self._per_second():
                 parts.append(f"{clock((self.total - self.done) / rate)} left")
         print(", ".join(filter(None, [*parts, self._rate(), self.note])), file=self._stream, flush=True)

@@ -65,10 +65,6 @@ class BatchSource(Protocol):
         """Whose vectors they are."""
 
     @property
-    def centre(self) -> Tensor:
-        """(D,) the mean frame."""
-
-    @property
     def origin(self) -> Any:
         """What the checkpoint says of the data: plain values."""
 

@@ -117,10 +117,12 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
     chapters = _tiles(timeline, said)
     _join_short(chapters, said)
     if len(chapters) < MIN_CHAPTERS:
+        find = "more" if len(timeline) < MIN_CHAPTERS else "fewer, longer"
+        hint = "" if timeline.duration_s < MIN_CHAPTERS * MIN_LENGTH_S else f"find {find} steps, or "
         raise StepFormerError(
             f"YouTube shows chapters only where there are at least {MIN_CHAPTERS} of {MIN_LENGTH_S} seconds or more; "
-            f"the {len(timeline)} steps of {timeline.video} give {len(chapters)}. "
-            "Find more steps, or use another format (vtt, ffmetadata)"
+            f"the {len(timeline)} steps of {timeline.video} give {len(chapters)}; {hint}"
+            "use another format (vtt, ffmetadata)"
         )
     lines = [f"{clock(c.start_s)} {c.name.replace('<', '‹').replace('>', '›')}" for c in chapters]
     text = "\n".join(lines) + "\n"
