@@ -148,9 +148,9 @@ class StepFormer:
         At most one of steps (how many), detail (0 few and long, 0.5 the default, 1 many and short), percentile
         (the paper's threshold: this percentile of the slot-frame similarities) and similarity (the released code's:
         the threshold itself). ordered: slots in order; False is the paper's ablation. use: "both" slots and structure,
-        "slots" (the paper's inference) or "structure". listening: where narration is looked for (by default subtitles,
-        else speech). labels="none": no names. bank: phrases to guess names from. report: called with seconds done and
-        seconds in all. cache: keep the features for the next time.
+        "slots" (with percentile=90 the paper's inference) or "structure". listening: where narration is looked for (by
+        default subtitles, else speech). labels="none": no names. bank: phrases to guess names from. report: called with
+        seconds done and seconds in all. cache: keep the features for the next time.
 
         Raises:
             InputError: the file cannot be read as video. UsageError: options that make no sense.

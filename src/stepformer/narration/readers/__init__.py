@@ -69,7 +69,6 @@ def parse_subtitles(
         return tidy(
             structured.parse_howto100m(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
         )
-    raise AssertionError
 
 
 def tidy(cues: Iterable[Cue]) -> list[Cue]:

@@ -68,7 +68,6 @@ def load(text: str, name: str) -> object:
     """JSON text; captions of HowTo100M write NaN for a missing text."""
     with reading(name, "JSON"):
         return json.loads(text)
-    raise AssertionError
 
 
 _STAMP = re.compile(r"<(\d[\d:.,]*)>")
