@@ -172,8 +172,6 @@ def own_rows(source: Any, ranks: Ranks, step: int, size: int) -> Any:
 class SharedCriterion(Criterion):
     """The criterion of one process: total and parts add up, over all processes, to those of the whole batch."""
 
-    pairs_together = False
-
     def __init__(self, config: LossConfig, ranks: Ranks, batch: int) -> None:
         super().__init__(config)
         if batch < ranks.size:

@@ -463,8 +463,6 @@ class Criterion:
     whose weight is 0 is not computed.
     """
 
-    pairs_together = True  # seq, glob and div are made at once where kernels for that apply
-
     def __init__(self, config: LossConfig | None = None) -> None:
         self.config = config or LossConfig()
 
@@ -519,44 +517,33 @@ class Criterion:
         phrase_times (B, L) in frames."""
         c, slots, pair = self.config, output.slots, Compared(output.slots, phrases, ahead)
         parts: dict[str, Tensor] = {}
-        made: dict[str, Tensor] = {}
+        names = apart = [name for name, weight in c.weights.items() if weight]
+        given = LossInput(output, phrases, phrase_mask, video_mask, c, {}, parts, pair, generator, phrase_times)
 
-        def compute(name: str) -> None:
-            options = c.options.get(name, {})
-            made[name] = self.loss(
-                name,
-                LossInput(output, phrases, phrase_mask, video_mask, c, options, parts, pair, generator, phrase_times),
-            )
+        def each_of(some: list[str]) -> dict[str, Tensor]:
+            return {name: self.loss(name, replace(given, options=c.options.get(name, {}))) for name in some}
 
-        names = [name for name, weight in c.weights.items() if weight]
-        together: tuple[str, ...] = ()
-        beside = Beside(slots.device, 1)
-        at_once = ahead is not None and self.pairs_together
-        if ahead is not None and at_once:
+        if ahead is None:
+            made = each_of(names)
+            total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
+        else:
             # one large product fills the GPU while the other losses, small and many, wait for each other
-            fits = c.smooth_frames <= 128 and not output.frames.requires_grad
-            drawn: tuple[Tensor, ...] | None = ahead.drawn if fits else None
-            apart = {"div": c.div_on == "slots", "smooth": drawn is not None}
-            together = tuple(name for name in PAPER_LOSSES if name in names and apart.get(name, True))
+            drawn: tuple[Tensor, ...] | None = ahead.drawn if c.smooth_frames <= 128 else None
+            fit = {"seq": True, "glob": True, "div": c.div_on == "slots", "smooth": drawn is not None}
+            apart = [name for name in names if not fit.get(name)]
+            beside = Beside(slots.device, 1)
             with beside:
-                for name in names:
-                    if name not in together:
-                        compute(name)
+                made = each_of(apart)
                 if drawn is not None:
                     drawn = _unit_once(_picked(output.frames, drawn[0])), *drawn
-            weights = [float(c.weights[name]) if name in together else 0.0 for name in PAPER_LOSSES]
+            weights = [float(c.weights.get(name, 0.0)) if fit[name] else 0.0 for name in PAPER_LOSSES]
             vectors = slots, ahead.phrases, ahead.half_phrases
             total, values = pair_losses(*vectors, phrase_mask, ahead.lengths, c, weights, drawn)
-            *each, parts["matched"] = values.unbind()
-            made |= {name: value for name, value in zip(PAPER_LOSSES, each, strict=True) if name in together}
+            *together, parts["matched"] = values.unbind()
+            made = {**dict(zip(PAPER_LOSSES, together, strict=True)), **made}
             beside.join()
-        else:
-            total = slots.new_zeros((), dtype=torch.promote_types(slots.dtype, torch.float32))
-        for name in names:
-            if name not in together:
-                if not at_once:
-                    compute(name)
-                total = total + float(c.weights[name]) * made[name]
+        for name in apart:
+            total = total + float(c.weights[name]) * made[name]
         return total, {**parts, **{name: made[name] for name in names}}
 
 

@@ -155,7 +155,7 @@ class Looked(NamedTuple):
     placed: Tensor  # the same with position codes
 
 
-Decode = Callable[[Any, Any, Tensor | None, bool], tuple[Tensor, Tensor | None]]
+Decode = Callable[[Tensor, Tensor, Tensor | None, bool], tuple[Tensor, Tensor | None]]
 """The decoder layers as a function: see :meth:`StepDecoder.decode`."""
 
 
@@ -217,16 +217,6 @@ class Attention(nn.Module):
         return logits.softmax(-1).mean(1)
 
 
-class FeedForward(nn.Sequential):
-    """Two linear layers with ReLU and dropout between."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(
-            nn.Linear(config.dim, config.feedforward), nn.ReLU(), nn.Dropout(config.dropout),
-            nn.Linear(config.feedforward, config.dim),
-        )  # fmt: skip
-
-
 class DecoderLayer(nn.Module):
     """Pre-LN: slots attend to each other, then to the video, then a feed-forward."""
 
@@ -235,7 +225,10 @@ class DecoderLayer(nn.Module):
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(config.dim) for _ in range(3))
         self.self_attention = Attention(config.dim, config.heads, config.dropout)
         self.cross_attention = Attention(config.dim, config.heads, config.dropout)
-        self.feedforward = FeedForward(config)
+        self.feedforward = nn.Sequential(
+            nn.Linear(config.dim, config.feedforward), nn.ReLU(), nn.Dropout(config.dropout),
+            nn.Linear(config.feedforward, config.dim),
+        )  # fmt: skip
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, query: Tensor | float, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
@@ -246,6 +239,12 @@ class DecoderLayer(nn.Module):
         x = x + self.dropout(self.cross_attention(y + query, key, value, mask))
         out: Tensor = x + self.dropout(self.feedforward(self.norm3(x)))
         return out
+
+    def attention(self, x: Tensor, query: Tensor | float, key: Tensor, mask: Tensor | None) -> Tensor:
+        """Where in the video the slots look, (B, K, N), from the inputs of :meth:`forward`."""
+        y = self.norm1(x)
+        x = x + self.self_attention(y + query, y + query, y, None)
+        return self.cross_attention.weights(self.norm2(x) + query, key, mask)
 
 
 class StepDecoder(nn.Module):
@@ -315,9 +314,10 @@ class StepDecoder(nn.Module):
         query = self.queries.to(value.dtype).expand(len(value), -1, -1)
         x, added = (query, 0.0) if self.config.queries == "content" else (torch.zeros_like(query), query)
         weights = None
-        for number, layer in enumerate(self.decoder):
-            if attention and number == len(self.decoder) - 1:
-                weights = self._last_attention(layer, x, added, key, mask)
+        for layer in self.decoder:
+            assert isinstance(layer, DecoderLayer)
+            if attention and layer is self.decoder[-1]:
+                weights = layer.attention(x, added, key, mask)
             x = layer(x, added, key, value, mask)
         return self.norm(x), weights
 
@@ -337,14 +337,6 @@ class StepDecoder(nn.Module):
         if config.positions == "relative":
             return _CODES[config.position_code](relative_times(mask), config.dim)
         return _frame_codes(config.position_code, N, config.dim, mask.device)
-
-    @staticmethod
-    def _last_attention(layer: nn.Module, x: Tensor, added: Tensor | float, key: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of the last layer over the video, from the same inputs as its forward pass."""
-        assert isinstance(layer, DecoderLayer)
-        y = layer.norm1(x)
-        x = x + layer.self_attention(y + added, y + added, y, None)
-        return layer.cross_attention.weights(layer.norm2(x) + added, key, mask)
 
 
 DECODERS: Registry[Callable[[ModelConfig], StepDecoder]] = Registry("decoder", "decoders", {"step": StepDecoder})
