@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -201,7 +201,8 @@ class GraphStep:
             self.stack = partial(
                 Stack, model, flat.stacks(flat.values), flat.stacks(flat.half), flat.stacks(flat.grads)
             )
-        self._reads_as_is = self._reads_bf16()
+        # the decoder reads frames, in bf16, to which nothing but fixed codes is done before
+        self._reads_as_is = fused and precision == "bf16" and isinstance(model.project_in, nn.Identity)
         self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
         self._flags: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
         self._cuda = device.type == "cuda"
@@ -209,10 +210,6 @@ class GraphStep:
         self._turn = 0
         self._free = [torch.zeros((), dtype=torch.int32, pin_memory=self._cuda) for _ in range(_LATE + 2)]
         self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(_LATE + 2)]
-
-    def _reads_bf16(self) -> bool:
-        """Whether the decoder reads frames, in bf16, to which nothing but fixed codes is done before."""
-        return self.stack is not None and self.precision == "bf16" and isinstance(self.model.project_in, nn.Identity)
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -348,15 +345,12 @@ class GraphStep:
             self._step(recorded)
         self.bad.zero_()
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
-
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
         video, seed = recorded.inputs["video"], recorded.inputs["control"].view(torch.int64)[4:5]
         if isinstance(self.model.project_in, nn.Linear):
             video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
-        with self._autocast():
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
             decode = self.stack(seed).decode if self.stack is not None else None
             mask, attention = recorded.inputs["video_mask"], self.criterion.needs_attention
             made: Slots = self.model(video, mask, attention, decode=decode, looked=recorded.looked)

@@ -24,7 +24,8 @@ PIECE = 1 << 28
 def log_sums(x: Tensor, z: Tensor, mask: Tensor, gamma: float, both_ways: bool) -> tuple[Tensor, Tensor]:
     """log sum over z of exp(x·z / gamma), (I,), and over x, (J,), from unit vectors x (I, D), z (J, D).
 
-    The first sum leaves out what mask (J,) leaves out; the second is made only ``both_ways`` (else it is empty).
+    The first sum leaves out what mask (J,) leaves out; the second is made only ``both_ways`` (else it is empty). z are
+    phrases, which are data: the gradient is that of x.
     """
     with torch.autocast(x.device.type, enabled=False):
         made: tuple[Tensor, Tensor] = _LogSums.apply(x, z, mask, gamma, both_ways)  # type: ignore[no-untyped-call]
@@ -45,10 +46,9 @@ class _LogSums(torch.autograd.Function):
     def backward(ctx: Any, d_rows: Tensor, d_columns: Tensor) -> tuple[Tensor | None, ...]:
         x, z, mask, over_z, columns = ctx.saved_tensors
         down = (columns, d_columns) if ctx.both_ways else None
-        wanted = ctx.needs_input_grad[:2]
-        made = sums_back(x, z, mask, ctx.gamma, over_z, d_rows.contiguous(), down, ctx.products, wanted)
+        dx = sums_back(x, z, mask, ctx.gamma, over_z, d_rows.contiguous(), down, ctx.products)
         ctx.products = None  # it was written over
-        return *made, None, None, None
+        return dx, None, None, None, None
 
 
 def make_sums(
@@ -68,21 +68,17 @@ def make_sums(
 
 def sums_back(
     x: Tensor, z: Tensor, mask: Tensor, gamma: float, over_z: Tensor, d_rows: Tensor,
-    down: tuple[Tensor, Tensor] | None, kept: Tensor | None, wanted: tuple[bool, ...] = (True, False),
-) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
-    """Gradients of :func:`make_sums` with respect to x and z, those wanted, in at least float32; kept: its products."""
+    down: tuple[Tensor, Tensor] | None, kept: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """The gradient of :func:`make_sums` with respect to x, in at least float32; kept: its products."""
     step = max(1, PIECE // max(1, len(z)))
-    dx = x.new_empty(x.shape, dtype=_wide(x)) if wanted[0] else None
-    dz = z.new_zeros(z.shape, dtype=_wide(z)) if wanted[1] else None
+    dx = x.new_empty(x.shape, dtype=_wide(x))
     for first in range(0, len(x), step):
         here = slice(first, first + step)
         products = _products(x[here], z) if kept is None else kept
         shares = _shares(products, mask, gamma, over_z[here], d_rows[here], down, x.dtype)
-        if dx is not None:
-            _mm(shares, z, dx[here])
-        if dz is not None:
-            dz.addmm_(shares.mT, x[here])
-    return dx, dz
+        _mm(shares, z, dx[here])
+    return dx
 
 
 def _wide(x: Tensor) -> torch.dtype:
@@ -190,8 +186,7 @@ class _PairLosses(torch.autograd.Function):
                 cosines, lengths, rows, d_phrases, d_slots, c.gamma, seq_weight / B, c.seq_average == "all"
             )
             own_grad = torch.bmm(d_cosines, phrases)
-        grad, _ = sums_back(every, said, seen, c.gamma, over_phrases, d_rows, down, products)
-        assert grad is not None
+        grad = sums_back(every, said, seen, c.gamma, over_phrases, d_rows, down, products)
 
         aligning.join()
         smoothing.join()

@@ -317,20 +317,16 @@ def _power(n: int) -> int:
 
 class _UnitFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kind: torch.dtype) -> Tensor:
-        x = x.contiguous()
-        D = x.shape[-1]
-        y = torch.empty(x.shape, dtype=kind, device=x.device)
-        inverse = torch.empty(x.shape[:-1], dtype=torch.float32, device=x.device)
-        _unit[(x.numel() // D,)](x, y, None, inverse, D, HALF=False, WIDTH=_power(D))
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y, _, inverse = unit_parts(x, torch.float32)
         ctx.save_for_backward(y, inverse)
         ctx.kind = x.dtype
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         y, inverse = ctx.saved_tensors
-        return unit_back(grad.contiguous(), None, y, inverse, ctx.kind), None
+        return unit_back(grad.contiguous(), None, y, inverse, ctx.kind)
 
 
 class _SmoothFunction(torch.autograd.Function):
@@ -349,9 +345,9 @@ class _SmoothFunction(torch.autograd.Function):
         return grad * up[:, None, None], None, None, None, None, None, None
 
 
-def unit(x: Tensor, kind: torch.dtype = torch.float32) -> Tensor:
-    """Vectors (..., D) at length 1, computed in float32, in the type asked for."""
-    made: Tensor = _UnitFunction.apply(x, kind)  # type: ignore[no-untyped-call]
+def unit(x: Tensor) -> Tensor:
+    """Vectors (..., D) at length 1, in float32."""
+    made: Tensor = _UnitFunction.apply(x)  # type: ignore[no-untyped-call]
     return made
 
 

@@ -105,12 +105,6 @@ class Compared:
         """(B, K, L)"""
         return products(self.slots, self.phrases)
 
-    def own_sums(self, mask: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
-        """log sum of exp(cos / gamma) over the video's own phrases, (B, K), and over its own slots, (B, L)."""
-        logits = self.cosines / gamma
-        own = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min)
-        return own.logsumexp(2), logits.logsumexp(1)
-
 
 def match(similarity: Tensor, mask: Tensor, keep: float = 0.8, best_per_slot: int | None = None) -> Tensor:
     """Drop-DTW one-to-one between slots and phrases: similarity (B, K, L) -> bool (B, K, L), no gradient.
@@ -218,11 +212,12 @@ def glob_loss(
     phrases, said = videos(pair.phrases), videos(mask)  # of all videos
     all_slots = pair.slots.flatten(0, 1)
     over_phrases, over_slots = log_sums(all_slots, phrases.flatten(0, 1), said.flatten(), gamma, both_ways)
-    own_over_phrases, own_over_slots = pair.own_sums(mask, gamma)
-    log_ratio = videos(own_over_phrases - over_phrases.view_as(own_over_phrases))  # (B, K)
+    logits = pair.cosines / gamma  # the video's own pairs
+    own = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min).logsumexp(2)  # (B, K)
+    log_ratio = videos(own - over_phrases.view_as(own))
     loss = nce(log_ratio.flatten(), said.any(1)[:, None].expand_as(log_ratio).flatten(), form)
     if both_ways:
-        back = videos(own_over_slots) - sums(over_slots).view_as(said)  # (B, L)
+        back = videos(logits.logsumexp(1)) - sums(over_slots).view_as(said)  # (B, L)
         loss = loss + nce(torch.where(said, back, 0.0).flatten(), said.flatten(), form)
     return loss
 

@@ -63,8 +63,8 @@ def _add_norm(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["site"])
 def _add_norm_back(  # type: ignore[no-untyped-def]
     dy, x, weight, mean, rstd, dx, d_branch, sums, seed, site, rows,
-    DIM: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, DOWN: tl.constexpr, MORE: tl.constexpr,
-    ADD: tl.constexpr, THRESHOLD: tl.constexpr,
+    DIM: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, MORE: tl.constexpr, ADD: tl.constexpr,
+    THRESHOLD: tl.constexpr,
 ):  # fmt: skip
     """ROWS rows, and over them the sums that are the gradients of weight, shift and the bias of the branch before."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -82,20 +82,19 @@ def _add_norm_back(  # type: ignore[no-untyped-def]
     sums += tl.program_id(0) * (3 * DIM) + c
     tl.store(sums, tl.sum(g * unit, axis=0), mask=inside)
     tl.store(sums + DIM, tl.sum(g, axis=0), mask=inside)
-    if DOWN:
-        g *= by
-        along = tl.sum(unit * g, axis=1)[:, None] / DIM
-        level = tl.sum(g, axis=1)[:, None] / DIM
-        total = scale * (g - unit * along - level)
-        if MORE:
-            total += tl.load(dx + at, mask=ok, other=0.0)
-        tl.store(dx + at, total, mask=ok)
-        if ADD:
-            if THRESHOLD > 0:
-                kept = _kept(seed, site, at, THRESHOLD)
-                total = tl.where(kept, total * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
-            tl.store(d_branch + at, total, mask=ok)
-            tl.store(sums + 2 * DIM, tl.sum(tl.where(ok, total, 0.0), axis=0), mask=inside)
+    g *= by
+    along = tl.sum(unit * g, axis=1)[:, None] / DIM
+    level = tl.sum(g, axis=1)[:, None] / DIM
+    total = scale * (g - unit * along - level)
+    if MORE:
+        total += tl.load(dx + at, mask=ok, other=0.0)
+    tl.store(dx + at, total, mask=ok)
+    if ADD:
+        if THRESHOLD > 0:
+            kept = _kept(seed, site, at, THRESHOLD)
+            total = tl.where(kept, total * (16777216.0 / (16777216.0 - THRESHOLD)), 0.0)
+        tl.store(d_branch + at, total, mask=ok)
+        tl.store(sums + 2 * DIM, tl.sum(tl.where(ok, total, 0.0), axis=0), mask=inside)
 
 
 @triton.jit
@@ -385,7 +384,7 @@ def norm_parts(rows: int, dim: int) -> int:
 
 
 def add_norm_back(
-    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor | None, more: bool,
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool,
     d_branch: Tensor | None, sums: Tensor, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     """The backward pass of :func:`add_norm`, x its x_out: dx, added to what it holds if ``more``, and d_branch.
@@ -397,8 +396,7 @@ def add_norm_back(
     width = _width(dim)
     _add_norm_back[(len(sums),)](
         dy, x, weight, mean, rstd, dx, d_branch, sums, seed, site, rows, DIM=dim, WIDTH=width,
-        ROWS=max(1, 4096 // width), DOWN=dx is not None, MORE=more, ADD=d_branch is not None, THRESHOLD=threshold,
-        num_warps=8,
+        ROWS=max(1, 4096 // width), MORE=more, ADD=d_branch is not None, THRESHOLD=threshold, num_warps=8,
     )  # fmt: skip
 
 

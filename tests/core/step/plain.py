@@ -57,14 +57,12 @@ def add_norm(
 
 
 def add_norm_back(
-    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor | None, more: bool,
+    dy: Tensor, x: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, dx: Tensor, more: bool,
     d_branch: Tensor | None, sums: Tensor, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     unit = (x - mean[:, None]) * rstd[:, None]
     g = dy.to(x.dtype)
     sums.zero_()[0, :2] = torch.stack(((g * unit).sum(0), g.sum(0)))
-    if dx is None:
-        return
     g = g * weight
     new = rstd[:, None] * (g - unit * (unit * g).mean(1, keepdim=True) - g.mean(1, keepdim=True))
     dx.copy_(dx + new if more else new)
