@@ -31,7 +31,7 @@ from stepformer.core.inference import (
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
-from stepformer.evaluation.baselines import FeatureVideo, baseline
+from stepformer.evaluation.baselines import FeatureVideo, baseline, divided
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 from stepformer.evaluation.statistics import by_task
 from stepformer.evaluation.table1 import Table1Options
@@ -342,8 +342,7 @@ def frame_clusters(
         out = [np.empty(0, np.int64)] * len(videos)
         for group, (labels, distances) in zip(groups, clusters(options["time_weight"]), strict=True):
             kept = keep_nearest(labels, distances, options["keep"])
-            ends = np.cumsum([len(videos[i].features) for i in group])[:-1]
-            for i, part in zip(group, np.split(kept, ends), strict=True):
+            for i, part in zip(group, divided(kept, [points[i] for i in group]), strict=True):
                 out[i] = part
         return out, None
 
@@ -376,40 +375,41 @@ def feature_videos(stage: Stage) -> tuple[list[FeatureVideo], dict[str, int]]:
     return videos, steps
 
 
-def _kukleva(method: Method, stage: Stage) -> Answer:
+def _fit(method: Method, stage: Stage, device: str, **options: Any) -> tuple[Any, list[FeatureVideo], dict[str, int]]:
+    """A baseline fitted on the videos of a stage, those videos, and the number of steps of each task."""
     videos, steps = feature_videos(stage)
+    setting: Any = method.setting or "weak"
+    fit = baseline(method.kind.removeprefix(REGISTERED), **options).fit
+    return fit(videos, steps, setting=setting, seed=stage.seed, device=device), videos, steps
+
+
+def _retuned(fitted: Any, videos: Sequence[FeatureVideo], tried: Sequence[Options]) -> Answer:
+    """What a fitted baseline finds with other options that only segmenting looks at."""
+
+    def cut(options: Options) -> Segments:
+        return replace(fitted, options=replace(fitted.options, **options)).segment(videos), None
+
+    return Answer(None, cut, discover_options=tried, curve=fitted.curve)
+
+
+def _kukleva(method: Method, stage: Stage) -> Answer:
     # exactly the budget, unless options are given
     given = {"epochs": 0, "min_updates": method.updates} if method.options is None else dict(method.options)
     # the perceptron is so small that a GPU only waits for it
-    fit = baseline("kukleva", **given).fit
-    fitted = fit(videos, steps, setting=_setting(method), seed=stage.seed)
-
-    def cut(options: Options) -> Segments:
-        changed = replace(fitted.options, background=options.get("background", 0.0), decode=options.get("decode", True))
-        return replace(fitted, options=changed).segment(videos), None
-
+    fitted, videos, _ = _fit(method, stage, "cpu", **given)
     shares = [0.4, *(round(0.05 * i, 2) for i in range(15) if i != 8)]
-    tried = [{"background": share, "decode": decode} for share, decode in itertools.product(shares, (True, False))]
-    return Answer(None, cut, discover_options=tried, curve=fitted.curve)
+    pairs = itertools.product(shares, (True, False))
+    return _retuned(fitted, videos, [{"background": share, "decode": decode} for share, decode in pairs])
 
 
 def _elhamifar(method: Method, stage: Stage) -> Answer:
-    videos, steps = feature_videos(stage)
-    fit = baseline("elhamifar", max_updates=method.updates).fit
-    fitted: Any = fit(videos, steps, seed=stage.seed, device=stage.device)
-
-    def cut(options: Options) -> Segments:
-        return fitted.segment(videos, **options), None
-
+    fitted, videos, _ = _fit(method, stage, stage.device, max_updates=method.updates)
     pairs = itertools.product(SHARES[::-1], (1, 3, 5))  # all segments stay in the published method
-    tried = [{"keep": keep, "smooth": window} for keep, window in pairs]
-    return Answer(None, cut, discover_options=tried, curve=fitted.curve)
+    return _retuned(fitted, videos, [{"keep": keep, "smooth": window} for keep, window in pairs])
 
 
 def _shen(method: Method, stage: Stage) -> Answer:
-    videos, steps = feature_videos(stage)
-    fit = baseline("shen", max_updates=method.updates).fit
-    fitted: Any = fit(videos, steps, setting=_setting(method), seed=stage.seed, device=stage.device)
+    fitted, videos, steps = _fit(method, stage, stage.device, max_updates=method.updates)
     trial, outputs = prototypes(stage.trial, fitted, videos)
     localised = slot_answer(trial, outputs, method.rule, stage.inference)
     found = frame_clusters(videos, [fitted.frames(v) for v in videos], steps, stage.seed)
@@ -440,14 +440,8 @@ def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tup
 
 def _registered(method: Method, stage: Stage) -> Answer:
     """A baseline that a plugin registered: its clusters as they come."""
-    videos, steps = feature_videos(stage)
-    fit = baseline(method.kind.removeprefix(REGISTERED)).fit
-    fitted: Any = fit(videos, steps, setting=_setting(method), seed=stage.seed, device=stage.device)
+    fitted, videos, _ = _fit(method, stage, stage.device)
     return Answer(None, lambda _: (fitted.segment(videos), None), curve=getattr(fitted, "curve", ()))
-
-
-def _setting(method: Method) -> Any:
-    return method.setting or "weak"
 
 
 _METHODS: dict[str, Callable[[Method, Stage], Answer]] = {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stepformer.errors import InputError, NonFiniteError, UsageError
-from stepformer.evaluation.baselines import BASELINES, FeatureVideo, baseline, training_groups
+from stepformer.evaluation.baselines import BASELINES, FeatureVideo, Given, baseline
 from stepformer.evaluation.kmeans import keep_nearest
 
 
@@ -64,8 +64,9 @@ def test_videos_are_checked_where_they_are_made():
 
 def test_unsupervised_training_sees_one_group_and_weak_one_per_task():
     videos = [video(task="a"), video(task="b", seed=1), video(task="a", seed=2)]
-    assert [(g, len(v)) for g, v in training_groups(videos, "weak")] == [("a", 2), ("b", 1)]
-    assert [(g, len(v)) for g, v in training_groups(videos, "unsupervised")] == [(None, 3)]
+    weak, alike = (Given({}, 3, setting, 0, "cpu").groups(videos) for setting in ("weak", "unsupervised"))
+    assert {task: len(own) for task, own in weak.items()} == {"a": 2, "b": 1}
+    assert {task: len(own) for task, own in alike.items()} == {None: 3}
 
 
 def test_keep_nearest_keeps_the_share_of_each_cluster_and_never_empties_one():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stepformer.evaluation.baselines import FeatureVideo, baseline
+from stepformer.evaluation.baselines import FeatureVideo, Given, baseline
 from stepformer.evaluation.baselines.elhamifar import (
     KeyStepNetwork,
     cut,
@@ -41,7 +41,7 @@ def test_pseudo_labels_are_the_nearest_chosen_key_step_of_the_own_task():
     a = FeatureVideo("a", "t", np.ones((2, 2)))
     b = FeatureVideo("b", "u", np.ones((2, 2)))
     pooled = [np.array([[0.1, 0.0], [0.9, 0.0]], np.float32), np.array([[9.0, 0.1], [9.0, 0.9]], np.float32)]
-    chosen, labels = pseudo_labels([a, b], pooled, candidates, {"t": 2, "u": 1})
+    chosen, labels = pseudo_labels([a, b], pooled, candidates, Given({"t": 2, "u": 1}, 2, "weak", 0, "cpu"))
     assert sorted(chosen["t"]) == [0, 1] and labels[0].tolist() == [0, 1]
     assert len(chosen["u"]) == 1 and set(labels[1].tolist()) == set(chosen["u"].tolist())
 
@@ -95,5 +95,5 @@ def test_it_learns_the_steps_of_two_tasks_and_tells_the_tasks_apart():
         best = sum(max(((f == a) & (y == b)).sum() for b in np.unique(y)) for a in np.unique(f))
         assert len(np.unique(f)) <= 3 and best / len(y) > 0.8
     with torch.no_grad():
-        told = [int(fitted.model(torch.from_numpy(cut(v, 3.0)))[1].argmax()) for v in videos]
+        told = [int(fitted.network(torch.from_numpy(cut(v, 3.0)))[1].argmax()) for v in videos]
     assert told == [i % 2 for i in range(12)]

@@ -27,7 +27,7 @@ def synthetic():
 
 @torch.no_grad()
 def predicted_time(fitted, video):
-    model = fitted.embeddings["t"]
+    model = fitted.model("t")
     return model.last(torch.sigmoid(model.embed(torch.from_numpy(video.features))))[:, 0].numpy()
 
 
@@ -74,7 +74,7 @@ def test_one_model_for_all_serves_a_task_it_was_not_told_about(synthetic):
     renamed = [FeatureVideo(v.video, f"task{i % 2}", v.features) for i, v in enumerate(videos)]
     steps = {"task0": 4, "task1": 4}
     fitted = baseline("kukleva", min_updates=600).fit(renamed, steps, setting="unsupervised", seed=0)
-    assert list(fitted.embeddings) == [None]
+    assert list(fitted.models) == [None]
     assert np.mean(np.concatenate(fitted.segment(renamed)) == np.concatenate(truth)) > 0.9
     weak = baseline("kukleva", epochs=1).fit(renamed[:1], steps)
     with pytest.raises(UsageError, match="'task1'"):

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ BACKGROUND = -1
 Setting = Literal["weak", "unsupervised"]
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
+Numbers = TypeVar("Numbers", bound=np.generic)
+Options = TypeVar("Options", bound="Baseline")
 Model = TypeVar("Model")
 
 
@@ -80,13 +82,27 @@ class FeatureVideo:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a method is fitted on, and how."""
+    """How a method is fitted: the number of steps of each task, features of one width, and the rest as asked for."""
 
-    videos: Sequence[FeatureVideo]
-    n_steps: Mapping[str, int]  # of each task
+    n_steps: Mapping[str, int]
+    width: int
     setting: Setting
     seed: int
     device: str
+
+    def steps(self, task: str) -> int:
+        """The number of steps of a task, at least one."""
+        if task not in self.n_steps:
+            raise UsageError(f"the number of steps of task {task!r} was not given")
+        if self.n_steps[task] < 1:
+            raise UsageError(f"task {task!r} must have at least one step, got {self.n_steps[task]}")
+        return int(self.n_steps[task])
+
+    def groups(self, videos: Sequence[FeatureVideo]) -> dict[str | None, list[FeatureVideo]]:
+        """What one model is trained on: the videos of each task when weak, all (under None) when unsupervised."""
+        if self.setting == "unsupervised":
+            return {None: list(videos)}
+        return {task: [videos[i] for i in where] for task, where in by_task(videos).items()}
 
 
 class Baseline(ABC):
@@ -104,10 +120,8 @@ class Baseline(ABC):
         seed: int = 0,
         device: str = "cpu",
     ) -> Any:
-        """Trains on ``videos``; ``n_steps`` is the number of steps of each task.
-
-        What it gives has ``segment(videos)``: the cluster of each frame of each video, (N,) each, -1 background; ids
-        mean the same in all given videos of a task.
+        """Trains on ``videos``; ``n_steps`` is the number of steps of each task. What it gives can ``segment(videos)``,
+        as :class:`Fitted` does.
         """
         if setting not in self.settings:
             raise UsageError(f"{self.name} has no setting {setting!r}; it has: {', '.join(self.settings)}")
@@ -116,11 +130,45 @@ class Baseline(ABC):
         widths = {video.features.shape[1] for video in videos}
         if len(widths) > 1:
             raise InputError(f"{self.name} needs features of one width, got {sorted(widths)}")
-        return self.train(Given(videos, dict(n_steps), setting, seed, device))
+        return self.train(videos, Given(dict(n_steps), widths.pop(), setting, seed, device))
 
     @abstractmethod
-    def train(self, given: Given) -> Any:
+    def train(self, videos: Sequence[FeatureVideo], given: Given) -> Any:
         """What :meth:`fit` gives, of input that was checked."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted(ABC, Generic[Options, Model]):
+    """What a method has learned: a model per task (weak), or one under None for all (unsupervised)."""
+
+    options: Options
+    given: Given
+    models: Mapping[str | None, Model]
+    curve: Sequence[Sequence[tuple[int, float]]]  # of each model, or of those trained side by side: updates, loss
+
+    def model(self, task: str) -> Model:
+        """What was learned for a task."""
+        name = None if None in self.models else task
+        if name not in self.models:
+            raise UsageError(f"nothing was learned for task {task!r}; fit on videos of it, or unsupervised")
+        return self.models[name]
+
+    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """The cluster of each frame of each video, (N,) each, -1 background; ids mean the same in all given videos of a
+        task.
+        """
+        for video in videos:
+            if (width := video.features.shape[1]) != self.given.width:
+                raise InputError(f"video {video.video}: features of width {width} do not fit what was learned")
+        out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
+        for task, where in by_task(videos).items():
+            for i, ids in zip(where, self.segment_task(task, [videos[i] for i in where]), strict=True):
+                out[i] = ids
+        return out
+
+    @abstractmethod
+    def segment_task(self, task: str, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """The same for the videos of one task."""
 
 
 BASELINES: Registry[Callable[..., Baseline]] = Registry("baseline", "baselines", {
@@ -180,45 +228,6 @@ def by_task(videos: Sequence[FeatureVideo]) -> dict[str, list[int]]:
     return groups
 
 
-def per_task(
-    videos: Sequence[FeatureVideo], segment: Callable[[str, list[FeatureVideo]], Sequence[IntArray]]
-) -> list[IntArray]:
-    """The ids of each video, in the order given, where ``segment`` gives those of one task's videos."""
-    out: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
-    for task, where in by_task(videos).items():
-        for i, ids in zip(where, segment(task, [videos[i] for i in where]), strict=True):
-            out[i] = ids
-    return out
-
-
-def divided(joined: IntArray, parts: Sequence[npt.NDArray[Any]]) -> list[IntArray]:
-    """``joined`` (sum of lengths,) cut up again as the parts are long that were joined."""
+def divided(joined: npt.NDArray[Numbers], parts: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Numbers]]:
+    """``joined`` (sum of lengths, ...) cut up again as the parts are long that were joined."""
     return np.split(joined, np.cumsum([len(part) for part in parts])[:-1])
-
-
-def model_of(models: Mapping[str | None, Model], task: str) -> Model:
-    """What was learned for a task: its own model (weak), or the one under None for all (unsupervised)."""
-    model = models.get(None) or models.get(task)
-    if model is None:
-        raise UsageError(f"nothing was learned for task {task!r}; fit on videos of it, or unsupervised")
-    return model
-
-
-def training_groups(
-    videos: Sequence[FeatureVideo], setting: Setting
-) -> Iterator[tuple[str | None, list[FeatureVideo]]]:
-    """What one model is trained on: (task, its videos) when weak, (None, all videos) when unsupervised."""
-    if setting == "unsupervised":
-        yield None, list(videos)
-    else:
-        for task, where in by_task(videos).items():
-            yield task, [videos[i] for i in where]
-
-
-def steps_of(task: str, n_steps: Mapping[str, int]) -> int:
-    """The number of steps of a task, at least one."""
-    if task not in n_steps:
-        raise UsageError(f"the number of steps of task {task!r} was not given")
-    if n_steps[task] < 1:
-        raise UsageError(f"task {task!r} must have at least one step, got {n_steps[task]}")
-    return int(n_steps[task])

@@ -19,7 +19,7 @@ narrower than theirs (five pooling levels of VGG width), so that it trains on a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,19 +29,17 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.core.devices import one_thread
-from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines import (
     Baseline,
     Curve,
     FeatureVideo,
+    Fitted,
     FloatArray,
     Given,
     IntArray,
     Setting,
     by_task,
     divided,
-    per_task,
-    steps_of,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
@@ -59,23 +57,25 @@ class Elhamifar(Baseline):
     task_weight: float = 0.5
     learning_rate: float = 1e-3
     refine: int = 10  # Lloyd steps that carry the candidates to the next round
+    keep: float = 1.0  # share of a key-step's segments, best scored first, that is not background
+    smooth: int = 1  # segments over which scores are averaged
     name: ClassVar[str] = "elhamifar"
     settings: ClassVar[tuple[Setting, ...]] = ("weak",)
 
-    def train(self, given: Given) -> FittedElhamifar:
+    def train(self, videos: Sequence[FeatureVideo], given: Given) -> FittedElhamifar:
         """Alternates subset selection and training, over the videos of all tasks together."""
-        videos, n_steps, seed, device = given.videos, given.n_steps, given.seed, given.device
+        seed, device = given.seed, given.device
         tasks = list(by_task(videos))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = KeyStepNetwork(videos[0].features.shape[1], len(tasks), self).to(device)
+            model = KeyStepNetwork(given.width, len(tasks), self).to(device)
         optimizer = torch.optim.RMSprop(model.parameters(), lr=self.learning_rate)
         rng = np.random.default_rng(seed)
         inputs = [torch.from_numpy(cut(v, self.segment_s)).to(device) for v in videos]  # (S_i, W, D) each
         task_index = {task: i for i, task in enumerate(tasks)}
         targets = [torch.tensor([task_index[v.task]], device=device) for v in videos]
         candidates: npt.NDArray[np.floating] | None = None
-        chosen: dict[str, IntArray] = {}
+        chosen: dict[str | None, IntArray] = {}
         curve, done = Curve(window=len(videos)), 0
         with one_thread():
             while done < self.rounds or (curve.updates < self.max_updates and not curve.flat):
@@ -83,7 +83,7 @@ class Elhamifar(Baseline):
                 with torch.no_grad():
                     pooled = [model.pool(x).cpu().numpy() for x in inputs]  # (S_i, D) each
                 candidates = self._candidates(np.concatenate(pooled), candidates, seed)
-                chosen, labels = pseudo_labels(videos, pooled, candidates, n_steps)
+                chosen, labels = pseudo_labels(videos, pooled, candidates, given)
                 for i in rng.permutation(len(videos)):
                     scores, task_scores = model(inputs[i])
                     loss = ranking_loss(scores, torch.from_numpy(labels[i]).to(device))
@@ -92,7 +92,7 @@ class Elhamifar(Baseline):
                     loss.backward()  # type: ignore[no-untyped-call]
                     optimizer.step()
                     curve.add(float(loss.detach()))
-        return FittedElhamifar(self, model.eval(), chosen, device, [curve.points])
+        return FittedElhamifar(self, given, chosen, [curve.points], model.eval())
 
     def _candidates(
         self, points: FloatArray, before: npt.NDArray[np.floating] | None, seed: int
@@ -154,14 +154,14 @@ def pseudo_labels(
     videos: Sequence[FeatureVideo],
     pooled: Sequence[FloatArray],
     candidates: npt.NDArray[np.floating],
-    n_steps: Mapping[str, int],
-) -> tuple[dict[str, IntArray], list[IntArray]]:
+    given: Given,
+) -> tuple[dict[str | None, IntArray], list[IntArray]]:
     """The chosen key-steps of each task, and for each video (S_i,) the nearest chosen key-step of each segment."""
-    chosen: dict[str, IntArray] = {}
+    chosen: dict[str | None, IntArray] = {}
     labels: list[IntArray] = [np.empty(0, np.int64)] * len(videos)
     for task, where in by_task(videos).items():
         similar = similarity(candidates, np.concatenate([pooled[i] for i in where]))
-        chosen[task] = select_subset(similar, steps_of(task, n_steps))
+        chosen[task] = select_subset(similar, given.steps(task))
         nearest = chosen[task][similar[chosen[task]].argmax(axis=0)]
         for i, part in zip(where, divided(nearest, [pooled[i] for i in where]), strict=True):
             labels[i] = part
@@ -233,44 +233,28 @@ class KeyStepNetwork(nn.Module):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FittedElhamifar:
-    """The network and the key-steps chosen for each task."""
+class FittedElhamifar(Fitted[Elhamifar, IntArray]):
+    """The key-steps chosen for each task, and the network that scores them."""
 
-    options: Elhamifar
-    model: KeyStepNetwork
-    chosen: Mapping[str, IntArray]
-    device: str
-    curve: Sequence[Sequence[tuple[int, float]]] = ()  # updates, loss
+    network: KeyStepNetwork
+
+    def segment_task(self, task: str, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """The best-scored of the task's key-steps for each segment, repeated over its frames."""
+        scores = [self._scores(video) for video in videos]
+        best = self.model(task)[np.concatenate([values.argmax(axis=1) for values in scores])]
+        far = -np.concatenate([values.max(axis=1) for values in scores])
+        ids = divided(keep_nearest(best, far, self.options.keep), scores)
+        return [
+            np.repeat(part, _frames(video, self.options.segment_s))[: len(video.features)]
+            for part, video in zip(ids, videos, strict=True)
+        ]
 
     @torch.no_grad()
-    def segment(self, videos: Sequence[FeatureVideo], keep: float = 1.0, smooth: int = 1) -> list[IntArray]:
-        """The best-scored of the task's key-steps for each segment, repeated over its frames.
-
-        keep: share of each key-step's segments, best scored first, that stay; the others are background (the published
-        method has none). smooth: scores are averaged over so many segments.
-        """
-
-        def segment(task: str, own: list[FeatureVideo]) -> list[IntArray]:
-            if task not in self.chosen:
-                raise UsageError(f"no key-steps were chosen for task {task!r}; fit on videos of it")
-            scores = [self._scores(video, smooth) for video in own]  # (S, K) each
-            best = self.chosen[task][np.concatenate([values.argmax(axis=1) for values in scores])]
-            far = -np.concatenate([values.max(axis=1) for values in scores])
-            ids = divided(keep_nearest(best, far, keep), scores)
-            return [
-                np.repeat(part, _frames(video, self.options.segment_s))[: len(video.features)]
-                for part, video in zip(ids, own, strict=True)
-            ]
-
-        return per_task(videos, segment)
-
-    def _scores(self, video: FeatureVideo, smooth: int) -> npt.NDArray[np.floating]:
+    def _scores(self, video: FeatureVideo) -> npt.NDArray[np.floating]:
         """(S, K) scores of a video's segments for its task's key-steps."""
-        segments = torch.from_numpy(cut(video, self.options.segment_s)).to(self.device)
-        if segments.shape[2] != self.model.look.in_features:
-            raise InputError(f"video {video.video}: features of width {segments.shape[2]} do not fit the network")
-        scores = self.model.score(self.model.pool(segments))[:, self.chosen[video.task].tolist()]
-        if smooth > 1:
-            scores = nn.functional.avg_pool1d(scores.T[None], smooth, 1, smooth // 2, count_include_pad=False)[0].T
+        segments = torch.from_numpy(cut(video, self.options.segment_s)).to(self.given.device)
+        scores = self.network.score(self.network.pool(segments))[:, self.model(video.task).tolist()]
+        if (n := self.options.smooth) > 1:
+            scores = nn.functional.avg_pool1d(scores.T[None], n, 1, n // 2, count_include_pad=False)[0].T
         values: npt.NDArray[np.floating] = scores.cpu().numpy()
         return values

@@ -23,7 +23,7 @@ it what the frames look like, which clusters need where a step comes back severa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,21 +34,18 @@ from torch import Tensor, nn
 
 from stepformer.core.align import drop_dtw
 from stepformer.core.devices import one_thread
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import (
     BACKGROUND,
     Baseline,
     Curve,
     FeatureVideo,
+    Fitted,
     FloatArray,
     Given,
     IntArray,
     Setting,
     divided,
-    model_of,
-    per_task,
-    steps_of,
-    training_groups,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
@@ -76,13 +73,12 @@ class Kukleva(Baseline):
         if not 0 <= self.background < 1:
             raise UsageError(f"Kukleva.background is a share in [0, 1), got {self.background}")
 
-    def train(self, given: Given) -> FittedKukleva:
+    def train(self, videos: Sequence[FeatureVideo], given: Given) -> FittedKukleva:
         """Learns the embedding: one per task, or one for all."""
-        groups = dict(training_groups(given.videos, given.setting))
+        groups = given.groups(videos)
         with one_thread():
             embeddings, curve = train_embeddings(list(groups.values()), self, given.seed, given.device)
-        by_group = dict(zip(groups, embeddings, strict=True))
-        return FittedKukleva(self, by_group, given.n_steps, given.seed, given.device, curve)
+        return FittedKukleva(self, given, dict(zip(groups, embeddings, strict=True)), curve)
 
 
 class TimeEmbedding(nn.Module):
@@ -206,63 +202,32 @@ def endless_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FittedKukleva:
-    """The embeddings by task (weak), or one under None (unsupervised)."""
-
-    options: Kukleva
-    embeddings: Mapping[str | None, TimeEmbedding]
-    n_steps: Mapping[str, int]
-    seed: int
-    device: str
-    curve: Sequence[Sequence[tuple[int, float]]] = ()  # of each stack of models: updates, loss
+class FittedKukleva(Fitted[Kukleva, TimeEmbedding]):
+    """The embeddings."""
 
     @torch.no_grad()
     def embed(self, video: FeatureVideo) -> npt.NDArray[np.float64]:
         """(N, E) the continuous temporal embedding of a video's frames."""
-        model = model_of(self.embeddings, video.task)
-        if video.features.shape[1] != model.first.in_features:
-            raise InputError(
-                f"video {video.video}: features of width {video.features.shape[1]} do not fit what was learned"
-            )
-        x = torch.from_numpy(prepare(video, self.options.standardize)).to(self.device)
-        embedded: npt.NDArray[np.float64] = model.embed(x).double().cpu().numpy()
+        x = torch.from_numpy(prepare(video, self.options.standardize)).to(self.given.device)
+        embedded: npt.NDArray[np.float64] = self.model(video.task).embed(x).double().cpu().numpy()
         return embedded
 
-    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
-        """Ordered clusters of the frames of each task, decoded video by video. Cluster 0 is the earliest."""
-
-        def segment(task: str, own: list[FeatureVideo]) -> list[IntArray]:
-            times = np.concatenate([video.relative_time for video in own])
-            embedded = [self.embed(video) for video in own]
-            return segment_embedded(embedded, times, steps_of(task, self.n_steps), self.options, self.seed)
-
-        return per_task(videos, segment)
-
-
-def segment_embedded(
-    embedded: Sequence[npt.NDArray[np.float64]],
-    times: npt.NDArray[np.floating],
-    k: int,
-    options: Kukleva,
-    seed: int,
-) -> list[IntArray]:
-    """Clusters in order of time for the embedded frames (N_i, E) of one task's videos; times: (sum N_i,) relative."""
-    joined = np.concatenate(embedded)
-    found = kmeans(joined, k, seed=seed, restarts=options.restarts)
-    k = len(found.centers)
-    labels = in_time_order(found.labels, times, k)
-    centers = np.stack([joined[labels == c].mean(axis=0) for c in range(k)])
-    background = np.zeros(len(joined), bool)
-    if options.background:
-        distances = ((joined - centers[labels]) ** 2).sum(axis=1)
-        background = keep_nearest(labels, distances, 1 - options.background) == BACKGROUND
-    if not options.decode:
-        return divided(np.where(background, BACKGROUND, labels), embedded)
-    ends = np.cumsum([len(part) for part in embedded])[:-1]
-    costs = -gaussian_log_likelihood(joined, labels, k, options.covariance)  # (n, K)
-    return [
-        decode(cost, hidden) for cost, hidden in zip(np.split(costs, ends), np.split(background, ends), strict=True)
-    ]
+    def segment_task(self, task: str, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """Clusters of the task's frames in order of time, decoded video by video. Cluster 0 is the earliest."""
+        options, embedded = self.options, [self.embed(video) for video in videos]  # (N_i, E) each
+        joined = np.concatenate(embedded)
+        found = kmeans(joined, self.given.steps(task), seed=self.given.seed, restarts=options.restarts)
+        k = len(found.centers)
+        labels = in_time_order(found.labels, np.concatenate([video.relative_time for video in videos]), k)
+        background = np.zeros(len(joined), bool)
+        if options.background:
+            centers = np.stack([joined[labels == c].mean(axis=0) for c in range(k)])
+            distances = ((joined - centers[labels]) ** 2).sum(axis=1)
+            background = keep_nearest(labels, distances, 1 - options.background) == BACKGROUND
+        if not options.decode:
+            return divided(np.where(background, BACKGROUND, labels), embedded)
+        costs = -gaussian_log_likelihood(joined, labels, k, options.covariance)  # (n, K)
+        return list(map(decode, divided(costs, embedded), divided(background, embedded)))
 
 
 def in_time_order(labels: IntArray, times: npt.NDArray[np.floating], k: int) -> IntArray:

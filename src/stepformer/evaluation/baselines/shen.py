@@ -23,7 +23,7 @@ the learned layers too: :meth:`FittedShen.texts`, :meth:`FittedShen.frames`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,15 +37,12 @@ from stepformer.evaluation.baselines import (
     Baseline,
     Curve,
     FeatureVideo,
+    Fitted,
     FloatArray,
     Given,
     IntArray,
     Setting,
     divided,
-    model_of,
-    per_task,
-    steps_of,
-    training_groups,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
@@ -72,19 +69,19 @@ class Shen(Baseline):
     name: ClassVar[str] = "shen"
     settings: ClassVar[tuple[Setting, ...]] = ("weak", "unsupervised")
 
-    def train(self, given: Given) -> FittedShen:
+    def train(self, videos: Sequence[FeatureVideo], given: Given) -> FittedShen:
         """Learns the two linear layers: a pair per task, or one pair for all."""
         groups = []
-        for name, members in training_groups(given.videos, given.setting):
+        for name, members in given.groups(videos).items():
             narrated = [v for v in members if v.phrase_vectors is not None and len(v.phrase_vectors)]
             if not narrated:
                 whose = "the videos" if name is None else f"the videos of task {name!r}"
                 raise InputError(f"shen learns from narration, and none of {whose} has phrases")
             tasks = {v.task for v in members}
-            k = max(2, round(float(np.mean([steps_of(task, given.n_steps) for task in sorted(tasks)]))))
+            k = max(2, round(float(np.mean([given.steps(task) for task in sorted(tasks)]))))
             groups.append(Group(name, narrated, k))
         models, curves = train_layers(groups, self, given.seed, given.device)
-        return FittedShen(self, models, given.n_steps, given.seed, given.device, curves)
+        return FittedShen(self, given, models, curves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,52 +335,41 @@ def batch_loss(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FittedShen:
-    """The layers by task (weak), or one pair under None (unsupervised)."""
+class FittedShen(Fitted[Shen, TwoLayers]):
+    """The layers."""
 
-    options: Shen
-    models: Mapping[str | None, TwoLayers]
-    n_steps: Mapping[str, int]
-    seed: int
-    device: str
-    curve: Sequence[Sequence[tuple[int, float]]] = ()  # of each model: updates, loss
-
-    @torch.no_grad()
     def frames(self, video: FeatureVideo) -> FloatArray:
         """(N, D) the learned unit vectors of the frames, which slots are compared with."""
-        x = torch.from_numpy(video.features).to(self.device)
-        out: FloatArray = model_of(self.models, video.task).embed(x, "visual").cpu().numpy()
-        return out
+        return self._embed(video.features, video.task, "visual")
 
-    @torch.no_grad()
     def texts(self, vectors: FloatArray, task: str) -> FloatArray:
         """(S, D) the learned unit vectors of step texts of a task, which slots are compared with."""
-        x = torch.as_tensor(np.ascontiguousarray(vectors, np.float32), device=self.device)
-        out: FloatArray = model_of(self.models, task).embed(x, "text").cpu().numpy()
+        return self._embed(vectors, task, "text")
+
+    @torch.no_grad()
+    def _embed(self, vectors: FloatArray, task: str, modality: str) -> FloatArray:
+        x = torch.as_tensor(np.ascontiguousarray(vectors, np.float32), device=self.given.device)
+        out: FloatArray = self.model(task).embed(x, modality).cpu().numpy()
         return out
 
     def _timed(self, video: FeatureVideo) -> FloatArray:
         times = video.relative_time * np.float32(np.sqrt(self.options.time_weight))
         return np.concatenate([self.frames(video), times[:, None]], axis=1)
 
-    def segment(self, videos: Sequence[FeatureVideo]) -> list[IntArray]:
-        """K-means of the learned vectors with time, task by task; the farthest become background."""
-
-        def segment(task: str, own: list[FeatureVideo]) -> list[IntArray]:
-            points = [self._timed(video) for video in own]
-            joined = np.concatenate(points)
-            found = kmeans(joined, steps_of(task, self.n_steps), seed=self.seed, restarts=5)
-            distances = ((joined - found.centers[found.labels]) ** 2).sum(axis=1)
-            return divided(keep_nearest(found.labels, distances, self.options.keep), points)
-
-        return per_task(videos, segment)
+    def segment_task(self, task: str, videos: Sequence[FeatureVideo]) -> list[IntArray]:
+        """K-means of the learned vectors with time; the farthest become background."""
+        points = [self._timed(video) for video in videos]
+        joined = np.concatenate(points)
+        found = kmeans(joined, self.given.steps(task), seed=self.given.seed, restarts=5)
+        distances = ((joined - found.centers[found.labels]) ** 2).sum(axis=1)
+        return divided(keep_nearest(found.labels, distances, self.options.keep), points)
 
     @torch.no_grad()
     def slots(self, video: FeatureVideo) -> FloatArray:
         """(K, D) the ordered prototypes of this video alone; fewer than ``slots`` where it has fewer frames."""
         points = torch.from_numpy(self._timed(video))[None]
         k = min(self.options.slots, points.shape[1])
-        draws = torch.rand(1, k, generator=torch.Generator().manual_seed(self.seed))
+        draws = torch.rand(1, k, generator=torch.Generator().manual_seed(self.given.seed))
         seen = torch.ones(points.shape[:2], dtype=torch.bool)
         with one_thread():
             centers, _ = ordered_prototypes(
