@@ -14,7 +14,7 @@ from stepformer.errors import InputError
 from stepformer.reproduce import execute as module
 from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs, stamp, work
 from stepformer.reproduce.methods import Method
-from stepformer.reproduce.plan import Run, Setup, plan_table, smaller
+from stepformer.reproduce.plan import Run, Setup, Wanted, plan_tables, smaller
 from stepformer.reproduce.sources import Simulated
 
 
@@ -26,15 +26,14 @@ def spec(tiny_world, tmp_path_factory):
 
 
 def wanted(setup, table="table3", labels=None):
-    rows = [row for row in plan_table(table, setup) if labels is None or row.label in labels]
-    runs = {run.id: (run, ["test"]) for row in rows for run in row.runs.values()}
-    return runs, {run.id: row.label for row in rows for run in row.runs.values()}
+    runs = plan_tables([table], setup)[1]
+    return [replace(run, places=("test",)) for run in runs if labels is None or run.label in labels]
 
 
 def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(spec, tmp_path):
     setup = smaller(Setup(spec(), (0, 1)), True)
-    runs, labels = wanted(setup, "table1")
-    jobs = make_jobs(runs, labels, Job("", spec, (), tmp_path, tmp_path))
+    runs = wanted(setup, "table1")
+    jobs = make_jobs(runs, Job("", spec, (), tmp_path, tmp_path))
     sizes = {job.label: len(job.runs) for job in jobs}
     assert sizes["StepFormer (default), seed 0"] == 3  # its two rows and what needs its cuts
     assert sizes["controls, seed 1"] == 5 and sizes["Shen et al., seed 0"] == 1
@@ -45,10 +44,10 @@ def test_a_model_is_one_job_with_all_its_rows_and_a_published_method_is_alone(sp
 def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_path):
     setup = smaller(Setup(spec(), (0,)))
     labels = ("default", "uniform, as many cuts as default")
-    (job,) = make_jobs(*wanted(setup, labels=labels), Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
+    (job,) = make_jobs(wanted(setup, labels=labels), Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
     work(job)
     store = RunStore(tmp_path / "runs")
-    results = {run.method.kind: store.read(run.id) for run, _ in job.runs}
+    results = {own.run.method.kind: store.read(own.run.id) for own in job.runs}
     own = results["slots"]
     assert set(own["scores"]["test"]) == {f"{t}_{m}" for t, m in [
         ("zs", "iou"), ("zs", "precision"), ("zs", "recall"), ("zs", "mof"),
@@ -65,17 +64,17 @@ def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_pa
 
 def test_what_is_scored_already_is_not_scored_again(spec, tmp_path):
     setup = smaller(Setup(spec(), (0,)))
-    runs, labels = wanted(setup, labels=("uniform, as many steps",))
-    (job,) = make_jobs(runs, labels, Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
+    (only,) = wanted(setup, labels=("uniform, as many steps",))
+    (job,) = make_jobs([only], Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
     work(job)
     opened, source = [], spec()
     job = replace(job, source=lambda: opened.append(1) or source)
     work(job)
     assert not opened
     store = RunStore(job.results)
-    (run_id,) = runs
+    run_id = only.run.id
     assert store.missing(run_id, ["test", "dev"]) == ["dev"]
-    work(replace(job, runs=((job.runs[0][0], ("test", "dev")),)))
+    work(replace(job, runs=(replace(only, places=("test", "dev")),)))
     assert set(store.read(run_id)["scores"]) == {"test", "dev"} and len(opened) == 1
     assert set(store.units(run_id, "test")) == set(store.units(run_id, "dev"))
 
@@ -130,7 +129,7 @@ def jobs(tmp_path, monkeypatch):
     fork = multiprocessing.get_context("fork")
     monkeypatch.setattr("stepformer.base.many._context", lambda preload: fork)
     run = Run(Method("uniform"), 0, "f")
-    return [Job(name, None, ((run, ()),), tmp_path, tmp_path / "work") for name in "abc"]
+    return [Job(name, None, (Wanted("", run, ()),), tmp_path, tmp_path / "work") for name in "abc"]
 
 
 @pytest.mark.parametrize("parallel", [1, 2])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from stepformer.errors import InputError
-from stepformer.reproduce import plan, report
+from stepformer.reproduce import plan
 from stepformer.reproduce.execute import RunStore
-from stepformer.reproduce.plan import Setup, plan_table
-from stepformer.reproduce.report import Difference, build_table, plan_entry, ranks, spearman, write_table
+from stepformer.reproduce.plan import Setup, plan_entry, plan_table
+from stepformer.reproduce.report import Difference, build_table, ranks, spearman, write_plan, write_tables
 
 
 class Videos:
@@ -43,7 +43,7 @@ def table(tmp_path):
                 units = {"locate": np.full((60, 4), share), "discover": counts, "tasks": TASKS}
                 for place in Videos.datasets:
                     store.add(run, place, units, {"chosen": {}})
-        return build_table(name, plan_entry(name, rows, SETUP.source, "Trained."), store)
+        return build_table(name, plan_entry(name, rows, SETUP), store)
 
     return make
 
@@ -65,7 +65,7 @@ def test_better_is_said_only_where_both_intervals_say_so():
     assert Difference(0.1, (-0.05, 0.15), (0.02, 0.2), 18).verdict == "level"
     assert Difference(-0.1, (-0.15, -0.05), (-0.2, -0.02), 18).verdict == "worse"
     # one task has no spread over tasks: then videos decide
-    assert Difference(0.1, (0.05, 0.15), (0.1, 0.1), 1).shown == (0.05, 0.15)
+    assert Difference(0.1, (0.05, 0.15), (0.1, 0.1), 1).cell.interval == (0.05, 0.15)
 
 
 def test_table3_has_mean_spread_difference_paper_and_verdict(table):
@@ -123,11 +123,14 @@ def test_nothing_to_show_is_said(table):
 
 
 def test_every_file_says_where_it_was_made(table, tmp_path):
-    write_table(table("table4", lambda label, seed: 0.3), tmp_path, "table4")
+    table("table4", lambda label, seed: 0.3)
+    write_plan({"table4": plan_entry("table4", plan_table("table4", SETUP), SETUP)}, tmp_path, "cpu")
+    write_tables(["table4"], tmp_path)
     written = json.loads((tmp_path / "table4.json").read_text("utf-8"))
     assert {"commit", "date", "machine"} <= set(written["written"])
     assert "Commit: " in (tmp_path / "table4.md").read_text("utf-8")
-    assert report.METRICS["un"][0][0] == "un_f1"
+    with pytest.raises(InputError, match="nothing of table3"):
+        write_tables(["table3"], tmp_path)
 
 
 def test_a_row_that_lacks_a_seed_is_compared_on_the_others_alone(tmp_path):
@@ -142,13 +145,12 @@ def test_a_row_that_lacks_a_seed_is_compared_on_the_others_alone(tmp_path):
             units = {"locate": np.full((60, 4), hits / 1000), "discover": counts, "tasks": TASKS}
             for place in Videos.datasets:
                 store.add(run, place, units, {"label": f"{row.label}, seed {seed}", "curve": [[(50, 2.0), (100, 1.0)]]})
-    entry = plan_entry("table1", rows, SETUP.source, "Trained.")
-    made = build_table("table1", entry, store)
+    write_plan({"table1": plan_entry("table1", rows, SETUP)}, tmp_path, "cpu")
+    made = write_tables(["table1"], tmp_path)["table1"]
     gap = next(v for k, v in rows_of(made)["pooled32"].items() if k.endswith("− row, CrossTask F1"))
     assert gap["value"] == pytest.approx(0.1) and gap["interval"] == pytest.approx([0.1, 0.1])
     # how long published methods were fitted is said and drawn
     assert any("100 to 100 updates per model" in note for note in made.notes)
-    report.write_curves(store, [entry], tmp_path)
     assert (tmp_path / "curves.svg").read_text().count("<svg") == 1
 
 
@@ -161,7 +163,7 @@ def test_a_method_in_two_settings_shows_the_results_of_each(tmp_path):
         for run in row.runs.values():
             for place in Videos.datasets:
                 store.add(run, place, units, {"chosen": {}})
-    made = rows_of(build_table("table1", plan_entry("table1", rows, SETUP.source, "Trained."), store))
+    made = rows_of(build_table("table1", plan_entry("table1", rows, SETUP), store))
     assert {method: row["CrossTask F1"]["value"] for method, row in made.items()} == {
         "Kukleva et al. (weak)": pytest.approx(0.3), "Kukleva et al. (unsupervised)": pytest.approx(0.2),
     }  # fmt: skip

@@ -8,14 +8,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepformer.cli.log import answer, log
 from stepformer.cli.options import Several, above_zero, add, set_fields, words
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepformer.evaluation.tables import Table
     from stepformer.reproduce.plan import Setup
     from stepformer.reproduce.sources import Source
 
@@ -97,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from stepformer.reproduce.plan import TABLES
+    from stepformer.reproduce.report import write_tables
 
     if not args.out:
         raise UsageError("give the folder of the tables with --out FOLDER")
@@ -112,7 +112,7 @@ def _run(args: argparse.Namespace) -> int:
         code = _execute(args, tables, out)
         if args.plan:
             return 0
-    made = _write(tables, out)
+    made = write_tables(tables, out)
     result = {name: table.to_dict() for name, table in made.items()}
     answer(args, result, "\n\n".join(table.to_text() for table in made.values()))
     if not args.smoke:
@@ -152,91 +152,38 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
     if source.real and not args.store and set(tables) & {"table4", "data"}:
         raise UsageError("this table trains models: give the feature stores to train on with --store")
     device = str(torch_device(args.device)).partition(":")[0]
-    stores = tuple(str(Path(store).resolve()) for store in args.store)
     checkpoint = read_checkpoint(args.checkpoint) if args.checkpoint else None
     setup = Setup(
-        source, tuple(args.seeds), args.train_steps, args.batch, set_fields(args.set), stores, checkpoint, device,
-        baselines=tuple(args.baseline),
+        source, tuple(args.seeds), args.train_steps, args.batch, set_fields(args.set), tuple(args.store), checkpoint,
+        device, baselines=tuple(args.baseline),
     )  # fmt: skip
     return smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
 
 
 def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
-    from stepformer.base.files import write_json
-    from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs, stamp
-    from stepformer.reproduce.plan import TABLES, plan_table
-    from stepformer.reproduce.report import places_of, plan_entry
+    from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs
+    from stepformer.reproduce.plan import plan_tables
+    from stepformer.reproduce.report import write_plan
 
     out.mkdir(parents=True, exist_ok=True)
     opened = _source(args, out)
     setup = _setup(args, opened(), tables)
     store = RunStore(out / "runs")
-    wanted: dict[str, tuple[Any, list[str]]] = {}
-    labels: dict[str, str] = {}
-    entries = {}
-    for name in tables:
-        rows = plan_table(name, setup, args.only)
-        entries[name] = plan_entry(name, rows, setup.source, _training(args, setup))
-        for row in rows:
-            for run in row.runs.values():
-                places = wanted.setdefault(run.id, (run, []))[1]
-                places += [p for p in places_of(TABLES[name], setup.source) if p not in places]
-                labels.setdefault(run.id, row.label)
-    missing = {i: (run, store.missing(i, places)) for i, (run, places) in wanted.items()}
-    missing = {i: pair for i, pair in missing.items() if pair[1]}
+    entries, wanted = plan_tables(tables, setup, args.only)
+    missing = store.unscored(wanted)
     if args.plan:
-        for i, (run, _) in wanted.items():
-            print(f"{'to do' if i in missing else 'done'}  {i}  {labels[i]}, seed {run.seed}")
+        left = {run.run.id for run in missing}
+        for run in wanted:
+            print(f"{'to do' if run.run.id in left else 'done'}  {run.run.id}  {run.label}, seed {run.run.seed}")
         return 0
-    plan = out / "plan.json"
-    known = _tables_of(plan) if plan.exists() else {}
-    write_json(plan, {"tables": {**known, **entries}, **stamp(setup.device)})
-    jobs = make_jobs(missing, labels, Job("", opened, (), store.folder, out / "work"))
+    write_plan(entries, out, setup.device)
     if len(missing) < len(wanted):
         log.info("%d of %d runs are done already", len(wanted) - len(missing), len(wanted))
+    jobs = make_jobs(missing, Job("", opened, (), store.folder, out / "work"))
     ended = execute(jobs, args.jobs, args.stop_after, log.info)
     for label, why in ended.failed.items():
         log.error("%s failed: %s", label, why)
     return 5 if ended.failed or ended.left else 0
-
-
-def _training(args: argparse.Namespace, setup: Setup) -> str:
-    """How the models of a table were made, for its caption."""
-    if setup.checkpoint is not None:
-        return f"StepFormer: {setup.checkpoint.label}, weights {setup.checkpoint.hash[:12]}."
-    if setup.source.real and not setup.stores:
-        return ""
-    steps = f"{setup.steps} steps" if setup.steps else "the preset's number of steps"
-    data = f"the stores {', '.join(args.store)}" if setup.stores else "simulated videos; no model has seen a test text"
-    return f"Trained for {steps}, batch {setup.batch or 128}, on {data}."
-
-
-def _tables_of(plan: Path) -> dict[str, Any]:
-    from stepformer.base.guard import read_json, reading
-
-    tables: dict[str, Any] = {}
-    with reading(plan, "plan of tables"):
-        tables.update(read_json(plan)["tables"])
-    return tables
-
-
-def _write(tables: Sequence[str], out: Path) -> dict[str, Table]:
-    from stepformer.reproduce.execute import RunStore
-    from stepformer.reproduce.report import build_table, write_curves, write_table
-
-    plan = out / "plan.json"
-    if not plan.exists():
-        raise InputError(f"there is no {plan}; run the table first, without --render")
-    entries = _tables_of(plan)
-    store = RunStore(out / "runs")
-    made: dict[str, Table] = {}
-    for name in tables:
-        if name not in entries:
-            raise InputError(f"{plan} has nothing of {name}; run: stepformer reproduce {name}")
-        made[name] = build_table(name, entries[name], store)
-        write_table(made[name], out, name)
-    write_curves(store, [entries[name] for name in tables], out)
-    return made
 
 
 def _figures(args: argparse.Namespace, out: Path) -> int:

@@ -39,7 +39,7 @@ from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
 from stepformer.evaluation.validation import summary
 from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, units_of
-from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
+from stepformer.reproduce.plan import SLOTS, Run, Wanted, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source
 from stepformer.version import __version__
 
@@ -74,6 +74,11 @@ class RunStore:
         """The places that a run has not been scored on."""
         known = (self.read(run_id) or {}).get("scores", {})
         return [place for place in places if place not in known]
+
+    def unscored(self, runs: Sequence[Wanted]) -> list[Wanted]:
+        """The runs that are not yet scored everywhere, with the places that are left."""
+        left = [replace(wanted, places=tuple(self.missing(wanted.run.id, wanted.places))) for wanted in runs]
+        return [wanted for wanted in left if wanted.places]
 
     def add(self, run: Run, place: str, units: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Keeps the scores of one place beside those of others."""
@@ -141,55 +146,53 @@ class Job:
 
     label: str
     source: Callable[[], Source]  # opens it
-    runs: tuple[tuple[Run, tuple[str, ...]], ...]  # with the places that each is to be scored on
+    runs: tuple[Wanted, ...]
     results: Path
     work: Path
 
     @property
     def id(self) -> str:
         """A training's is the same whatever rows are asked for, so that it is found again."""
-        first = self.runs[0][0]
-        return digest([run.id for run, _ in self.runs] if first.weights is None else first.weights.identity)
+        weights = self.runs[0].run.weights
+        return digest([wanted.run.id for wanted in self.runs] if weights is None else weights.identity)
 
 
-def make_jobs(runs: Mapping[str, tuple[Run, Sequence[str]]], labels: Mapping[str, str], job: Job) -> list[Job]:
-    """Runs by id, with their places, as jobs; ``job`` says what they have in common. Controls come first."""
-    groups: dict[str, list[str]] = {}
-    for run_id, (run, _) in runs.items():
-        alone = is_published(run.method)
+def make_jobs(runs: Sequence[Wanted], job: Job) -> list[Job]:
+    """Runs as jobs; ``job`` says what they have in common. Controls come first."""
+    groups: dict[str, list[Wanted]] = {}
+    for wanted in runs:
+        run = wanted.run
         # a checkpoint has no seed of its own: its rows of several seeds are several jobs
         shared = digest([run.seed, None if run.weights is None else run.weights.identity])
-        groups.setdefault(run_id if alone else shared, []).append(run_id)
+        groups.setdefault(run.id if is_published(run.method) else shared, []).append(wanted)
     out = []
     for members in groups.values():
-        first = runs[members[0]][0]
-        named = next((labels[i] for i in members if runs[i][0].method == SLOTS), labels[members[0]])
-        name = "controls" if first.weights is None and len(members) > 1 else named
-        own = tuple((runs[i][0], tuple(runs[i][1])) for i in members)
-        out.append(replace(job, label=f"{name}, seed {first.seed}", runs=own))
-    return sorted(out, key=lambda j: j.runs[0][0].weights is not None)
+        first = members[0]
+        named = next((wanted.label for wanted in members if wanted.run.method == SLOTS), first.label)
+        name = "controls" if first.run.weights is None and len(members) > 1 else named
+        out.append(replace(job, label=f"{name}, seed {first.run.seed}", runs=tuple(members)))
+    return sorted(out, key=lambda j: j.runs[0].run.weights is not None)
 
 
 def work(job: Job) -> None:
     """Trains what has to be trained, chooses options, scores what is missing."""
     store = RunStore(job.results)
-    runs = {run.id: run for run, _ in job.runs}
-    todo = {run.id: missing for run, places in job.runs if (missing := store.missing(run.id, places))}
+    todo = store.unscored(job.runs)
     if not todo:
         return
     started = time.monotonic()
-    source, first, folder = job.source(), job.runs[0][0], job.work / job.id
+    source, first, folder = job.source(), job.runs[0].run, job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
     bench = _Bench(source, first.seed, model)
-    chosen = {i: (store.read(i) or {}).get("chosen") or bench.chosen(runs[i]) for i in todo}
-    for place in dict.fromkeys(place for places in todo.values() for place in places):
+    chosen = {w.run.id: (store.read(w.run.id) or {}).get("chosen") or bench.chosen(w.run) for w in todo}
+    for place in dict.fromkeys(place for wanted in todo for place in wanted.places):
         stage = bench.stage(place)
-        for i in [i for i, places in todo.items() if place in places]:
-            units, chosen[i], curve = bench.score(runs[i], chosen[i], stage)
+        for run in [wanted.run for wanted in todo if place in wanted.places]:
+            units, chosen[run.id], curve = bench.score(run, chosen[run.id], stage)
             seconds = round(time.monotonic() - started, 1)
             more = {"curve": list(curve)} if curve else {}
-            store.add(runs[i], place, units, {**facts, **more, "chosen": chosen[i], "seconds": seconds})
+            store.add(run, place, units, {**facts, **more, "chosen": chosen[run.id], "seconds": seconds})
     shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served
 
 

@@ -28,7 +28,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.baselines import baseline
 from stepformer.reproduce import methods
 from stepformer.reproduce.methods import Method
-from stepformer.reproduce.sources import Source
+from stepformer.reproduce.sources import DATASET_NAMES, Source
 
 OPEN_TEXTS = (("grammar", 0.44), ("youcook2", 0.37), ("goalstep", 0.12), ("crosstask-related", 0.07))
 """Sources with their shares when none is for non-commercial use only."""
@@ -293,6 +293,18 @@ class Setup:
                 "they are of another encoder"
             )
 
+    @property
+    def made(self) -> str:
+        """How the models of a table are made, for its caption."""
+        if self.checkpoint is not None:
+            return f"StepFormer: {self.checkpoint.label}, weights {self.checkpoint.hash[:12]}."
+        if self.source.real and not self.stores:
+            return ""
+        steps = f"{self.steps} steps" if self.steps else "the preset's number of steps"
+        stores = f"the stores {', '.join(self.stores)}"
+        data = stores if self.stores else "simulated videos; no model has seen a test text"
+        return f"Trained for {steps}, batch {self.batch or 128}, on {data}."
+
 
 def smaller(setup: Setup, seeds_given: bool = False) -> Setup:
     """The setup of a smoke test: a few steps of training of small models, and one seed unless seeds are given."""
@@ -375,7 +387,7 @@ def training(setup: Setup, recipe: Recipe, seed: int) -> TrainConfig:
         "preset": recipe.preset,
         "seed": seed,
         "model": {"feature_dim": setup.source.dim, "level": True},  # whatever the length of the vectors at hand
-        "data": {"store": list(setup.stores)},
+        "data": {"store": [str(Path(store).resolve()) for store in setup.stores]},
         # the last weights are scored; nothing is selected along the way
         "validation": {"every": 0},
     }
@@ -420,6 +432,54 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
         label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
         planned.append(PlannedRow(row, label, runs))
     return planned
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run that tables need: its row's name, and the places that it is to be scored on."""
+
+    label: str
+    run: Run
+    places: tuple[str, ...]
+
+
+def plan_tables(names: Sequence[str], setup: Setup, only: Sequence[str] = ()) -> tuple[dict[str, Any], list[Wanted]]:
+    """What the plan file keeps of tables, by name, and the runs that they need, each once."""
+    entries: dict[str, Any] = {}
+    wanted: dict[str, Wanted] = {}
+    for name in names:
+        rows = plan_table(name, setup, only)
+        entries[name] = plan_entry(name, rows, setup)
+        for row in rows:
+            for run in row.runs.values():
+                before = wanted.get(run.id) or Wanted(row.label, run, ())
+                places = dict.fromkeys((*before.places, *entries[name]["places"]))
+                wanted[run.id] = replace(before, places=tuple(places))
+    return entries, list(wanted.values())
+
+
+def plan_entry(name: str, rows: Sequence[PlannedRow], setup: Setup) -> dict[str, Any]:
+    """What the plan file keeps of a table: enough to draw it without the options that it was run with."""
+    spec, source = TABLES[name], setup.source
+    splits = [s for s in source.datasets if spec.splits is None or s in spec.splits] or list(source.datasets)[:1]
+    called = {s: DATASET_NAMES.get(source.datasets[s], source.datasets[s]) for s in splits}
+    return {
+        "rows": [
+            {
+                "label": row.label, "knows": row.row.knows, "kind": row.row.kind, "control": row.row.control,
+                "paper": {k: dict(v) for k, v in row.row.paper.items()}, "ids": [run.id for run in row.runs.values()],
+            }
+            for row in rows
+        ],
+        "reference": next((row.label for row in rows if row.row.label == spec.reference), ""),
+        "places": called if len(splits) > 1 else dict.fromkeys(splits, ""),
+        "datasets": dict(source.datasets),
+        "real": source.real,
+        "about": source.about,
+        "training": setup.made,
+        "chosen": source.has_dev,
+        "seeds": sorted({seed for row in rows for seed in row.runs}),
+    }  # fmt: skip
 
 
 def registered_rows(name: str) -> list[Row]:

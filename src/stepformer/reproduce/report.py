@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.files import write_json, write_text
+from stepformer.base.guard import read_json, reading
 from stepformer.errors import InputError
 from stepformer.evaluation.statistics import by_task, discovery_scores, excludes_zero, f1_draws, interval, mean_draws
 from stepformer.evaluation.tables import Cell, Table
 from stepformer.reproduce.execute import RunStore, stamp
-from stepformer.reproduce.plan import TABLES, PlannedRow, TableSpec
-from stepformer.reproduce.sources import DATASET_NAMES, Source
+from stepformer.reproduce.plan import TABLES
 
 METRICS = {
     "zs": (("zs_iou", "IoU"), ("zs_precision", "P"), ("zs_recall", "R"), ("zs_mof", "MoF")),
@@ -33,14 +33,22 @@ _LEAST_TASKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A row as the plan file keeps it: enough to draw the table without the options that it was run with."""
+    """A row as the plan file keeps it (:func:`stepformer.reproduce.plan.plan_entry`), with the results there are."""
 
     label: str
     knows: str
     kind: str
     control: bool
     paper: Mapping[str, Mapping[str, float]]
-    ids: tuple[str, ...]  # by seed
+    results: Sequence[Mapping[str, Any]]  # by seed
+
+    def cell(self, place: str, metric: str) -> Cell | None:
+        """Mean and spread over the seeds that were scored there."""
+        scores = [run["scores"].get(place, {}).get(metric) for run in self.results]
+        there = [value for value in scores if value is not None]
+        if not there:
+            return None
+        return Cell(float(np.mean(there)), float(np.std(there, ddof=1)) if len(there) > 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +61,9 @@ class Difference:
     tasks: int
 
     @property
-    def shown(self) -> tuple[float, float]:
-        """The interval that tables print."""
-        return self.over_tasks if self.tasks >= _LEAST_TASKS else self.over_videos
+    def cell(self) -> Cell:
+        """With the interval that tables print."""
+        return Cell(self.value, interval=self.over_tasks if self.tasks >= _LEAST_TASKS else self.over_videos)
 
     @property
     def verdict(self) -> str:
@@ -64,81 +72,49 @@ class Difference:
         return "level" if not clear else "better" if self.value > 0 else "worse"
 
 
-def places_of(spec: TableSpec, source: Source) -> dict[str, str]:
-    """The places that a table reports, with the names of their columns."""
-    splits = [s for s in source.datasets if spec.splits is None or s in spec.splits]
-    splits = splits or list(source.datasets)[:1]
-    names = {s: DATASET_NAMES.get(source.datasets[s], source.datasets[s]) for s in splits}
-    return {s: name if len(splits) > 1 else "" for s, name in names.items()}
-
-
-def plan_entry(name: str, rows: Sequence[PlannedRow], source: Source, training: str) -> dict[str, Any]:
-    """What the plan file keeps of a table."""
-    spec = TABLES[name]
-    model = next((row.label for row in rows if row.row.label == spec.reference), "")
-    return {
-        "rows": [
-            {
-                "label": row.label, "knows": row.row.knows, "kind": row.row.kind, "control": row.row.control,
-                "paper": {k: dict(v) for k, v in row.row.paper.items()}, "ids": [run.id for run in row.runs.values()],
-            }
-            for row in rows
-        ],
-        "reference": model,
-        "places": places_of(spec, source),
-        "datasets": dict(source.datasets),
-        "real": source.real,
-        "about": source.about,
-        "training": training,
-        "chosen": source.has_dev,
-        "seeds": sorted({seed for row in rows for seed in row.runs}),
-    }  # fmt: skip
-
-
 def build_table(name: str, entry: Mapping[str, Any], store: RunStore) -> Table:
     """The table of a plan's entry, from the results that are there; rows without any are left out."""
     spec = TABLES[name]
-    rows = [Shown(**{**row, "ids": tuple(row["ids"])}) for row in entry["rows"]]
-    often = Counter(row.label for row in rows)  # a method in two settings is two rows, each with its own results
-    rows = [replace(row, label=f"{row.label} ({row.knows})") if often[row.label] > 1 else row for row in rows]
-    found = {row.label: [r for i in row.ids if (r := store.read(i)) is not None] for row in rows}
-    rows = [row for row in rows if found[row.label]]
+    often = Counter(row["label"] for row in entry["rows"])  # a method in two settings is two rows
+    rows = []
+    for row in entry["rows"]:
+        label = f"{row['label']} ({row['knows']})" if often[row["label"]] > 1 else row["label"]
+        if results := [r for i in row["ids"] if (r := store.read(i)) is not None]:
+            rows.append(Shown(label, row["knows"], row["kind"], row["control"], row["paper"], results))
     if not rows:
         raise InputError(f"there are no results for {name} yet; run: stepformer reproduce {name}")
     columns = ["method"] if spec.tasks == ("zs", "un") else ["knows", "method"]
     body: list[list[Cell | str | None]] = [[row.label] if len(columns) == 1 else [row.knows, row.label] for row in rows]
+
+    def add(column: str, cells: Sequence[Cell | str | None]) -> None:
+        columns.append(column)
+        for line, cell in zip(body, cells, strict=True):
+            line.append(cell)
+
     sentences: list[str] = []
     for place, called in entry["places"].items():
-        dataset = entry["datasets"].get(place, "")
+        papers = [row.paper.get(entry["datasets"].get(place, ""), {}) for row in rows]
         for task in spec.tasks:
             metrics = METRICS[task][:1] if spec.main_only else METRICS[task]
             head = f"{called} " if called else "ZS " if task == "zs" and len(spec.tasks) > 1 else ""
-            columns += [f"{head}{short}" for _, short in metrics]
-            for line, row in zip(body, rows, strict=True):
-                line += [_cell([r["scores"].get(place, {}).get(m) for r in found[row.label]]) for m, _ in metrics]
-            main = METRICS[task][0]
-            gaps = differences(rows, found, store, entry["reference"], place, task)
+            for metric, short in metrics:
+                add(f"{head}{short}", [row.cell(place, metric) for row in rows])
+            main, shown = metrics[0][0], f"{head}{metrics[0][1]}"
+            gaps = differences(rows, store, entry["reference"], place, task)
             if gaps:
-                columns.append(f"{entry['reference']} − row, {head}{main[1]}")
-                for line, row in zip(body, rows, strict=True):
-                    gap = gaps.get(row.label)
-                    line.append(None if gap is None else Cell(gap.value, interval=gap.shown))
-                sentences += verdicts(gaps, rows, f"{head}{main[1]}", entry["reference"])
-            sentences += _order(rows, found, place, dataset, main, head)
-            if any(main[0] in row.paper.get(dataset, {}) for row in rows):
-                columns.append(f"paper: {head}{'/'.join(short for _, short in metrics)}")
-                for line, row in zip(body, rows, strict=True):
-                    line.append(paper_cell(row.paper.get(dataset, {}), [m for m, _ in metrics]))
+                cells = [gaps[row.label].cell if row.label in gaps else None for row in rows]
+                add(f"{entry['reference']} − row, {shown}", cells)
+                sentences += verdicts(gaps, rows, shown, entry["reference"])
+            pairs = [(cell.value, paper[main]) for row, paper in zip(rows, papers, strict=True)
+                     if main in paper and (cell := row.cell(place, main)) is not None]  # fmt: skip
+            if len(pairs) >= 3:
+                said = f"rank correlation (Spearman) of {len(pairs)} rows with the paper's"
+                sentences.append(f"{shown}: {said}: {spearman(*zip(*pairs, strict=True)):+.2f}.")
+            if any(main in paper for paper in papers):
+                shorts = "/".join(short for _, short in metrics)
+                add(f"paper: {head}{shorts}", [paper_cell(paper, [m for m, _ in metrics]) for paper in papers])
     title = f"{spec.title}, {'real' if entry['real'] else 'simulated'} features"
-    notes = (*_origin(entry, rows, found), *sentences)
-    return Table(title, tuple(columns), with_bold(body), notes)
-
-
-def _cell(values: Sequence[float | None]) -> Cell | None:
-    there = [v for v in values if v is not None]
-    if not there:
-        return None
-    return Cell(float(np.mean(there)), float(np.std(there, ddof=1)) if len(there) > 1 else None)
+    return Table(title, tuple(columns), with_bold(body), (*_origin(entry, rows), *sentences))
 
 
 def paper_cell(numbers: Mapping[str, float], metrics: Sequence[str]) -> str:
@@ -160,14 +136,7 @@ def with_bold(rows: Sequence[Sequence[Cell | str | None]]) -> tuple[tuple[Cell |
 # -- what the numbers say ---------------------------------------------------------------------------------------
 
 
-def differences(
-    rows: Sequence[Shown],
-    found: Mapping[str, Sequence[Mapping[str, Any]]],
-    store: RunStore,
-    reference: str,
-    place: str,
-    task: str,
-) -> dict[str, Difference]:
+def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: str, task: str) -> dict[str, Difference]:
     """The reference row minus every other row, IoU or F1, with paired bootstrap intervals.
 
     A pair is compared on the seeds that both rows have.
@@ -176,7 +145,7 @@ def differences(
     units: dict[str, dict[int, npt.NDArray[Any]]] = {}  # by seed: (V, 4), or (K-means seeds, V, 5)
     tasks: npt.NDArray[Any] = np.zeros(0)
     for row in rows:
-        for run in found[row.label]:
+        for run in row.results:
             if place in run["scores"] and name in (loaded := store.units(run["id"], place)):
                 units.setdefault(row.label, {})[run["spec"]["seed"]] = loaded[name].astype(np.float64)
                 tasks = loaded["tasks"]
@@ -205,8 +174,7 @@ def verdicts(gaps: Mapping[str, Difference], rows: Sequence[Shown], name: str, r
     """One sentence: against which rows the reference is better, worse, or neither; and the best control."""
     groups: dict[str, list[str]] = {"better": [], "level": [], "worse": []}
     for label, gap in sorted(gaps.items(), key=lambda pair: pair[1].value):
-        low, high = gap.shown
-        groups[gap.verdict].append(f"{label} ({100 * gap.value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}])")
+        groups[gap.verdict].append(f"{label} ({gap.cell.text()})")
     words = {"better": "is better than", "level": "cannot be told apart from", "worse": "is worse than"}
     said = "; ".join(f"{words[kind]} {', '.join(labels)}" for kind, labels in groups.items() if labels)
     out = [f"{name}: {reference} {said}."]
@@ -217,26 +185,6 @@ def verdicts(gaps: Mapping[str, Difference], rows: Sequence[Shown], name: str, r
         side = "below" if lead > 0 else "above"
         out.append(f"{name}: the best control is {best}, {abs(lead):.1f} {side} {reference}.")
     return out
-
-
-def _order(
-    rows: Sequence[Shown],
-    found: Mapping[str, Sequence[Mapping[str, Any]]],
-    place: str,
-    dataset: str,
-    metric: tuple[str, str],
-    head: str,
-) -> list[str]:
-    pairs = []
-    for row in rows:
-        cell = _cell([r["scores"].get(place, {}).get(metric[0]) for r in found[row.label]])
-        theirs = row.paper.get(dataset, {}).get(metric[0])
-        if cell is not None and theirs is not None:
-            pairs.append((cell.value, theirs))
-    if len(pairs) < 3:
-        return []
-    rho = spearman([a for a, _ in pairs], [b for _, b in pairs])
-    return [f"{head}{metric[1]}: rank correlation (Spearman) of {len(pairs)} rows with the paper's: {rho:+.2f}."]
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
@@ -251,11 +199,9 @@ def ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
     return np.asarray((array[:, None] > array).sum(1) + ((array[:, None] == array).sum(1) + 1) / 2, np.float64)
 
 
-def _origin(
-    entry: Mapping[str, Any], rows: Sequence[Shown], found: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> list[str]:
+def _origin(entry: Mapping[str, Any], rows: Sequence[Shown]) -> list[str]:
     """Where the numbers come from; said in the table itself, because tables travel without their page."""
-    runs = [run for row in rows for run in found[row.label]]
+    runs = [run for row in rows for run in row.results]
     seeds = ", ".join(map(str, entry["seeds"]))
     out = [entry["about"], f"Mean ± standard deviation over seeds {seeds}. {entry['training']}".strip()]
     if entry["chosen"]:
@@ -273,7 +219,7 @@ def _origin(
             ends = [points[-1][0] for points in curves]
             out.append(f"{name}: {min(ends):,} to {max(ends):,} updates per model (curves.svg).")
     wanted = sum(len(row["ids"]) for row in entry["rows"]) * len(entry["places"])
-    have = sum(place in run["scores"] for some in found.values() for run in some for place in entry["places"])
+    have = sum(place in run["scores"] for run in runs for place in entry["places"])
     if have < wanted:
         out.append(f"Incomplete: {wanted - have} of {wanted} scores (row, seed, dataset) are missing.")
     for key, name in (("commit", "Commit"), ("machine", "Machine")):
@@ -292,17 +238,38 @@ def fit_curves(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[list[tuple[i
     return out
 
 
-def write_curves(store: RunStore, entries: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """``curves.svg``, of the published methods that tables hold."""
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def read_plan(out: Path) -> dict[str, Any]:
+    """What a folder's plan keeps of each table; nothing where there is no plan."""
+    tables: dict[str, Any] = {}
+    if (path := out / "plan.json").exists():
+        with reading(path, "plan of tables"):
+            tables.update(read_json(path)["tables"])
+    return tables
+
+
+def write_plan(entries: Mapping[str, Any], out: Path, device: str) -> None:
+    """Adds tables to the plan of a folder."""
+    write_json(out / "plan.json", {"tables": {**read_plan(out), **entries}, **stamp(device)})
+
+
+def write_tables(names: Sequence[str], out: Path) -> dict[str, Table]:
+    """Tables of a folder's plan as Markdown, LaTeX and JSON, and ``curves.svg`` of the published methods in them."""
     from stepformer.reproduce.figures import learning_curves
 
-    ids = dict.fromkeys(i for entry in entries for row in entry["rows"] for i in row["ids"])
+    entries, store, made = read_plan(out), RunStore(out / "runs"), {}
+    if not entries:
+        raise InputError(f"there is no {out / 'plan.json'}; run the table first, without --render")
+    for name in names:
+        if name not in entries:
+            raise InputError(f"{out / 'plan.json'} has nothing of {name}; run: stepformer reproduce {name}")
+        made[name] = table = build_table(name, entries[name], store)
+        write_text(out / f"{name}.md", table.to_markdown() + "\n")
+        write_text(out / f"{name}.tex", table.to_latex() + "\n")
+        write_json(out / f"{name}.json", {**table.to_dict(), "written": stamp()})
+    ids = dict.fromkeys(i for name in names for row in entries[name]["rows"] for i in row["ids"])
     if curves := fit_curves([run for i in ids if (run := store.read(i))]):
         learning_curves(out / "curves.svg", curves)
-
-
-def write_table(table: Table, out: Path, name: str) -> None:
-    """Markdown, LaTeX and JSON."""
-    write_text(out / f"{name}.md", table.to_markdown() + "\n")
-    write_text(out / f"{name}.tex", table.to_latex() + "\n")
-    write_json(out / f"{name}.json", {**table.to_dict(), "written": stamp()})
+    return made
