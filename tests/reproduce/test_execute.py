@@ -53,7 +53,7 @@ def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_pa
         ("zs", "iou"), ("zs", "precision"), ("zs", "recall"), ("zs", "mof"),
         ("un", "f1"), ("un", "precision"), ("un", "recall"), ("un", "mof")]}  # fmt: skip
     assert own["training"]["steps"] == 6 and own["chosen"]["tried"]["locate"] == 30
-    assert results["equal cuts"]["chosen"]["of"] == own["chosen"]
+    assert results["equal cuts"]["chosen"] == own["chosen"]
     assert {"commit", "code", "date", "machine", "version"} <= set(own)
     units = store.units(own["id"], "test")
     videos = len(units["tasks"])

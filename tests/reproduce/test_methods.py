@@ -113,14 +113,13 @@ def test_uniform_has_as_many_parts_as_steps_and_equal_cuts_as_many_as_the_model(
     made = answer(Method("uniform"), stage)
     for found, kinds in zip(made.locate({}), stage.trial.kinds, strict=True):
         assert len(np.unique(found)) == min((kinds >= 0).sum(), len(found))
-    reference = slot_answer(stage.trial, perfect(stage.trial), "grid")
-    options = first_options(reference)
+    seen = replace(stage, _outputs=perfect(stage.trial))
+    reference, cuts = answer(Method("slots"), seen), answer(Method("equal cuts"), seen)
+    options = first_options(cuts)
     located, segments = reference.locate(options["locate"]), reference.discover(options["discover"])[0]
-    stage.reference = (located, segments)
-    cuts = answer(Method("equal cuts"), stage)
     runs = [1 + np.count_nonzero(np.diff(ids)) for ids in located]
-    assert [1 + np.count_nonzero(np.diff(ids)) for ids in cuts.locate({})] == runs
-    parts, vectors = cuts.discover({})
+    assert [1 + np.count_nonzero(np.diff(ids)) for ids in cuts.locate(options["locate"])] == runs
+    parts, vectors = cuts.discover(options["discover"])
     for part, vector, ids in zip(parts, vectors, segments, strict=True):
         assert part[-1] + 1 == len(vector) == 1 + np.count_nonzero(np.diff(ids))
 

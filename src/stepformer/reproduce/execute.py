@@ -230,15 +230,15 @@ class _Bench:
         """The options of a run, chosen on the dev videos; None where there are none, or nothing to choose."""
         if not self.source.has_dev or run.method.options is not None:
             return None
-        if run.method.kind == "equal cuts":
-            of = self.chosen(_slots_run(run))
-            return None if of is None else _equal_cuts_of(of)
-        if run.method == SLOTS and self._slots is not None:
+        method = run.method
+        if method.kind == "equal cuts":  # it has the options of the model's own row
+            method = replace(method, kind="slots")
+        if method == SLOTS and self._slots is not None:
             return self._slots
         self._dev = self._dev or self.stage("dev")
         self._dev.inference = run.inference
-        made = choose(answer(run.method, self._dev), self._dev.trial)
-        if run.method == SLOTS:
+        made = choose(answer(method, self._dev), self._dev.trial)
+        if method == SLOTS:
             self._slots = made
         return made
 
@@ -247,25 +247,9 @@ class _Bench:
     ) -> tuple[Arrays, dict[str, Any], Sequence[Any]]:
         """Units of a run on a place, its options, and the learning curve of what was fitted."""
         stage.inference = run.inference
-        if run.method.kind == "equal cuts":
-            made = answer(_slots_run(run).method, stage)
-            chosen = chosen or _equal_cuts_of(first_options(made))
-            assert made.discover is not None
-            located = None if made.locate is None else made.locate(chosen["of"]["locate"])
-            stage.reference = (located, made.discover(chosen["of"]["discover"])[0])
         made = answer(run.method, stage)
         chosen = chosen or first_options(made)
         return {**units_of(made, chosen, stage.trial), "tasks": stage.trial.tasks}, chosen, made.curve
-
-
-def _equal_cuts_of(of: dict[str, Any]) -> dict[str, Any]:
-    """The options of "equal cuts": parts are clustered as the model's segments are."""
-    return {"of": of, "locate": {}, "discover": {k: v for k, v in of["discover"].items() if k == "cluster_keep"}}
-
-
-def _slots_run(run: Run) -> Run:
-    """The model's own row, from which "equal cuts" takes its number of cuts."""
-    return replace(run, method=replace(run.method, kind="slots"))
 
 
 # -- many jobs --------------------------------------------------------------------------------------------------

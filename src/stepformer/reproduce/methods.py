@@ -194,7 +194,6 @@ class Stage:
     device: str = "cpu"
     model: StepDecoder | None = None
     inference: Options | None = None  # that the model brings
-    reference: tuple[list[IntArray] | None, list[IntArray] | None] = (None, None)  # what "equal cuts" counts
     _outputs: list[Slots] | None = None
 
     def outputs(self) -> list[Slots]:
@@ -288,27 +287,29 @@ def _uniform(method: Method, stage: Stage) -> Answer:
 
 
 def _equal_cuts(method: Method, stage: Stage) -> Answer:
-    """As many equal parts as the model has segments, gaps included.
+    """As many equal parts as the model has segments, gaps included, under the options of the model's own row.
 
     Localisation: the model's own sequence of steps and gaps, all of one length. Discovery: parts known by their mean
     frame, clustered as slots are.
     """
-    located, found = stage.reference
+    slots = _slots(method, stage)
+    assert slots.locate is not None and slots.discover is not None
+    locate, discover = slots.locate, slots.discover
     frames = [video for batch in stage.trial.batches for video in _rows(batch)]
 
-    def find(_: Options) -> list[IntArray]:
-        return [equal_lengths(ids) for ids in located or []]
+    def find(options: Options) -> list[IntArray]:
+        return [equal_lengths(ids) for ids in locate(options)]
 
-    def cut(_: Options) -> Segments:
+    def cut(options: Options) -> Segments:
         parts, vectors = [], []
-        for ids, video in zip(found or [], frames, strict=True):
+        for ids, video in zip(discover(options)[0], frames, strict=True):
             count = 1 + int((np.diff(ids) != 0).sum())
             part = np.arange(len(ids)) * count // len(ids)
             parts.append(part)
             vectors.append(np.stack([video[part == p].mean(0) for p in range(count)]))
         return parts, vectors
 
-    return Answer(find if located is not None else None, cut)
+    return replace(slots, locate=find, discover=cut)
 
 
 def _rows(batch: Batch) -> list[npt.NDArray[np.float32]]:
