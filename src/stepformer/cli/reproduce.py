@@ -193,7 +193,7 @@ def _figures(args: argparse.Namespace, out: Path) -> int:
         raise UsageError("figures need weights: --checkpoint FILE or the folder of a training")
     source = _source(args, out)()
     scene = make_scene(source, args.checkpoint, args.split, args.draw_task, source.device)
-    paths = draw_figures(scene, out, fit=() if args.no_published else ("kukleva", "elhamifar", "shen"))
+    paths = draw_figures(scene, out, not args.no_published)
     shown = {"task": scene.words.task, "video": scene.video, "simulated": scene.simulated}
     answer(args, {**shown, "files": [str(path) for path in paths]}, "\n".join(map(str, paths)))
     return 0

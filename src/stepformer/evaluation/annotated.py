@@ -91,8 +91,6 @@ def phrases_of(
     record: VideoRecord, stores: Sequence[FeatureStore]
 ) -> list[tuple[StoredPhrase, npt.NDArray[np.float32]]]:
     """The narration of a video, chatter left out, from the first store that has it."""
-    if not stores:
-        return []
     name = record.features.stem if record.features is not None else record.video
     stored = next((store.read(name) for store in stores if name in store.ids), None)
     if stored is None or stored.phrase_vectors is None:
@@ -109,19 +107,16 @@ def trial_of(
     records: Sequence[VideoRecord],
     dataset: Dataset,
     rate_hz: float,
-    texts: Vectors | None = None,
-    stores: Sequence[FeatureStore] = (),
-    device: str | torch.device = "cpu",
-    load: Load | None = None,
+    texts: Vectors | None,
+    stores: Sequence[FeatureStore],
+    device: str | torch.device,
+    load: Load,
 ) -> Trial:
-    """Annotated videos with features as padded batches at the rate of the features.
-
-    ``load`` gives a video's features (N, D) where they are not in the file that the record names.
-    """
+    """Annotated videos as padded batches at the rate of their features; ``stores`` may hold their narration."""
     tasks = {task: i for i, task in enumerate(dict.fromkeys(r.task for r in records))}
     videos = []
     for record in records:
-        features = np.asarray((load or _from_file)(record), np.float32)
+        features = np.asarray(load(record), np.float32)
         if not np.isfinite(features).all():
             raise InputError(f"the features of {record.video} have NaN or infinity")
         n, width = features.shape

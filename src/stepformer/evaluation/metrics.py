@@ -231,6 +231,15 @@ def score_task(
     )
 
 
+def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], beyond: int | None = None) -> list[IntArray]:
+    """Cluster ids (N_v,) as the steps that one matching with the labels gives them.
+
+    Ids that match no step become -2, which agrees with nothing, or ids of their own from ``beyond`` on.
+    """
+    steps = dict(score_task(ids, labels).matches)
+    return [rename_ids(video, lambda i: steps.get(i, -2 if beyond is None else beyond + i)) for video in ids]
+
+
 def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> float:
     """Agreement of position p in the matched columns (cluster p) and position y in the matched rows (step y)."""
     size = max(len(table.clusters), len(table.steps)) + 1

@@ -26,10 +26,10 @@ from stepformer.evaluation.metrics import (
     IntArray,
     LengthError,
     frame_count,
+    matched,
     own_labels,
     rasterise,
     rename_ids,
-    score_task,
     task_labels,
 )
 from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
@@ -193,15 +193,6 @@ def step_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[I
     return matched(cluster_ids(data, kind, options), data.labels, len(data.task.steps))
 
 
-def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], n_steps: int) -> list[IntArray]:
-    """Ids (N_v,) as the steps that one matching with the labels gives them; the others become ids past the last step.
-
-    For Table 2 an oracle's upper bound: there the method is asked to know which step is which.
-    """
-    matches = dict(score_task(ids, labels).matches)
-    return [rename_ids(video, lambda i: matches.get(i, n_steps + i)) for video in ids]
-
-
 def cluster_ids(data: TaskData, kind: str, options: table1.Table1Options) -> list[IntArray]:
     """Each video in ids that mean the same across the videos of the task (of the first seed, for segments)."""
     if kind == "segments":
@@ -210,7 +201,9 @@ def cluster_ids(data: TaskData, kind: str, options: table1.Table1Options) -> lis
 
 
 def position_ids(data: TaskData, kind: str) -> list[IntArray]:
-    """Each video in positions of its own ordered step list."""
+    """Each video in positions of its own ordered step list; of clusters an oracle's upper bound: the method is asked to
+    know which step is which.
+    """
     if kind in ("positions", "steps"):
         return data.ids if kind == "positions" else data.positions
     sides = zip(data.ids, data.own, data.records, strict=True)
@@ -327,10 +320,10 @@ def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
     for data in prepared.tasks.values():
         for i, positions in enumerate(position_ids(data, prepared.kind)):
             located = table2.score_table2([positions], [data.own[i]])
-            matched = neighbours.score_per_video([data.ids[i]], [data.labels[i]])
+            alone = neighbours.score_per_video([data.ids[i]], [data.labels[i]])
             record = data.records[i]
             row = {"task": record.task, "video": record.video, "seconds": len(data.labels[i]) / prepared.rate_hz}
-            rows.append({**row, "table2": located, "per-video": matched})
+            rows.append({**row, "table2": located, "per-video": alone})
     return rows
 
 

@@ -127,17 +127,12 @@ def protocols_table(title: str, results: Sequence[Result], notes: Sequence[str] 
     rows: list[tuple[Cell | str | None, ...]] = []
     historical = False
     for result in results:
-
-        def cell(metric: str, result: Result = result) -> Cell | None:
-            value = result.values.get(metric)
-            return None if value is None else Cell(value, result.spread.get(metric))
-
-        others = []
-        for metric, value in result.values.items():
-            if metric not in COLUMNS and not math.isnan(value):
-                historical |= metric == "mof_historical"
-                others.append(f"{'MoF*' if metric == 'mof_historical' else metric} {100 * value:.1f}")
-        rows.append((result.protocol, *(cell(metric) for metric in COLUMNS), " ".join(others), result.how))
+        values = result.values
+        cells = [Cell(values[metric], result.spread.get(metric)) if metric in values else None for metric in COLUMNS]
+        others = {name: value for name, value in values.items() if name not in COLUMNS and not math.isnan(value)}
+        historical |= "mof_historical" in others
+        shown = " ".join(f"{'MoF*' if name == 'mof_historical' else name} {100 * v:.1f}" for name, v in others.items())
+        rows.append((result.protocol, *cells, shown, result.how))
     star = ("MoF* is the historical value: compare it with old tables only.",) if historical else ()
     columns = ("protocol", *COLUMNS.values(), "other", "how the ids were read")
     return Table(title, columns, tuple(rows), (*star, *notes))

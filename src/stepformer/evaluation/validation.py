@@ -22,7 +22,8 @@ from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.segments import programme, solve, spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
-from stepformer.evaluation.metrics import rename_ids, score_task, score_video
+from stepformer.data.world import Videos
+from stepformer.evaluation.metrics import matched, score_video
 from stepformer.evaluation.statistics import by_task, discovery_scores
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
 
@@ -58,14 +59,6 @@ class Trial:
             self._spread[number] = Spread(spread_out(batch.video, batch.video_mask))
         return self._spread[number]
 
-    def find(self, video: int) -> tuple[Batch, int]:
-        """The batch that a video stands in, and its row there."""
-        for batch in self.batches:
-            if video < len(batch.video):
-                return batch, video
-            video -= len(batch.video)
-        raise IndexError(video)
-
     def labels(self) -> list[IntArray]:
         """Per video (N,): step instance of each frame, -1 background."""
         return [row for batch in self.batches for row in per_video(batch.labels, batch.video_mask)]
@@ -78,14 +71,18 @@ class Trial:
 def make_trial(
     simulator: Simulator, split: str, limit: int | None = None, seed: int = 0, sight: Sight | None = None
 ) -> Trial:
-    """Renders a split; ``limit`` takes every n-th video so that about that many remain, all tasks included."""
-    videos = simulator.world.split(split)
-    if limit is not None and limit < len(videos):
-        # whole tasks stay together in the file; a stride keeps every task
-        videos = videos.pick(torch.linspace(0, len(videos) - 1, limit).long())
+    """Renders a split, or ``limit`` videos of it."""
+    videos = few(simulator.world.split(split), limit)
     batches = simulator.render_all(videos, sight, seed)
     texts = [simulator.vectors[batch.steps.clamp(min=0)] for batch in batches]
     return Trial(batches, texts, videos.tasks.numpy(), videos.kinds.numpy())
+
+
+def few(videos: Videos, limit: int | None) -> Videos:
+    """At most ``limit`` videos: every n-th, because the tasks stand together in the file, and all shall remain."""
+    if limit is None or limit >= len(videos):
+        return videos
+    return videos.pick(torch.linspace(0, len(videos) - 1, limit).long())
 
 
 def per_video(values: Tensor, mask: Tensor) -> list[IntArray]:
@@ -131,11 +128,10 @@ def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> 
 
 def video_counts(clusters: Sequence[IntArray], truth: Sequence[IntArray]) -> IntArray:
     """(V, 5) counts of a task's videos under one matching: clusters and steps of each frame (N_v,), -1 background."""
-    matches = dict(score_task(clusters, truth).matches)
     rows = []
-    for p, y in zip(clusters, truth, strict=True):
-        agreeing = rename_ids(p, lambda i: matches.get(i, -2)) == y  # a cluster without a step agrees with nothing
-        rows.append([(agreeing & (y >= 0)).sum(), (p >= 0).sum(), (y >= 0).sum(), agreeing.sum(), len(y)])
+    for p, y in zip(matched(clusters, truth), truth, strict=True):
+        agreeing = p == y
+        rows.append([(agreeing & (y >= 0)).sum(), (p != -1).sum(), (y >= 0).sum(), agreeing.sum(), len(y)])
     return np.array(rows, np.int64)
 
 

@@ -21,8 +21,9 @@ from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.inference import InferenceConfig, find_texts, no_slots
 from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots
+from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
-from stepformer.evaluation.metrics import rename_ids, score_task
+from stepformer.evaluation.metrics import matched
 from stepformer.evaluation.table1 import cluster_segments
 from stepformer.evaluation.validation import FULL, Trial, locate_units, task_steps
 from stepformer.reproduce.methods import Method, Stage, answer, first_options
@@ -75,12 +76,10 @@ def make_scene(source: Source, checkpoint: str, split: str = "test", task: int =
 
 def _only(trial: Trial, members: IntArray) -> Trial:
     """Some videos of a trial, one in each batch."""
-    batches, texts = [], []
-    for i in members.tolist():
-        batch, row = trial.find(i)
-        number = next(n for n, b in enumerate(trial.batches) if b is batch)
-        batches.append(batch._replace(**{name: value[row : row + 1] for name, value in batch._asdict().items()}))
-        texts.append(trial.texts[number][row : row + 1])
+    places = [(number, row) for number, batch in enumerate(trial.batches) for row in range(len(batch.video))]
+    picked = [(number, slice(row, row + 1)) for number, row in (places[i] for i in members)]
+    batches = [Batch(*(value[row] for value in trial.batches[number])) for number, row in picked]
+    texts = [trial.texts[number][row] for number, row in picked]
     return replace(trial, batches=batches, texts=texts, tasks=trial.tasks[members], kinds=trial.kinds[members])
 
 
@@ -93,14 +92,14 @@ def median_video(stage: Stage) -> int:
     return int(np.argsort(ious)[len(ious) // 2])
 
 
-def draw_figures(scene: Scene, out: Path, fit: Sequence[str] = ("kukleva", "elhamifar", "shen")) -> list[Path]:
-    """All figures of a scene as PNG files; ``fit``: published methods to fit on the task's videos."""
+def draw_figures(scene: Scene, out: Path, published: bool = True) -> list[Path]:
+    """All figures of a scene as PNG files; ``published``: also methods that are fitted on the task's videos."""
     out.mkdir(parents=True, exist_ok=True)
     where = f"{scene.words.task}, video {scene.video} ({'simulated' if scene.simulated else 'real'} features)"
     slots, own = scene.drawn()
     names, truth = list(scene.words.instances), scene.stage.trial.task_labels()[scene.video]
     drawn = [out / "timelines.png", out / "alignment.png"]
-    draw_timelines(drawn[0], timelines(scene, fit), truth, scene.words.steps, where)
+    draw_timelines(drawn[0], timelines(scene, published), truth, scene.words.steps, where)
     draw_alignment(drawn[1], slots, own.batches[0], scene.config, title=f"slots and frames: {where}", names=names)
     if scene.stage.has_texts:
         drawn.append(out / "attention.png")
@@ -111,7 +110,7 @@ def draw_figures(scene: Scene, out: Path, fit: Sequence[str] = ("kukleva", "elha
     return drawn
 
 
-def timelines(scene: Scene, fit: Sequence[str]) -> dict[str, IntArray]:
+def timelines(scene: Scene, published: bool) -> dict[str, IntArray]:
     """What each method finds in the drawn video, in step numbers of the task; -1 none, -2 a cluster without a step.
 
     Clusters become steps by the Hungarian matching of the whole task, as Table 1 scores them. Nothing is chosen here.
@@ -122,7 +121,7 @@ def timelines(scene: Scene, fit: Sequence[str]) -> dict[str, IntArray]:
     rows |= {
         label: Method(name, setting="weak", rule="own", updates=_UPDATES)
         for name, label in PUBLISHED
-        if name in fit and (name != "shen" or narrated)
+        if published and (name != "shen" or narrated)
     }
     rows |= {"pooled32": Method("pooled", rule="own"), "StepFormer": Method("slots", rule="own")}
     labels, out = trial.task_labels(), {}
@@ -132,14 +131,8 @@ def timelines(scene: Scene, fit: Sequence[str]) -> dict[str, IntArray]:
         found, vectors = made.discover(first_options(made)["discover"])
         if vectors is not None:
             found = cluster_segments(found, vectors, task_steps(trial, np.arange(len(found))), 0, FULL)
-        out[label] = named(found, labels)[scene.video]
+        out[label] = matched(found, labels)[scene.video]
     return out
-
-
-def named(clusters: Sequence[IntArray], labels: Sequence[IntArray]) -> list[IntArray]:
-    """Clusters renamed to the steps they are matched with over all videos; -2 where a cluster has none."""
-    matches = dict(score_task(clusters, labels).matches)
-    return [rename_ids(ids, lambda i: matches.get(i, -2)) for ids in clusters]
 
 
 def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray]]:

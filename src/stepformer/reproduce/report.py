@@ -111,15 +111,14 @@ def build_table(name: str, entry: Mapping[str, Any], store: RunStore) -> Table:
                 said = f"rank correlation (Spearman) of {len(pairs)} rows with the paper's"
                 sentences.append(f"{shown}: {said}: {spearman(*zip(*pairs, strict=True)):+.2f}.")
             if any(main in paper for paper in papers):
-                shorts = "/".join(short for _, short in metrics)
-                add(f"paper: {head}{shorts}", [paper_cell(paper, [m for m, _ in metrics]) for paper in papers])
+                names, shorts = zip(*metrics, strict=True)
+                printed = [
+                    "/".join(f"{100 * paper[m]:.1f}" for m in names) if all(m in paper for m in names) else ""
+                    for paper in papers
+                ]
+                add(f"paper: {head}{'/'.join(shorts)}", printed)
     title = f"{spec.title}, {'real' if entry['real'] else 'simulated'} features"
     return Table(title, tuple(columns), with_bold(body), (*_origin(entry, rows), *sentences))
-
-
-def paper_cell(numbers: Mapping[str, float], metrics: Sequence[str]) -> str:
-    """The paper's numbers as ``23.7/32.9/43.1/67.1``; empty where it has none."""
-    return "/".join(f"{100 * numbers[m]:.1f}" for m in metrics) if all(m in numbers for m in metrics) else ""
 
 
 def with_bold(rows: Sequence[Sequence[Cell | str | None]]) -> tuple[tuple[Cell | str | None, ...], ...]:

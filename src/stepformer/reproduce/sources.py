@@ -29,7 +29,7 @@ from stepformer.data.store import FeatureStore, open_stores
 from stepformer.data.world import Videos, World, build_world, load_world
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of, videos_with_features
-from stepformer.evaluation.validation import Trial, make_trial
+from stepformer.evaluation.validation import Trial, few, make_trial
 
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
 
@@ -80,7 +80,10 @@ class Simulated(Source):
         self.world: World = load_world(path)
         self.fingerprint = sha256_of(path)
         if limit is not None:
-            self.world, self.fingerprint = _limited(self.world, limit), f"{self.fingerprint} {limit} videos per split"
+            held_out, test = few(self.world.dev, limit), few(self.world.test, limit)
+            extra = {name: few(videos, limit) for name, videos in self.world.extra.items()}
+            self.world = replace(self.world, dev=held_out, test=test, extra=extra)
+            self.fingerprint += f" {limit} videos per split"
         self.dim = self.world.dim
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
@@ -125,26 +128,15 @@ class Simulated(Source):
             there = videos.kinds[row] >= 0
             texts = [world.texts[i] for i in videos.steps[row][there].tolist()]
             names |= dict(zip(videos.kinds[row][there].tolist(), texts, strict=True))
-        batch, at = trial.find(video)
+        steps = [row for batch in trial.batches for row in batch.steps][video]
+        said = [row for batch in trial.batches for row in batch.phrase_ids][video]
         known: Sequence[str] = world.meta.get("task_names", ())
         return Words(
             known[task] if task < len(known) else f"task {task}",
             tuple(names.get(i, "") for i in range(max(names) + 1)),
-            tuple(world.texts[i] for i in batch.steps[at].tolist() if i >= 0),
-            tuple(world.texts[i] for i in batch.phrase_ids[at].tolist() if i >= 0),
+            tuple(world.texts[i] for i in steps.tolist() if i >= 0),
+            tuple(world.texts[i] for i in said.tolist() if i >= 0),
         )
-
-
-def _limited(world: World, limit: int) -> World:
-    """A world with at most about so many videos in each held-out split, of all its tasks."""
-
-    def few(videos: Videos) -> Videos:
-        if len(videos) <= limit:
-            return videos
-        return videos.pick(torch.linspace(0, len(videos) - 1, limit).long())
-
-    extra = {name: few(videos) for name, videos in world.extra.items()}
-    return replace(world, dev=few(world.dev), test=few(world.test), extra=extra)
 
 
 def half_sparse(videos: Videos) -> Videos:
