@@ -144,16 +144,16 @@ _RELEASED_LAYER = {
 _RELEASED_ATTENTION = {"self_attn": "self_attention", "multihead_attn": "cross_attention"}
 
 
-def from_released(state: dict[str, Tensor], prefix: str = "model.") -> StepDecoder:
+def from_released(state: dict[str, Tensor]) -> StepDecoder:
     """A decoder with the weights of the released code's ``state_dict``.
 
     Its layout: ``query_embed.weight`` (K, d); ``decoder.layers.<i>.`` with ``self_attn`` and ``multihead_attn`` as
     packed attention (``in_proj_weight`` (3d, d), ``out_proj``), ``linear1``, ``linear2``, ``norm1..3``;
     ``decoder.norm``; ``output_projection`` where there is one; ``pos_enc_like.pe``, position codes (..., P, d), where
-    it was trained with them; all behind the training wrapper's ``prefix``. Position codes that are not those of the
+    it was trained with them; all behind the training wrapper's ``model.``. Position codes that are not those of the
     released formula are kept as a table.
     """
-    plain = {name.removeprefix(prefix): value.float() for name, value in state.items()}
+    plain = {name.removeprefix("model."): value.float() for name, value in state.items()}
     try:
         slots, dim = plain["query_embed.weight"].shape
         layers = 1 + max(int(name.split(".")[2]) for name in plain if name.startswith("decoder.layers."))

@@ -359,9 +359,7 @@ class GraphStep:
     def ahead(self, recorded: _Recorded) -> Ahead | None:
         """What the losses need beside the model's output."""
         x, kind = recorded.inputs, torch.bfloat16 if self.precision == "bf16" else torch.float32
-        return self.criterion.ahead(
-            self.model.config.slots, x["phrases"], x["phrase_mask"], recorded.drawn, kind
-        )
+        return self.criterion.ahead(self.model.config.slots, x["phrases"], x["phrase_mask"], recorded.drawn, kind)
 
     def losses(self, recorded: _Recorded, output: Slots, ahead: Ahead | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and its parts."""

@@ -553,13 +553,12 @@ def find_texts(
     structure: Tensor | Spread | None = None,
     rate_hz: float = 1.0,
     present: Tensor | None = None,
-    evidence: Tensor | None = None,
     text_evidence: Tensor | None = None,
 ) -> Found:
     """Where ordered step texts (B, M, D) happen; every one takes a segment.
 
     text_lengths: (B,) how many texts a video has. present: (B, M) False for a text that is known to be absent.
-    structure, rate_hz, evidence: as in :func:`find_steps`; text_evidence: (B, M, N) likewise, for single texts.
+    structure, rate_hz: as in :func:`find_steps`; text_evidence: (B, M, N) what its evidence is, for single texts.
     Where there are more texts than frames, those that fit worst go without. Texts that may come in any order
     (``config.ordered=False``) may also repeat, and need not all be there.
     """
@@ -593,8 +592,6 @@ def find_texts(
         away = _out_of_place(lengths, mask, M)
         away = torch.where((lengths <= frames)[:, None, None], away, 0.0)  # else the best texts are chosen, not places
         gains = _on_grid(gains - _TIE_OF_PLACES * away)
-    if evidence is not None:
-        gains = gains + evidence[:, None]
     if text_evidence is not None:
         gains = gains + text_evidence.gather(1, order[..., None].expand_as(text_evidence))
     gains = gains.masked_fill(~there[..., None], _NEVER)
@@ -672,8 +669,7 @@ def _text_rows(
     similarity = cosines(texts, output.slots)
     in_order = config.ordered or not similarity.shape[2]
     taken = slots_of_texts(similarity, lengths) if in_order else similarity.argmax(2)
-    direct = plain = cosines(texts, output.frames)
-    kept = direct
+    kept = direct = plain = cosines(texts, output.frames)
     if similarity.shape[2]:
         kept = slot_rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, slot_rows.shape[2]))
     if config.text_weight:

@@ -286,7 +286,7 @@ def smooth_loss(
 
 
 def released_smooth_loss(
-    frames: Tensor, slots: Tensor, mask: Tensor, generator: torch.Generator | None = None, gamma: float = 0.05
+    frames: Tensor, slots: Tensor, mask: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     """Smoothness as the released code has it.
 
@@ -305,8 +305,8 @@ def released_smooth_loss(
     anchor, positive = attention[:, : index.shape[1]], attention[:, index.shape[1] :]  # (B, I, K), (B, 3 I, K)
     positive = positive.reshape(*shape, -1)
     low = torch.finfo(attention.dtype).min
-    to_positive = -(anchor[:, :, None] - positive).square().sum(-1) / gamma  # (B, I, 3)
-    to_anchor = -torch.cdist(anchor, anchor).square() / gamma
+    to_positive = -(anchor[:, :, None] - positive).square().sum(-1) / 0.05  # (B, I, 3)
+    to_anchor = -torch.cdist(anchor, anchor).square() / 0.05
     distant = (index[:, :, None] - index[:, None, :]).abs() > span[:, None, None]
     to_anchor = to_anchor.masked_fill(~(distant & valid[:, None, :]), low)
     top = to_positive.logsumexp(2)

@@ -281,19 +281,12 @@ class StepDecoder(nn.Module):
         if video.shape[1] == 0:
             raise UsageError("a video needs at least one frame")
         full = mask if mask is not None else torch.ones(video.shape[:2], dtype=torch.bool, device=video.device)
-        memory, placed = looked or self._look(video, full, decode is not None)
-        value = placed if self.config.positions_on == "video" else memory
-        x, weights = (decode or self.decode)(placed, value, mask, attention)
+        if looked is None:
+            memory = self.project_in(levelled(video) if self.config.level else video)  # (B, N, dim)
+            looked = Looked(memory, memory + self.codes(full).to(memory.dtype))
+        value = looked.placed if self.config.positions_on == "video" else looked.memory
+        x, weights = (decode or self.decode)(looked.placed, value, mask, attention)
         return Slots(self.project_out(x), video, weights)
-
-    def _look(self, video: Tensor, full: Tensor, fused: bool) -> Looked:
-        """What the layers attend to; fused: layers follow that read frames in half precision."""
-        config, codes = self.config, self.codes(full)
-        if fused and torch.is_autocast_enabled(video.device.type) and isinstance(self.project_in, nn.Identity):
-            # the type the layers read frames in: a wider sum would be written and read for nothing
-            return self.look_in_half(video, codes)
-        memory = self.project_in(levelled(video) if config.level else video)  # (B, N, dim)
-        return Looked(memory, memory + codes.to(memory.dtype))
 
     def look_in_half(self, video: Tensor, codes: Tensor, out: Looked | None = None) -> Looked:
         """What layers in bf16 attend to, of a model as wide as its frames; written to ``out`` where it is given."""

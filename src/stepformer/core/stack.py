@@ -78,9 +78,7 @@ class Stack:
     grad: Mapping[str, Tensor]
     seed: Tensor
 
-    def decode(
-        self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def decode(self, key: Tensor, value: Tensor, mask: Tensor | None, attention: bool) -> tuple[Tensor, Tensor | None]:
         """key, value (B, N, D), mask (B, N) -> normed state of the slots (B, K, D), the last layer's attention."""
         seen = mask if mask is not None else torch.ones(key.shape[:2], dtype=torch.bool, device=self.seed.device)
         made: tuple[Tensor, Tensor] = _Layers.apply(self.model.queries, key, value, seen, self, attention)  # type: ignore[no-untyped-call]
@@ -247,9 +245,7 @@ class _Layers(torch.autograd.Function):
             torch.bmm(_heads(d_mixed[i], H), half["v"][i].view(H, size, D), out=_heads(d_read.view(R, H * D), H))
             torch.bmm(d_read, value.mT, out=d_scores)
             extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
-            ops.softmax_back(
-                d_scores, scores[i], mask, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout
-            )
+            ops.softmax_back(d_scores, scores[i], mask, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout)
             torch.bmm(d_scores, key, out=d_folded[i])
             if d_key is not None:
                 d_key.baddbmm_(d_scores.mT, folded[i])
@@ -259,9 +255,7 @@ class _Layers(torch.autograd.Function):
             torch.mm(d_q[i], half["q"][i], out=dy[3 * i + 1])
             norm(3 * i + 1, "norm2", i, s[1])
             down = d_own[i] @ half["out"][i]
-            ops.attend(
-                qkv[i], full["qkv_bias"][i], None, down, d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout
-            )
+            ops.attend(qkv[i], full["qkv_bias"][i], None, down, d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout)
             if content:
                 torch.mm(d_qkv[i], half["qkv"][i], out=dy[3 * i])
             else:

@@ -1,8 +1,7 @@
 """The Triton kernels of :mod:`stepformer.core.stack`: what stands between the matrix products of a decoder layer.
 
-Each does in one pass over its operands what takes five to ten passes as separate operations. The functions have the
-signatures of their plain counterparts in `core.stack` and give the same values, dropout included. Import only where
-Triton is.
+Each does in one pass over its operands what takes five to ten passes as separate operations. What they compute is
+written in plain torch in tests/core/step/plain.py. Import only where Triton is.
 """
 
 from __future__ import annotations

@@ -161,9 +161,7 @@ def percentile_drop(
     return torch.where(count > 0, -threshold, 0.0)
 
 
-def checked(
-    costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_lengths: Any, check: bool
-) -> Given:
+def checked(costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_lengths: Any, check: bool) -> Given:
     """Costs (B, K, N) and drop costs (B, N), (B, K) in the type that sums are made in, with their gradients, and how
     many rows and columns of each item count, (B,)."""
     if not isinstance(costs, Tensor) or costs.ndim != 3 or costs.is_complex():
