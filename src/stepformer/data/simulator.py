@@ -63,6 +63,10 @@ def _seed(seed: int, step: int, salt: int = 0) -> int:
     return (seed * 1_000_003 + step * 7_919 + salt) % (2**63 - 1)
 
 
+def _uniform(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.rand(shape, device=g.device, generator=g)
+
+
 class _Recorded:
     """Batches of one size as a CUDA graph: some 250 small kernels are started with one call, and nothing waits."""
 
@@ -95,7 +99,7 @@ class _Pool:
     def draw(self, owner: Tensor, shape: tuple[int, ...], g: torch.Generator) -> Tensor:
         """owner (B,) -> (B, *shape) numbers."""
         count = self.counts[owner].view(-1, *(1,) * len(shape))
-        place = (torch.rand((len(owner), *shape), device=owner.device, generator=g) * count).long()
+        place = (_uniform(g, len(owner), *shape) * count).long()
         return self.values[self.first[owner].view_as(count) + torch.minimum(place, count - 1)]
 
 
@@ -195,7 +199,7 @@ class Simulator:
     def _composed(self, videos: Videos, other: Videos, g: torch.Generator) -> Videos:
         """Some videos end as others do: what comes next is not always what came next in the one that was learned."""
         there, others = ((v.steps >= 0).sum(1, keepdim=True) for v in (videos, other))
-        u = torch.rand((3, len(there), 1), device=self.device, generator=g)
+        u = _uniform(g, 3, len(there), 1)
         chosen = (u[0] < self.config.composed) & (there > 1) & (others > 1)
         cut = 1 + (u[1] * (there - 1)).long()  # steps taken from the first
         start = 1 + (u[2] * (others - 1)).long()  # where the second is entered
@@ -218,8 +222,7 @@ class Simulator:
         S = self.config.max_steps
         total = (videos.steps >= 0).sum(1)
         spare = (total - S).clamp(min=0)
-        first = (torch.rand(len(total), device=self.device, generator=g) * (spare + 1)).long().clamp(max=spare.max())
-        first = torch.minimum(first, spare)
+        first = torch.minimum((_uniform(g, len(total)) * (spare + 1)).long(), spare)
         place = first[:, None] + torch.arange(S, device=self.device)
         inside = place < total[:, None]
         place = place.clamp(max=videos.steps.shape[1] - 1)
@@ -253,10 +256,10 @@ class Simulator:
 
         # each video has its own pace and its own share of background, as CrossTask, COIN and YouCook2 differ
         pace = lognormal((B, 1), 1.0, 0.35)
-        background = torch.rand((B, 1), device=self.device, generator=g) * 1.6 + 0.2
+        background = _uniform(g, B, 1) * 1.6 + 0.2
         lengths = torch.where(there, (lognormal((B, S), 8.0, 0.8) * pace).clamp(1.5, 90.0), 0.0)
         pauses = (lognormal((B, S + 1), 7.0, 0.9) * pace * background).clamp(0.0, 90.0)
-        pauses = torch.where(torch.rand((B, S + 1), device=self.device, generator=g) < 0.25, 0.0, pauses)
+        pauses = torch.where(_uniform(g, B, S + 1) < 0.25, 0.0, pauses)
         pauses[:, 1:] = torch.where(there, pauses[:, 1:], 0.0)
         ends = (lengths + pauses[:, :S]).cumsum(1)
         starts = ends - lengths
@@ -274,8 +277,7 @@ class Simulator:
     def batch(self, step: int, size: int) -> Batch:
         """The training batch of one step."""
         seed = _seed(self.seed, step)
-        on_gpu = self.device.type == "cuda"
-        if on_gpu:
+        if self.device.type == "cuda":
             if size not in self._recorded:
                 self._recorded[size] = _Recorded(lambda g: self._make(size, g, padded=True), self.device)
             return self._recorded[size](seed)
@@ -296,7 +298,7 @@ class Simulator:
         the gap between pictures and texts. With all axes, what a picture shows can only be told from the rest of its
         video, as with pictures never seen before.
         """
-        order = torch.rand(self.dim, device=self.device, generator=g).argsort()[: round(self.config.turned * self.dim)]
+        order = _uniform(g, self.dim).argsort()[: round(self.config.turned * self.dim)]
         place, sign = torch.arange(self.dim, device=self.device), torch.ones(self.dim, device=self.device)
         place[order] = order.roll(1)
         sign[order] = torch.randint(0, 2, order.shape, device=self.device, generator=g) * 2.0 - 1.0
@@ -363,15 +365,12 @@ class Simulator:
         count = (videos.steps >= 0).sum(1).clamp(min=1)
         owner = self.text_owner[ids[:, 0]].clamp(min=0)  # (B,)
 
-        def uniform(*shape: int) -> Tensor:
-            return torch.rand(shape, device=self.device, generator=g)
-
         def varied(value: float) -> Tensor:
             """(B, 1, 1): a sight's value, in training another one in each video."""
             return value * torch.exp(jitter * torch.randn((B, 1, 1), device=self.device, generator=g))
 
         # shots end where a step does, and by themselves
-        cut = uniform(B, N) < per_frame[:, None] / sight.shot_s
+        cut = _uniform(g, B, N) < per_frame[:, None] / sight.shot_s
         cut[:, 1:] |= labels[:, 1:] != labels[:, :-1]
         shot = cut.long().cumsum(1) - cut[:, :1].long()  # (B, N)
         Q = N if padded else int(shot.max()) + 1
@@ -379,8 +378,8 @@ class Simulator:
             1, shot, torch.arange(N, device=self.device).expand(B, N), "amin"
         )
         label = labels.gather(1, first)  # (B, Q) what the shot is part of
-        any_step = (uniform(B, Q) * count[:, None]).long()
-        chance = uniform(B, Q)
+        any_step = (_uniform(g, B, Q) * count[:, None]).long()
+        chance = _uniform(g, B, Q)
         other = chance < torch.where(label >= 0, sight.stray, sight.related)
         shown = torch.where(other, any_step, label)  # (B, Q) step instance that is seen, -1 background
         # a video has few pictures of a step: repeats of the step share them, because they share the text
@@ -422,13 +421,9 @@ class Simulator:
         there = videos.steps >= 0
         B, S = there.shape
         ids = videos.steps.clamp(min=0)
-
-        def uniform(*shape: int) -> Tensor:
-            return torch.rand(shape, device=self.device, generator=g)
-
-        said = there & (uniform(B, S) < config.spoken)
+        said = there & (_uniform(g, B, S) < config.spoken)
         shift = torch.randn((B, S), device=self.device, generator=g) * config.shift_s / per_frame[:, None]
-        when = starts + uniform(B, S) * (ends - starts) + shift
+        when = starts + _uniform(g, B, S) * (ends - starts) + shift
         # other words: a known paraphrase where the step has one, else the text mixed with a neighbouring sentence
         choice = torch.randint(PARAPHRASES, (B, S), device=self.device, generator=g)
         paraphrase = self.paraphrases[ids].gather(-1, choice[..., None]).squeeze(-1)
@@ -441,7 +436,7 @@ class Simulator:
         expected = lengths * per_frame / config.irrelevant_every_s
         fillers = torch.arange(most, device=self.device) < torch.poisson(expected, generator=g)[:, None]
         filler_ids = self.fillers.draw(self.text_owner[ids[:, 0]].clamp(min=0), (most,), g)
-        filler_when = uniform(B, most) * lengths[:, None]
+        filler_when = _uniform(g, B, most) * lengths[:, None]
 
         when = torch.cat((torch.where(said, when, math.inf), torch.where(fillers, filler_when, math.inf)), 1)
         order = when.argsort(1)

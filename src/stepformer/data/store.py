@@ -200,17 +200,13 @@ class FeatureStore(Sequence[StoredVideo]):
                 shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
                 said = phrases - line.count(_CHATTER_MARK)
                 self._positions[str(head["id"])] = Entry(offset, shard, rows, duration_s, said or phrases)
-        self._ids = tuple(self._positions)
+        self.ids = tuple(self._positions)
+        """Names of the videos, in the order in which they were stored."""
         self._shards: dict[int, _Shard] = {}
         self._lock = threading.Lock()
 
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """Names of the videos, in the order in which they were stored."""
-        return self._ids
-
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def __contains__(self, video: object) -> bool:
         return video in self._positions
@@ -222,13 +218,10 @@ class FeatureStore(Sequence[StoredVideo]):
         except KeyError:
             raise InputError(f"{self.path} has no video {video!r}") from None
 
-    def __iter__(self) -> Iterator[StoredVideo]:
-        return (self[video] for video in self._ids)
-
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return [self[video] for video in self._ids[key]]
-        return self.read(key if isinstance(key, str) else self._ids[key])
+            return [self[video] for video in self.ids[key]]
+        return self.read(key if isinstance(key, str) else self.ids[key])
 
     def __str__(self) -> str:
         return str(self.path)

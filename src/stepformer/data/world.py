@@ -241,10 +241,10 @@ def _check(world: World) -> None:
 class Divided:
     """X pictures and whose they are; ``described`` (X,) are the texts that say what they show."""
 
-    vectors: torch.Tensor  # (X, D) unit
-    described: torch.Tensor
-    owner: torch.Tensor  # (X,) index into OWNERS, -1 nobody's
-    background: torch.Tensor  # (X,) bool: shown between steps
+    vectors: Tensor  # (X, D) unit
+    described: Tensor
+    owner: Tensor  # (X,) index into OWNERS, -1 nobody's
+    background: Tensor  # (X,) bool: shown between steps
     licences: Mapping[str, str]
 
 
@@ -276,7 +276,7 @@ def share_of(key: str) -> float:
 def _arrays(videos: Sequence[Planned]) -> Videos:
     S = max((len(v.steps) for v in videos), default=1)
 
-    def pad(values: Iterable[Sequence[float]], empty: float, kind: Any) -> torch.Tensor:
+    def pad(values: Iterable[Sequence[float]], empty: float, kind: Any) -> Tensor:
         out = np.full((len(videos), S), empty)
         for row, value in zip(out, values, strict=True):
             row[: len(value)] = value
@@ -344,7 +344,7 @@ class Builder:
             self.videos[split].append(untimed(steps, source, self.task(f"grammar:{procedure.task}")))
         self.fillers += [(self.add(text), source) for text in grammar.chatter]
 
-    def owners(self, sentences: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def owners(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
         """Who owns each text (V,), -1 nobody; and which texts (V,) are steps of their owner."""
         owner = torch.full((len(self.texts),), -1)
         is_step = torch.zeros(len(owner), dtype=torch.bool)
@@ -372,7 +372,7 @@ class Builder:
                 owner[text] = OWNERS.index(owner_of(self.texts[text]))
         return owner, is_step
 
-    def pictures(self, vectors: torch.Tensor, owner: torch.Tensor, is_step: torch.Tensor) -> Divided:
+    def pictures(self, vectors: Tensor, owner: Tensor, is_step: Tensor) -> Divided:
         """What steps look like: three imagined pictures of each step, of vectors (V, D), owner (V,), is_step (V,)."""
         steps = torch.nonzero(is_step).squeeze(1)
         seen = to_unit(imagined(vectors[steps].numpy()))
@@ -426,12 +426,12 @@ class Builder:
         )
 
 
-def closeness_to(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def closeness_to(vectors: Tensor, targets: Tensor) -> Tensor:
     """(V,) cosine of each vector to the nearest target."""
     return torch.cat([(part @ targets.T).amax(1) for part in torch.split(vectors, 4096)])
 
 
-def _nearest(vectors: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
+def _nearest(vectors: Tensor, owner: Tensor) -> Tensor:
     """(V, NEIGHBOURS) nearest other texts of the same owner, no copies."""
     out = torch.zeros(len(vectors), NEIGHBOURS, dtype=torch.int64)
     for number in range(len(OWNERS)):
@@ -447,9 +447,7 @@ def _nearest(vectors: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def _shown(
-    steps: torch.Tensor, owner: torch.Tensor, sentences: torch.Tensor, vectors: torch.Tensor, pictures: Divided
-) -> torch.Tensor:
+def _shown(steps: Tensor, owner: Tensor, sentences: Tensor, vectors: Tensor, pictures: Divided) -> Tensor:
     """(V, SHOWN) pictures of each step text: those whose description is nearest in meaning, the picture itself
     deciding between equal descriptions ("sliced food" is said of a thousand pictures)."""
     out = torch.zeros(len(owner), SHOWN, dtype=torch.int64)
@@ -490,7 +488,7 @@ def build_world(
     return builder.finish(encode, sentences, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})
 
 
-def _kept(videos: Sequence[Planned], owner: torch.Tensor, number: int, least: int) -> list[Planned]:
+def _kept(videos: Sequence[Planned], owner: Tensor, number: int, least: int) -> list[Planned]:
     """The videos without the steps that another split owns; those with fewer than ``least`` left are gone."""
     kept = []
     for video in videos:
@@ -502,19 +500,19 @@ def _kept(videos: Sequence[Planned], owner: torch.Tensor, number: int, least: in
     return kept
 
 
-def to_unit(vectors: npt.NDArray[np.float32]) -> torch.Tensor:
+def to_unit(vectors: npt.NDArray[np.float32]) -> Tensor:
     """(L, D) as a tensor of unit vectors."""
     return torch.nn.functional.normalize(torch.from_numpy(np.ascontiguousarray(vectors)).float(), dim=-1)
 
 
-def imagined(texts: npt.NDArray[np.float32], seed: int = 0, per_text: int = 3) -> npt.NDArray[np.float32]:
+def imagined(texts: npt.NDArray[np.float32], per_text: int = 3) -> npt.NDArray[np.float32]:
     """(L per_text, D) vectors of pictures that never were, ``per_text`` of each text (L, D), in the order of the texts.
 
     As in CLIP's space, all pictures share a direction that texts do not have (cosine of two pictures about .65), and
     what a picture adds to it agrees with its own text only in part (cosine about .35); the rest is other texts'
     meaning, so that it cannot be averaged away.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     rest = unit(texts - texts.mean(0))
     gap = unit(random.standard_normal((1, texts.shape[1])))
     own = np.repeat(rest, per_text, axis=0)
@@ -522,7 +520,7 @@ def imagined(texts: npt.NDArray[np.float32], seed: int = 0, per_text: int = 3) -
     return unit(0.8 * gap + 0.6 * (0.35 * own + 0.94 * other)).astype(np.float32)
 
 
-def _near_texts(owner: torch.Tensor, is_step: torch.Tensor, meaning: torch.Tensor) -> dict[str, dict[str, float]]:
+def _near_texts(owner: Tensor, is_step: Tensor, meaning: Tensor) -> dict[str, dict[str, float]]:
     """Per held-out owner: the share of its step texts with a training text closer than each reported threshold."""
     train = meaning[owner == 0]
     report = {}
