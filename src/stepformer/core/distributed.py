@@ -13,7 +13,7 @@ through its own part; the parts' gradients add up to the loss's.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -200,10 +200,10 @@ class SharedCriterion(Criterion):
         return loss - loss.detach() * (1 - 1 / ranks.size)  # the values add up to the loss, as the gradients do
 
 
-def added(ranks: Ranks, logged: Mapping[str, Tensor | float], same: Sequence[str] = ()) -> dict[str, float]:
-    """Numbers summed over all processes; those called ``same`` are equal everywhere and stay."""
-    names = [name for name in logged if name not in same]
+def added(ranks: Ranks, logged: Mapping[str, Tensor | float]) -> dict[str, float]:
+    """Numbers summed over all processes; ``grad_norm``, of the summed gradient, is the same everywhere and stays."""
+    names = [name for name in logged if name != "grad_norm"]
     device = next((value.device for value in logged.values() if isinstance(value, Tensor)), None)
     values = torch.stack([torch.as_tensor(logged[name], device=device).float() for name in names])
     ranks.add_([values])
-    return {name: float(value) for name, value in [*zip(names, values, strict=True), *((s, logged[s]) for s in same)]}
+    return {**dict(zip(names, values.tolist(), strict=True)), "grad_norm": float(logged["grad_norm"])}

@@ -175,7 +175,7 @@ class Trainer:
 
     def start_from(self, model: StepDecoder) -> None:
         """Begins with the weights of a trained model of the same shape instead of random ones."""
-        for mine in {id(m): m for m in (self.model, self.mean)}.values():
+        for mine in (self.model, self.mean):
             mine.load_state_dict(model.state_dict())
         self._graph = None
 
@@ -337,7 +337,7 @@ class Trainer:
                 self.step += 1
                 last = self.step == config.steps
                 if self.step % config.log_every == 0 or last:
-                    summed = added(self.ranks, logged, same=("grad_norm",))
+                    summed = added(self.ranks, logged)
                     row = {k: round(v, 6) for k, v in summed.items()}
                     write({"step": self.step, "lr": learning_rate(config, self.step - 1), **row})
                     progress.advance(0, note=f"loss {row['loss']:.3f}")
@@ -374,12 +374,7 @@ class Trainer:
         return total / count if count else None
 
     def _keep_best(self, scores: Mapping[str, float]) -> None:
-        if "un_f1" in scores:
-            value = scores.get("zs_iou", 0.0) + scores["un_f1"]
-        elif "loss" in scores:
-            value = -scores["loss"]
-        else:
-            return
+        value = scores.get("zs_iou", 0.0) + scores["un_f1"] if "un_f1" in scores else -scores.get("loss", math.inf)
         if value > self.best:
             self.best = value
             self._save_model("best.safetensors", scores)
