@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +36,6 @@ from stepformer.evaluation.baselines import (
     FloatArray,
     Given,
     IntArray,
-    Setting,
     by_task,
     divided,
 )
@@ -59,8 +57,8 @@ class Elhamifar(Baseline):
     refine: int = 10  # Lloyd steps that carry the candidates to the next round
     keep: float = 1.0  # share of a key-step's segments, best scored first, that is not background
     smooth: int = 1  # segments over which scores are averaged
-    name: ClassVar[str] = "elhamifar"
-    settings: ClassVar[tuple[Setting, ...]] = ("weak",)
+    name = "elhamifar"
+    settings = ("weak",)
 
     def train(self, videos: Sequence[FeatureVideo], given: Given) -> FittedElhamifar:
         """Alternates subset selection and training, over the videos of all tasks together."""

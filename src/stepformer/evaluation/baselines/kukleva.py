@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +43,6 @@ from stepformer.evaluation.baselines import (
     FloatArray,
     Given,
     IntArray,
-    Setting,
     divided,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
@@ -66,8 +64,8 @@ class Kukleva(Baseline):
     decode: bool = True  # False: the clusters as K-means left them, without order
     covariance: float = 1e-4  # added to the diagonal
     restarts: int = 5
-    name: ClassVar[str] = "kukleva"
-    settings: ClassVar[tuple[Setting, ...]] = ("weak", "unsupervised")
+    name = "kukleva"
+    settings = ("weak", "unsupervised")
 
     def __post_init__(self) -> None:
         if not 0 <= self.background < 1:

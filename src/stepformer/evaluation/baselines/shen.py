@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,7 +41,6 @@ from stepformer.evaluation.baselines import (
     FloatArray,
     Given,
     IntArray,
-    Setting,
     divided,
 )
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
@@ -66,8 +65,8 @@ class Shen(Baseline):
     weight_decay: float = 0.02
     keep: float = 0.6
     slots: int = 32
-    name: ClassVar[str] = "shen"
-    settings: ClassVar[tuple[Setting, ...]] = ("weak", "unsupervised")
+    name = "shen"
+    settings = ("weak", "unsupervised")
 
     def train(self, videos: Sequence[FeatureVideo], given: Given) -> FittedShen:
         """Learns the two linear layers: a pair per task, or one pair for all."""
