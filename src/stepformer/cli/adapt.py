@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from stepformer.data.world import load_world
     from stepformer.show.export.pictures import draw_alignment
 
-    given = set_fields(args.set) | {"seed": args.seed}
+    given = {"seed": args.seed} | set_fields(args.set)
     given |= {key: value for key, value in (("steps", args.train_steps), ("batch", args.batch)) if value}
     config = make_config(merged({}, given))
     encoder = encoders.load(args.encoder)
