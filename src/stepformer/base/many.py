@@ -218,13 +218,19 @@ class _Hand:
 
     def end(self, polite_s: float = _POLITE_S) -> None:
         """Stops the process: idle at once, at work as by Ctrl-C, and by force if it does not listen."""
-        self.pipe.close()
-        if self.busy and self._process.pid is not None and self._process.is_alive():
-            with suppress(OSError):
+        with suppress(OSError):
+            if not self.busy:
+                self.pipe.send(_Stop())  # a forked process holds both ends of the pipe, and never sees it close
+            elif self._process.pid is not None and self._process.is_alive():
                 os.kill(self._process.pid, signal.SIGINT)
+        self.pipe.close()
         self._process.join(polite_s)
         self._process.kill()
         self._process.join()
+
+
+class _Stop:
+    """In place of an input: there is no more."""
 
 
 def cores() -> int:
@@ -316,7 +322,7 @@ def _serve(
             return
         _limit_memory(memory)
         pipe.send(("ready", None))
-        while True:
-            pipe.send(answer_of(work, pipe.recv()))
+        while not isinstance(item := pipe.recv(), _Stop):
+            pipe.send(answer_of(work, item))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return
