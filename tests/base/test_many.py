@@ -225,6 +225,8 @@ def work(name):
     Path(name).write_text(str(os.getpid()))
     if name.endswith("long"):
         time.sleep(60)
+    while not Path(name).with_name("long").exists():  # both are at work before one has nothing more to do
+        time.sleep(0.01)
 
 def feed(folder):
     yield folder + "/long"

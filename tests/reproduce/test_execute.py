@@ -176,7 +176,11 @@ def test_an_error_that_nobody_foresaw_leaves_its_traceback(jobs, monkeypatch, tm
 def test_ctrl_c_keeps_what_is_done_and_asks_the_workers_once(jobs, monkeypatch, tmp_path):
     """As in a terminal, where Ctrl-C reaches the whole group of processes."""
     monkeypatch.setattr(module, "work", slow)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore it
     threading.Timer(1.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        execute([jobs[1], jobs[0]], 1, None, lambda text: None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            execute([jobs[1], jobs[0]], 1, None, lambda text: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (tmp_path / "b").exists() and (tmp_path / "asked to stop").exists()

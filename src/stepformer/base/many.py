@@ -307,6 +307,7 @@ def _serve(
     initargs: tuple[Any, ...],
 ) -> None:
     """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it is ignored
     end_with_parent()
     os.environ.clear()  # the server's is that of the first start
     os.environ.update(environment)
