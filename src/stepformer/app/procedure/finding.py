@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter
@@ -115,8 +116,12 @@ def _common_only(clusters: StepClusters, least: float) -> list[IntArray]:
     for path in clusters.labels:
         having[np.unique(path[path >= 0])] += 1
     kept = having >= least
-    number = np.where(kept, np.cumsum(kept) - 1, OUTLIER)
-    return [np.where(path >= 0, number[np.maximum(path, 0)], OUTLIER) for path in clusters.labels]
+    return _renumbered(clusters.labels, np.where(kept, np.cumsum(kept) - 1, OUTLIER))
+
+
+def _renumbered(labels: Sequence[IntArray], number: IntArray) -> list[IntArray]:
+    """Labels c as ``number[c]``; what is left out, -1, takes the last of the list, which is -1 too."""
+    return [np.append(number, OUTLIER)[path] for path in labels]
 
 
 def _in_order(labels: list[IntArray], places: Sequence[FloatArray]) -> tuple[list[IntArray], IntArray, IntArray]:
@@ -126,10 +131,7 @@ def _in_order(labels: list[IntArray], places: Sequence[FloatArray]) -> tuple[lis
     means = np.array([where[flat == c].mean() for c in range(number)])
     first, both = precedence(labels, number)
     order = best_order(first, means)
-    rank = np.empty(number, np.int64)
-    rank[order] = np.arange(number)
-    renamed = [np.where(path >= 0, rank[np.maximum(path, 0)], OUTLIER) for path in labels]
-    return renamed, first[np.ix_(order, order)], both[np.ix_(order, order)]
+    return _renumbered(labels, np.argsort(order)), first[np.ix_(order, order)], both[np.ix_(order, order)]
 
 
 def _steps(
@@ -235,24 +237,17 @@ def best_order(first: IntArray, places: FloatArray) -> IntArray:
 
 def _exact_order(first: IntArray, order: list[int]) -> IntArray:
     """The best order by dynamic programming over which steps have come already."""
-    count = len(order)
-    agreed = first[np.ix_(order, order)]
-    best, last = np.full(1 << count, -1), np.zeros(1 << count, np.int64)
-    best[0] = 0
-    for done in range(1, 1 << count):
-        for step in reversed(range(count)):  # of equals the later place comes last
-            if done >> step & 1:
-                before = done ^ (1 << step)
-                there = [other for other in range(count) if before >> other & 1]
-                value = best[before] + agreed[there, step].sum()
-                if value > best[done]:
-                    best[done], last[done] = value, step
-    found: list[int] = []
-    done = (1 << count) - 1
-    while done:
-        found.append(order[last[done]])
-        done ^= 1 << int(last[done])
-    return np.array(found[::-1], np.int64)
+    agrees = first.tolist()
+
+    @functools.cache
+    def best(steps: frozenset[int]) -> tuple[int, tuple[int, ...]]:  # pairs that agree, the order of these steps
+        ways = []
+        for last in sorted(steps, key=order.index, reverse=True):  # of equals the later place comes last
+            value, before = best(steps - {last})
+            ways.append((value + sum(agrees[other][last] for other in before), (*before, last)))
+        return max(ways, key=lambda way: way[0], default=(0, ()))
+
+    return np.array(best(frozenset(order))[1], np.int64)
 
 
 def consistency(first: IntArray) -> float:
@@ -337,11 +332,10 @@ def likeness(videos: Sequence[VideoSteps], bank: PhraseBank | None = None) -> Fl
     bank: in the space of the videos; without its picture statistics phrases say nothing of pictures.
     """
     looks = [None if video.stretches is None else unit(video.stretches) for video in videos]
-    known = bank if bank is not None and bank.pictures is not None else None
-    # (S, P) roots of the shares of the bank's phrases in stretches: rows of unit length
-    seen = [
-        None if look is None or known is None else np.sqrt(softmax(_SHARP * known.standard(look))) for look in looks
-    ]
+    seen: list[FloatArray | None] = [None] * len(videos)
+    if bank is not None and bank.pictures is not None:
+        # (S, P) roots of the shares of the bank's phrases in stretches: rows of unit length
+        seen = [None if look is None else np.sqrt(softmax(_SHARP * bank.standard(look))) for look in looks]
     said = [_said(video, bank) for video in videos]
     out = np.zeros((len(videos), len(videos)))
     for i, j in zip(*np.triu_indices(len(videos), 1), strict=True):
