@@ -21,13 +21,14 @@ that is killed, has the old index or the new one.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -96,19 +97,14 @@ class IndexedVideo:
     def moments(self, moment_s: float) -> tuple[npt.NDArray[Any], Vectors]:
         """Entries (video 0) and mean vectors of about ``moment_s`` seconds each; none crosses a step's edge."""
         n = len(self.frames)
-        if n == 0:
-            return np.zeros(0, ENTRY), np.zeros((0, self.frames.shape[1]), np.float32)
         middle = (np.arange(n) + 0.5) / self.rate_hz
         owner = np.full(n, -1, np.int32)
         for number, (start, end) in enumerate(self.spans_s):
             owner[(middle >= start) & (middle < end)] = number
         size = max(1, round(moment_s * self.rate_hz))
-        starts: list[int] = []
-        edges = np.flatnonzero(np.diff(owner)) + 1
-        for first, stop in zip([0, *edges], [*edges, n], strict=True):
-            starts += range(int(first), int(stop), size)
-        begin = np.array(starts, np.int64)
-        stops = np.append(begin[1:], n)
+        edges = [0, *(np.flatnonzero(np.diff(owner)) + 1), n]
+        begin = np.concatenate([np.arange(first, stop, size) for first, stop in itertools.pairwise(edges)])
+        stops = np.append(begin, n)[1:]
         entries = np.zeros(len(begin), ENTRY)
         entries["start_s"], entries["end_s"] = begin / self.rate_hz, stops / self.rate_hz
         entries["step"] = owner[begin]
@@ -239,9 +235,7 @@ def _video(line: Any) -> dict[str, Any] | None:
     return dict(line)
 
 
-def unit(x: npt.ArrayLike) -> Vectors:
-    """Rows of length 1 as they are stored, float32."""
-    return arrays.unit(x, np.float32)
+unit = partial(arrays.unit, dtype=np.float32)  # rows of length 1 as they are stored
 
 
 def uncentred(vectors: Vectors, mean: Vectors) -> Vectors:
@@ -375,7 +369,8 @@ class IndexWriter:
 
     def add(self, videos: Sequence[IndexedVideo], threads: int = 0) -> None:
         """Puts videos in, a batch at a time (one call into the graph is many times faster than one per video)."""
-        parts: dict[str, list[tuple[npt.NDArray[Any], Vectors]]] = {kind: [] for kind in KINDS}
+        nothing = np.zeros(0, ENTRY), np.zeros((0, self.info.dim), np.float32)
+        parts: dict[str, list[tuple[npt.NDArray[Any], Vectors]]] = {kind: [nothing] for kind in KINDS}
         for video in videos:
             if video.frames.shape[1] != self.info.dim:
                 raise InputError(f"{video.video} has vectors of width {video.frames.shape[1]}, not {self.info.dim}")
@@ -394,15 +389,12 @@ class IndexWriter:
                     "spans_s": video.spans_s.round(3).tolist(),
                 }
             )  # fmt: skip
-        for row, kind in enumerate(KINDS):
-            some = [(entries, vectors) for entries, vectors in parts[kind] if len(entries)]
-            if not some:
-                continue
+        for mean, kind in zip(self.means, KINDS, strict=False):  # the last is of texts
+            entries, vectors = (np.concatenate(part) for part in zip(*parts[kind], strict=True))
             first = sum(len(block) for block in self.entries[kind])
-            entries = np.concatenate([entries for entries, _ in some])
-            vectors = unit(unit(np.concatenate([vectors for _, vectors in some])) - self.means[row])
-            keys = np.arange(first, first + len(entries), dtype=np.uint64)
-            self._graph(kind, "add", keys, vectors, threads=threads)
+            if len(entries):
+                keys = np.arange(first, first + len(entries), dtype=np.uint64)
+                self._graph(kind, "add", keys, unit(unit(vectors) - mean), threads=threads)
             self.entries[kind].append(entries)
 
     def commit(self) -> IndexInfo:
@@ -411,7 +403,7 @@ class IndexWriter:
         generation = 1 + max((int(path.name) for path in others), default=0)
         place = generation_folder(self.folder, generation)
         place.mkdir(parents=True)
-        counts = {}
+        counts: dict[str, Any] = {}
         rng = np.random.default_rng(0)
         for kind in KINDS:
             whole = np.concatenate(self.entries[kind])
@@ -420,9 +412,7 @@ class IndexWriter:
             alive = np.flatnonzero(whole["video"] >= 0)
             counts[kind] = len(alive)
             chosen = np.sort(rng.choice(alive, min(SAMPLE, len(alive)), replace=False)).astype(np.uint64)
-            sample = unit(
-                self._graph(kind, "get", chosen, dtype="f32") if len(chosen) else np.zeros((0, self.info.dim))
-            )
+            sample = unit(self._graph(kind, "get", chosen, dtype="f32") if len(chosen) else self.means[:0])
             _save(place / f"sample-{kind}.npy", sample)
             if kind == "moments" and len(sample) and self.bank is not None and self.bank.pictures is not None:
                 best = self.bank.standard(uncentred(sample, self.means[1])).max(0)
@@ -430,10 +420,7 @@ class IndexWriter:
         _save(place / "means.npy", self.means)
         write_text(place / "videos.jsonl", "".join(json_text(v) + "\n" for v in self.videos))
         videos = sum(video is not None for video in self.videos)
-        info = replace(
-            self.info, generation=generation, videos=videos, dead=self.dead, steps=counts["steps"],
-            moments=counts["moments"],
-        )  # fmt: skip
+        info = replace(self.info, generation=generation, videos=videos, dead=self.dead, **counts)
         info = replace(info, checksum=info.checked(place))
         write_json(self.folder / FOLDER / "index.json", {"format": FORMAT, "version": FORMAT_VERSION, **asdict(info)})
         for other in others:
@@ -464,7 +451,11 @@ class Hit:
 
 
 class SearchIndex:
-    """A library's index, opened for asking. The graphs stay on disk and are mapped into memory."""
+    """The index of a library folder, opened for asking. The graphs stay on disk and are mapped into memory.
+
+    Raises:
+        InputError: there is none yet (the message says how to make it), or it is damaged.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -574,10 +565,4 @@ class SearchIndex:
         return np.asarray(found.keys, np.int64), 1 - np.asarray(found.distances, np.float32)
 
 
-def open_index(folder: str | os.PathLike[str]) -> SearchIndex:
-    """The index of a library folder.
-
-    Raises:
-        InputError: there is none yet (the message says how to make it), or it is damaged.
-    """
-    return SearchIndex(folder)
+open_index = SearchIndex

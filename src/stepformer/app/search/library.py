@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stepformer.app.search.index import (
-    FOLDER,
-    IndexedVideo,
-    IndexInfo,
-    IndexWriter,
-    read_info,
-    unit,
-)
+from stepformer.app.search.index import FOLDER, IndexedVideo, IndexInfo, IndexWriter, read_info, unit
 from stepformer.base.files import no_such
 from stepformer.base.many import Outcome, run_many
 from stepformer.encoders.reading import Features
@@ -203,24 +196,21 @@ def _usable(library: Path, model: Any, rebuild: bool) -> IndexInfo | None:
     if rebuild or not (library / FOLDER / "index.json").is_file():
         return None
     old = read_info(library)
-    if old.fingerprint != model.encoder.fingerprint or old.model_hash != model.checkpoint.hash:
-        return None  # vectors of another encoder or model cannot be compared with new ones
-    if old.dead > _REBUILD_DEAD * max(1, old.dead + old.steps + old.moments):
-        return None
-    return old
+    # vectors of another encoder or model cannot be compared with new ones
+    same = old.fingerprint == model.encoder.fingerprint and old.model_hash == model.checkpoint.hash
+    return old if same and old.dead <= _REBUILD_DEAD * max(1, old.dead + old.steps + old.moments) else None
 
 
 def _new_writer(library: Path, model: Any, videos: list[IndexedVideo]) -> IndexWriter:
-    dim = videos[0].frames.shape[1]
-    encoder = model.encoder
-    info = IndexInfo(encoder.name, encoder.fingerprint, dim, Path(model.name).name, model.checkpoint.hash)
-    return IndexWriter(library, info, means_of(videos, model.bank().raw), bank=model.bank())
+    means, encoder = means_of(videos, model.bank().raw), model.encoder
+    info = IndexInfo(encoder.name, encoder.fingerprint, means.shape[1], Path(model.name).name, model.checkpoint.hash)
+    return IndexWriter(library, info, means, bank=model.bank())
 
 
 def means_of(videos: list[IndexedVideo], texts: Any) -> Any:
     """(3, D): what all steps, all frames and all texts have in common, each as a mean of unit vectors."""
-    dim = videos[0].frames.shape[1]
     steps = [unit(video.step_vectors) for video in videos if len(video.step_vectors)]
     frames = [unit(video.frames) for video in videos if len(video.frames)]
-    means = [np.concatenate(rows).mean(0) if rows else np.zeros(dim, np.float32) for rows in (steps, frames)]
-    return np.stack([*means, unit(texts).mean(0)])
+    texts = unit(texts)
+    means = [np.concatenate(rows).mean(0) if rows else np.zeros_like(texts[0]) for rows in (steps, frames)]
+    return np.stack([*means, texts.mean(0)])
