@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from stepformer.core.checkpoint import load_checkpoint, save_checkpoint
+from stepformer.core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from stepformer.core.config import TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.distributed import Ranks
@@ -123,26 +123,13 @@ def _trial(config: TrainConfig, world: World | None, source: BatchSource, device
 # -- for another encoder -----------------------------------------------------------------------------------------------
 
 
-def world_for(encoder: Any, name: str, world: World | None = None, centre: Tensor | None = None) -> World:
-    """The world in the space of ``encoder`` (called ``name``): ``world`` carried over, or one from the grammar.
-
-    centre: (D,) the mean of real frames, where some are known.
-    """
-    from stepformer.encoders.sentence import default_sentence_encoder
-
-    if world is None:
-        sentences = default_sentence_encoder().encode_text
-        world = build_world(encoder.encode_text, sentences=sentences, encoder=name, fingerprint=encoder.fingerprint)
-        return world if centre is None else replace(world, pictures=_moved(world.pictures, centre))
-    return carried(world, encoder, name, centre)
-
-
 def carried(world: World, encoder: Any, name: str, centre: Tensor | None = None) -> World:
     """A world in another encoder's space: texts embedded anew, pictures through a linear map fitted on the texts.
 
     The map is a ridge regression from centred old text vectors to centred new ones. Least squares shrinks what it
     cannot predict, so pictures are stretched until they lie as far from their mean, measured by how far texts do, as
-    they did. ``meta["carried"]`` says how well the map predicts texts that it was not fitted on (cosine).
+    they did. ``meta["carried"]`` says how well the map predicts texts that it was not fitted on (cosine). centre: (D,)
+    the mean of real frames, where some are known.
     """
     if encoder.fingerprint == world.meta.get("fingerprint"):
         return world
@@ -169,14 +156,14 @@ def carried(world: World, encoder: Any, name: str, centre: Tensor | None = None)
         **world.meta, "encoder": name, "fingerprint": encoder.fingerprint,
         "carried": {"from": world.encoder, "cosine": round(agreement, 4)},
     }  # fmt: skip
-    return replace(
-        world, vectors=new, pictures=pictures if centre is None else _moved(pictures, centre), meta=meta
-    )  # fmt: skip
+    return _centred(replace(world, vectors=new, pictures=pictures, meta=meta), centre)
 
 
-def _moved(pictures: Tensor, centre: Tensor) -> Tensor:
-    """Unit pictures around another mean."""
-    return F.normalize(pictures - pictures.mean(0) + centre, dim=-1)
+def _centred(world: World, centre: Tensor | None) -> World:
+    """The world with its unit pictures around another mean."""
+    if centre is None:
+        return world
+    return replace(world, pictures=F.normalize(world.pictures - world.pictures.mean(0) + centre, dim=-1))
 
 
 def adapt(
@@ -194,14 +181,17 @@ def adapt(
     quiet: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Trains a model for ``encoder`` into ``out/model.safetensors`` and says what came of it.
+    """Trains a model for ``encoder`` (called ``name``) into ``out/model.safetensors`` and says what came of it.
 
-    First on simulated videos in the encoder's space (``out/simulated``), then, where ``store`` has the user's own
-    narrated videos, ``video_steps`` more on those (``out/videos``). A run that was stopped goes on with ``resume``.
+    First on simulated videos in the encoder's space (``out/simulated``): of ``world`` carried over, or of one from the
+    grammar. Then, where ``store`` has the user's own narrated videos, ``video_steps`` more on those (``out/videos``). A
+    run that was stopped goes on with ``resume``.
 
     Raises:
         InputError: the encoder has no text side, or the store is another encoder's.
     """
+    from stepformer.encoders.sentence import default_sentence_encoder
+
     out = Path(out)
     if not hasattr(encoder, "encode_text"):
         raise InputError(f"encoder {name} has no text side: it is no joint encoder, and nothing can be aligned with it")
@@ -211,7 +201,12 @@ def adapt(
         if real.dim != encoder.dim:
             raise InputError(f"{store} holds vectors of width {real.dim}, encoder {name} makes {encoder.dim}")
         centre = real.centre
-    made = world_for(encoder, name, world, centre)
+    if world is None:
+        sentences = default_sentence_encoder().encode_text
+        made = build_world(encoder.encode_text, sentences=sentences, encoder=name, fingerprint=encoder.fingerprint)
+        made = _centred(made, centre)
+    else:
+        made = carried(world, encoder, name, centre)
     if "carried" in made.meta:
         say(f"pictures carried over from {made.meta['carried']['from']}: {made.meta['carried']['cosine']:.2f} of texts")
     config = replace(config, encoder=name)
@@ -222,18 +217,15 @@ def adapt(
         batch = max(2, min(config.batch, len(real.items)))
         runs.append(("videos", replace(config, data=data, optim=optim, steps=video_steps, batch=batch)))
     scores: dict[str, Any] = {}
-    last: Path | None = None
+    done: list[Checkpoint] = []
     for folder, chosen in runs:
         trainer = make_trainer(chosen, out / folder, device, world=made, draw=draw, quiet=quiet)
         going_on = resume and (out / folder / "state.safetensors").exists()
-        if last is not None and not going_on:
-            trainer.start_from(load_checkpoint(last).model)
+        if done and not going_on:
+            trainer.start_from(done[-1].model)
         say(f"{folder}: {chosen.steps} steps of {chosen.batch} videos")
         scores[folder] = trainer.run(going_on, say)
-        last = out / folder / "last.safetensors"
-    assert last is not None
-    checkpoint = load_checkpoint(last)
-    digest = save_checkpoint(
-        out / MODEL, checkpoint.model, name, checkpoint.provenance, checkpoint.inference, torch.float16
-    )  # fmt: skip
+        done.append(load_checkpoint(out / folder / "last.safetensors"))
+    last = done[-1]
+    digest = save_checkpoint(out / MODEL, last.model, name, last.provenance, last.inference, torch.float16)
     return {"model": str(out / MODEL), "encoder": name, "dim": made.dim, "hash": digest, "scores": scores}
