@@ -18,11 +18,12 @@ from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader
 from stepformer.data.records import Dataset, Problems, Row, Task, VideoRecord, labelled
 from stepformer.errors import InputError
+from stepformer.narration.readers.timed import number
 
 _NAMES = ("COIN.json", "COIN.json.gz", "coin_annotations.json", "coin_annotations.json.gz")
 
 
-def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
+def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """(step id, start, end, text) of both layouts; what has neither shape comes as four Nones."""
     annotation = entry.get("annotation")
     for item in annotation if isinstance(annotation, list) else []:
@@ -30,24 +31,14 @@ def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
             segment = item.get("segment")
             start, end = segment if isinstance(segment, list) and len(segment) == 2 else (None, None)
             yield item.get("id"), start, end, item.get("label")
-        elif isinstance(item, list) and len(item) == 4:
-            yield item[0], item[1], item[2], item[3]
         else:
-            yield None, None, None, None
+            yield tuple(item) if isinstance(item, list) and len(item) == 4 else (None,) * 4
 
 
-def _number(value: Any) -> float | None:
-    """A finite float, or None."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _id_order(step_id: str) -> tuple[int, float, str]:
-    number = _number(step_id)
-    return (0, number, step_id) if number is not None else (1, 0.0, step_id)
+def _id_order(step_id: str) -> tuple[float, str]:
+    """Numbers by their size, then names."""
+    value = number(step_id)
+    return (math.inf if value is None else value, step_id)
 
 
 @reader("COIN file")
@@ -91,16 +82,16 @@ def read_coin(source: Path | str) -> Dataset:
             if task not in texts:
                 report("missing", f"recipe type {kind}", f"no class name; called {task}")
         steps = texts.setdefault(task, {})
-        duration = _number(entry.get("duration"))
+        duration = number(entry.get("duration"))
         if duration is None or duration <= 0:
             report("duration", where, f"duration {entry.get('duration')!r} is not a length")
             duration = None
         if not isinstance(entry.get("annotation"), list):
             report("unparsable", where, "the entry has no list of annotations")
         rows: list[Row] = []
-        for number, (step_id, start, end, text) in enumerate(_entries(entry)):
-            at = f"{where}, annotation {number}"
-            start_s, end_s = _number(start), _number(end)
+        for place, (step_id, start, end, text) in enumerate(_entries(entry)):
+            at = f"{where}, annotation {place}"
+            start_s, end_s = number(start), number(end)
             if step_id is None or start_s is None or end_s is None or not isinstance(text, str):
                 report("unparsable", at, "expected a step id, start, end and a text")
                 continue
