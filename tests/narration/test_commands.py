@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
 import types
@@ -32,7 +33,8 @@ def file(tmp_path):
 
 
 def test_a_video_that_crashes_its_decoder_is_one_sentence(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("stepformer.base.guard.START_METHOD", "fork")  # it takes the crash along
+    fork = multiprocessing.get_context("fork")  # it takes the crash along
+    monkeypatch.setattr("stepformer.base.many._context", lambda preload: fork)
     monkeypatch.setattr("stepformer.narration.narration_of", lambda *_: os._exit(9))
     (tmp_path / "a.mp4").write_bytes(b"video")
     assert _run(["phrases", str(tmp_path / "a.mp4")], apart=True) == 3

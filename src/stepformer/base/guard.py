@@ -23,7 +23,7 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from xml.etree import ElementTree
@@ -52,8 +52,6 @@ PIPE_BYTES = 64 << 20
 _PACKED = (
     (b"\x1f\x8b", tarfile.TarFile.gzopen), (b"BZh", tarfile.TarFile.bz2open), (b"\xfd7zXZ\0", tarfile.TarFile.xzopen),
 )  # fmt: skip
-START_METHOD = "spawn"
-"""How :func:`in_process` starts: not by a fork, which threads of this process would not survive."""
 
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError, EOFError, OSError, AssertionError,
@@ -62,24 +60,20 @@ DAMAGE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class reading:  # noqa: N801 (with reading(...): as the standard library's own)
+@contextmanager
+def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
     """Turns whatever damaged content raises inside the block into one sentence: "SOURCE is no readable WHAT: ..."."""
-
-    source: str | os.PathLike[str]
-    what: str
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, StepFormerError):
-            return
-        if isinstance(error, FileNotFoundError):
-            raise no_such(self.source) from None
+    try:
+        yield
+    except StepFormerError:
+        raise
+    except FileNotFoundError:
+        raise no_such(source) from None
+    except Exception as error:
         # the last is of no built-in kind, and not imported here for its name
-        if isinstance(error, DAMAGE) or type(error).__name__ == "SafetensorError":
-            raise InputError(f"{os.fspath(self.source)} is no readable {self.what}: {reason(error)}") from None
+        if not isinstance(error, DAMAGE) and type(error).__name__ != "SafetensorError":
+            raise
+        raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
 
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -322,51 +316,26 @@ def in_process(
     than ``time_s`` seconds (None: no limit) or more than ``memory_bytes`` of memory is an InputError that says so about
     ``what``.
     """
-    import multiprocessing
+    from stepformer.base.many import DIED, given_up, run_many
 
-    context: Any = multiprocessing.get_context(START_METHOD)
-    ours, theirs = context.Pipe(duplex=False)
-    worker = context.Process(target=_work, args=(theirs, what, memory_bytes, function, args), daemon=True)
-    worker.start()
-    theirs.close()
+    work = functools.partial(_answer, function, what)
+    limits: dict[str, Any] = {"time_limit_s": time_s, "memory_bytes": memory_bytes, "preload": ()}
+    outcome = next(run_many(work, [args], apart=True, **limits))
+    if outcome.error == DIED:
+        raise InputError(f"{what} is damaged: the library that reads it crashed")
+    if time_s is not None and outcome.error == str(given_up(time_s)):
+        raise InputError(f"{what} could not be read within {time_s:g} s")
+    result = outcome.result()
+    if isinstance(result, StepFormerError):
+        raise result
+    return result
+
+
+def _answer(function: Callable[..., T], what: str, args: tuple[Any, ...]) -> T | StepFormerError:
+    """What a function gives, or its error, which keeps its kind on the way between processes as a value."""
     try:
-        if not ours.poll(time_s):
-            raise InputError(f"{what} could not be read within {time_s:g} s")
-        try:
-            error, result = ours.recv()
-        except EOFError:
-            worker.join(5)
-            raise InputError(f"{what} is damaged: the library that reads it crashed") from None
-    except KeyboardInterrupt:
-        worker.join(5)  # Ctrl-C reaches it too: it may take away what it had half written
-        raise
-    finally:
-        ours.close()
-        worker.kill()
-        worker.join()
-    if error is not None:
-        raise error
-    return result  # type: ignore[no-any-return]
-
-
-def _work(pipe: Any, what: str, memory_bytes: int, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    from stepformer.base.many import end_with_parent
-
-    end_with_parent()
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError, OSError):
-        pass  # no such limits here (Windows); the time limit remains
-    try:
-        message: tuple[StepFormerError | None, Any] = (None, function(*args))
+        return function(*args)
     except StepFormerError as error:
-        message = (error, None)
+        return error
     except DAMAGE as error:
-        message = (InputError(f"{what} cannot be read: {reason(error)}"), None)
-    except KeyboardInterrupt:
-        return  # the one who waits says so
-    pipe.send(message)
-    pipe.close()
+        return InputError(f"{what} cannot be read: {reason(error)}")

@@ -90,7 +90,7 @@ def run_many(
     noted: Callable[[Item, Any], None] | None = None,
     silence_s: float | None = None,
     memory_bytes: int | None = None,
-    preload: tuple[str, ...] = (),
+    preload: tuple[str, ...] = ("torch",),
     until: float = math.inf,
     polite_s: float = _POLITE_S,
 ) -> Generator[Outcome[Item, Value], None, None]:
@@ -178,13 +178,13 @@ def run_many(
 def _context(preload: tuple[str, ...]) -> Any:
     """How processes start: not by a fork of this one, whose threads (torch, numba) would not survive it.
 
-    Where there is one, a server that has imported torch and ``preload`` and done nothing else forks them: imports are
-    most of what a start costs, and on a folder of small videos most of the work. (A server that runs stays as it is.)
+    Where there is one, a server that has imported ``preload`` and done nothing else forks them: imports are most of
+    what a start costs, and on a folder of small videos most of the work. (A server that runs stays as it is.)
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", *preload])
+    context.set_forkserver_preload(list(preload))
     return context
 
 
@@ -206,7 +206,7 @@ class _Hand:
         self.busy, self.since = True, time.monotonic()
         self.heard = self.since
         with suppress(OSError):  # it has died: receiving says so
-            self.pipe.send(self.item)
+            self.pipe.send((self.item,))
 
     def given_up(self) -> tuple[float, StepFormerError]:
         """When the input is given up, by the clock of this machine, and what is said then."""
@@ -220,17 +220,13 @@ class _Hand:
         """Stops the process: idle at once, at work as by Ctrl-C, and by force if it does not listen."""
         with suppress(OSError):
             if not self.busy:
-                self.pipe.send(_Stop())  # a forked process holds both ends of the pipe, and never sees it close
+                self.pipe.send(())  # a forked process holds both ends of the pipe, and never sees it close
             elif self._process.pid is not None and self._process.is_alive():
                 os.kill(self._process.pid, signal.SIGINT)
         self.pipe.close()
         self._process.join(polite_s)
         self._process.kill()
         self._process.join()
-
-
-class _Stop:
-    """In place of an input: there is no more."""
 
 
 def cores() -> int:
@@ -323,7 +319,7 @@ def _serve(
             return
         _limit_memory(memory)
         pipe.send(("ready", None))
-        while not isinstance(item := pipe.recv(), _Stop):
-            pipe.send(answer_of(work, item))
+        while given := pipe.recv():
+            pipe.send(answer_of(work, *given))
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any, ClassVar, TextIO
 
 _PLAIN_EVERY_S = 10.0
@@ -57,9 +56,7 @@ class Progress:
             self._task = self._bar.add_task(self.label, total=self.total, note="", rate="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
         elif not self._quiet and self.done > self._shown:
