@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_over_damage
+from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_of
 
 SAMPLE_RATE_HZ = 16_000
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
@@ -114,7 +114,7 @@ def _frames(
     def broken() -> None:
         problems.damage(at_s)
 
-    for packet in packets_over_damage(container, stream, path, broken):
+    for packet in packets_of(container, stream, path, broken):
         try:
             for frame in packet.decode():
                 if frame.pts is not None:

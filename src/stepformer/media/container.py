@@ -6,6 +6,7 @@ there, whatever time stamps the container carries inside.
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -292,36 +293,28 @@ def _scanned_duration(container: Any, stream: Any, origin: float, path: str | os
     return end
 
 
-def packets_of(container: Any, streams: Any, path: str | os.PathLike[str]) -> Iterator[Any]:
-    """The packets of a file, as many as its bytes can make: a damaged index can send the reader round in circles."""
-    left = 10_000 + _size(path)
-    while left > 0:
+def packets_of(
+    container: Any, streams: Any, path: str | os.PathLike[str], broken: Callable[[], object] | None = None
+) -> Iterator[Any]:
+    """The packets of a file, as many as its bytes can make: a damaged index can send the reader round in circles.
+
+    With ``broken``, which is called at each, it goes on over places that cannot be read.
+    """
+    import av
+
+    left, failures = 10_000 + _size(path), 0
+    while left > 0 and failures < _GIVE_UP:
         try:
-            for packet in container.demux(streams):
-                yield packet
+            for packet in itertools.islice(container.demux(streams), left):
                 left -= 1
-                if left <= 0:
-                    return
+                failures = 0 if packet.size else failures
+                yield packet
             return
         except IndexError:  # PyAV's word for a packet of a stream that the file did not have when it was opened
             left -= 1
-
-
-def packets_over_damage(
-    container: Any, stream: Any, path: str | os.PathLike[str], broken: Callable[[], None]
-) -> Iterator[Any]:
-    """As :func:`packets_of`, on over places that cannot be read; ``broken`` is called at each."""
-    import av
-
-    failures = 0
-    while failures < _GIVE_UP:
-        try:
-            for packet in packets_of(container, stream, path):
-                if packet.size:
-                    failures = 0
-                yield packet
-            return
         except av.error.FFmpegError as error:
+            if broken is None:
+                raise
             # where nothing came for a minute, once is enough
             failures += _GIVE_UP if isinstance(error, av.error.ExitError) else 1
             broken()
@@ -331,12 +324,12 @@ def _first_frame(container: Any, stream: Any, path: str | os.PathLike[str]) -> A
     """The first frame that decodes, over damaged ones; None if none does."""
     import av
 
-    for _ in range(_TRIES):
+    tries = itertools.count(1)
+    for packet in packets_of(container, stream, path, lambda: next(tries)):
         try:
-            for packet in packets_of(container, stream, path):
-                for frame in packet.decode():
-                    return frame
-            return None
+            for frame in packet.decode():
+                return frame
         except av.error.FFmpegError:
-            continue
+            if next(tries) >= _TRIES:
+                break
     return None

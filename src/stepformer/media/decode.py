@@ -33,7 +33,6 @@ from stepformer.media.container import (
     bearable_s,
     opened,
     packets_of,
-    packets_over_damage,
     pixel_aspect,
     video_stream,
 )
@@ -66,9 +65,7 @@ class _Targets:
 
     def first(self) -> float | None:
         """The next wanted second; None when there are no more."""
-        if not self._ahead:
-            self._ahead.extend(itertools.islice(self._source, 1))
-        return self._ahead[0] if self._ahead else None
+        return self.after(-math.inf)
 
     def up_to(self, time_s: float) -> list[float]:
         """All open seconds not after ``time_s``, without taking them."""
@@ -188,17 +185,17 @@ class FrameDecoder:
             following = next(groups, None)
             known = sorted(current.times + (following.times if following else []))
             furthest_s = max(furthest_s, known[-1])
-            need = _needed(targets, known, current, following)
+            wanted, whole, later_too = _needed(targets, known, current, following)
             count = len(current.packets)
-            if not need.whole:
-                count = max((i + 1 for i, time_s in enumerate(current.times) if time_s in need.times), default=0)
+            if not whole:
+                count = max((i + 1 for i, time_s in enumerate(current.times) if time_s in wanted), default=0)
             if count and not joined:
                 yield from self._drain(targets)
             if count:
-                yield from self._decode_group(current, count, need.times, targets, after_jump=not joined)
+                yield from self._decode_group(current, count, wanted, targets, after_jump=not joined)
             joined = count == len(current.packets)
             current = following
-            if need.following:
+            if later_too:
                 continue
             later = targets.after(known[-1])
             if later is None:
@@ -238,7 +235,7 @@ class FrameDecoder:
 
     def _packets(self) -> Iterator[Any]:
         """Packets of the track, on over places that cannot be read."""
-        for packet in packets_over_damage(self._container, self._stream, self._path, self._break):
+        for packet in packets_of(self._container, self._stream, self._path, self._break):
             if packet.size:
                 self.read += 1
                 if packet.is_corrupt:
@@ -388,17 +385,11 @@ class _UntrustedError(Exception):
     """The packets' time stamps or key frame marks cannot be relied on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """What open seconds need of a group: the pictures at ``times``, the ``whole`` of it, or something later."""
-
-    times: set[float]
-    whole: bool
-    following: bool
-
-
-def _needed(targets: _Targets, known: list[float], current: _Group, following: _Group | None) -> _Need:
-    """Which pictures of ``current`` must be decoded; ``known`` has the sorted times of it and ``following``.
+def _needed(
+    targets: _Targets, known: list[float], current: _Group, following: _Group | None
+) -> tuple[set[float], bool, bool]:
+    """Times of the pictures of ``current`` that open seconds show, whether they need the whole of it, and whether some
+    show pictures of ``following``; ``known`` has the sorted times of both.
 
     A leading picture comes after its key frame in the file and before it on screen; it refers to the group before,
     which must then be decoded whole. So must a group that goes on in the next piece.
@@ -416,4 +407,4 @@ def _needed(targets: _Targets, known: list[float], current: _Group, following: _
             whole = whole or (following is not None and shown < following.times[0])
     if following is None and targets.first() is not None:
         times.add(known[-1])  # the last picture stays on screen for the seconds that are left
-    return _Need(times, whole, in_following)
+    return times, whole, in_following
