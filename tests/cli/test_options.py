@@ -92,6 +92,14 @@ def test_flag_environment_file_default(monkeypatch):
     assert (args.steps, args.format, args.sources["steps"]) == (4, ["edl", "otio", "json"], "flag")
 
 
+def test_a_misspelt_variable_is_warned_of_once(monkeypatch, capsys):
+    for name in ("STEPFORMER_MODLE", "STEPFORMER_MODELS", "STEPFORMER_MIN_SHARE", "STEPFORMER_BATCHES", "STEPFORMER_X"):
+        monkeypatch.setenv(name, "tiny")
+    assert main(["models", "list", "--json"]) == 0
+    said = "stepformer: STEPFORMER_MODLE is set, but there is no such option; did you mean STEPFORMER_MODEL?"
+    assert capsys.readouterr().err.splitlines() == [said]
+
+
 def test_the_nearest_file_upwards_counts(tmp_path, monkeypatch):
     (tmp_path / "stepformer.toml").write_text("steps = 2\n")
     (tmp_path / "a" / "b").mkdir(parents=True)

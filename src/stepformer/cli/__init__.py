@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.cli.log import log, messages
-from stepformer.cli.options import Parser, finish, resolve
+from stepformer.cli.options import Parser, finish, misspelt, resolve
 from stepformer.errors import StepFormerError, UsageError
 from stepformer.version import __version__
 
@@ -153,6 +153,8 @@ def _run(argv: list[str], apart: bool) -> int:
     args = resolve(command_parser(name), name, rest, getattr(module, "FIELDS", ()))
     args.apart = apart
     with messages(args.verbose, args.quiet, args.log_file):
+        for sentence in misspelt(args.sources):
+            log.warning(sentence)
         for key, source in args.sources.items():
             if source not in ("flag", "default"):
                 log.debug("%s comes from %s", key, source)

@@ -25,16 +25,19 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
 from stepformer.base.files import no_such
 from stepformer.errors import UsageError, near
 
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_PREFIX = "STEPFORMER_"
+_NO_OPTIONS = ("cache", "models", "plugins", "commit")  # variables that the library reads itself
 
 # -- kinds of values ---------------------------------------------------------------------------------------------
 
@@ -137,9 +140,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
                   "(default: looked for)"},
     "no_subtitles": {"action": "store_true", "help": "do not look for subtitles beside or inside the video"},
     "no_speech": {"action": "store_true", "help": "do not listen to videos without subtitles"},
-    "speech_model": {"metavar": "NAME", "default": "base",
+    "speech_model": {"metavar": "NAME", "default": SPEECH_MODEL,
                      "help": "speech to text: base, small (from the model hub only) or a folder"},
-    "language": {"metavar": "CODE", "default": "en",
+    "language": {"metavar": "CODE", "default": LANGUAGE,
                  "help": "of subtitles where there are several, and of the speech"},
     # phrases
     "punctuation": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
@@ -327,7 +330,7 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
     table, args.fields = _read(path, command, options, fields, "config" in args) if path else ({}, {})
     args.sources = {}
     for key, action in options.items():
-        variable = f"STEPFORMER_{key.upper()}"
+        variable = f"{_PREFIX}{key.upper()}"
         action.default, action.required = defaults[key]
         if hasattr(args, action.dest):
             args.sources[key] = "flag"
@@ -347,6 +350,20 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
             args.sources[key] = "default"
     args.command = command
     return args
+
+
+def misspelt(known: Iterable[str]) -> list[str]:
+    """A sentence for each ``STEPFORMER_*`` variable that no command reads and whose name is near one of ``known``."""
+    from stepformer.cli import COMMANDS
+
+    names = {*known, *OPTIONS, *_NO_OPTIONS}
+    given = {name.removeprefix(_PREFIX).lower() for name in os.environ if name.startswith(_PREFIX)} - names
+    meant = {name: found[0] for name in given if (found := difflib.get_close_matches(name, names, n=1, cutoff=0.75))}
+    others = _options_of([*COMMANDS]) if meant else ()
+    return [
+        f"{_PREFIX}{name.upper()} is set, but there is no such option; did you mean {_PREFIX}{meant[name].upper()}?"
+        for name in sorted(meant) if name not in others
+    ]  # fmt: skip
 
 
 def settings_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import itertools
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stepformer.base.many import cores
 from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, PHRASES, Command, add, listening_of, phrase_options, workers_of
-from stepformer.errors import InputError, StepFormerError, UsageError
+from stepformer.errors import UsageError
 
 KINDS = ("videos", "released", "arrays")
 
@@ -78,51 +76,16 @@ def encode_all(sources: Sequence[Any], settings: Any, jobs: int = 1, **limits: A
 
 
 def _imported(args: argparse.Namespace) -> Any:
-    from stepformer import encoders
     from stepformer.base.progress import Progress
-    from stepformer.data import features
-    from stepformer.data.store import StoreWriter
+    from stepformer.data.features import import_features
 
-    seen: set[str] = set()
-    count, summary, started = features.Captioned(), features.Summary(), time.monotonic()
-
-    def have(name: str, source: Any) -> bool:
-        return name in writer and writer.meta(name).get("source") == source
-
-    if args.from_ == "released":
-        if args.encoder is not None:
-            raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
-        info = features.RELEASED
-        tars = features.find_tars(args.src)
-        samples: Iterator[Any] = itertools.chain.from_iterable(map(features.released_samples, tars))
-    else:
-        if args.encoder is None:
-            raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
-        encoder = encoders.load(args.encoder)
-        captions = None if args.no_text else args.captions
-        info = features.store_info(encoder, args.encoder)
-        samples = features.array_samples(args.src, encoder, captions, phrase_options(args), have, count)
-    with Progress("videos", None, "videos") as progress, StoreWriter(args.dst, info) as writer:
-        for name, sample in samples:
-            if isinstance(sample, StepFormerError):
-                summary.failed.append((name, str(sample)))
-            elif sample is None or have(name, sample.meta.get("source")):
-                summary.skipped += 1
-            elif name in seen:
-                twice = f"{sample.meta['source']['file']}: another sample is called {name!r} too"
-                summary.failed.append((name, twice))
-            else:
-                try:
-                    writer.append(sample, replace=True)
-                    summary.done.append(features.Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
-                except InputError as error:  # values that are not finite, a width that is not the store's
-                    summary.failed.append((name, str(error)))
-            seen.add(name)
-            progress.advance(1)
-    summary.wall_s = time.monotonic() - started
-    if args.captions is not None and not args.no_text and summary.done:
-        summary.notes += count.sentences()
-    return summary
+    if args.from_ == "released" and args.encoder is not None:
+        raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
+    if args.from_ == "arrays" and args.encoder is None:
+        raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
+    captions = None if args.no_text else args.captions
+    with Progress("videos", None, "videos") as progress:
+        return import_features(args.src, args.dst, args.encoder, captions, phrase_options(args), progress.advance)
 
 
 def _text(report: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ StepFormer's tars or as folders of arrays, come as (name, video or error) one at
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from stepformer.base.cluster import run_anywhere
+from stepformer.base.defaults import LANGUAGE
 from stepformer.base.files import no_such, utf8
 from stepformer.base.guard import read_text, tar_files
 from stepformer.data.records import find_features, video_id
@@ -111,7 +113,7 @@ class Summary:
         }
 
 
-def find_sources(src: str | os.PathLike[str], language: str = "en") -> list[Source]:
+def find_sources(src: str | os.PathLike[str], language: str = LANGUAGE) -> list[Source]:
     """The videos of a folder (and of the folders in it), of a list file, or the one video given.
 
     A list has one path a line, relative to the list, and may name the subtitles behind a tab. A video's name in the
@@ -278,6 +280,55 @@ RELEASED = StoreInfo("univl", "univl-released", 768, 1.0, 0, {"source": "the rel
 """What the tars hold: UniVL's vectors, one per second. The fingerprint is their own: how they were made is unknown."""
 
 Sample = tuple[str, StoredVideo | StepFormerError]
+
+
+def import_features(
+    src: Path,
+    dst: Path,
+    encoder: str | None = None,
+    captions: Path | None = None,
+    phrase_options: PhraseOptions | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Summary:
+    """Puts features that exist into a store: a folder of arrays of the ``encoder`` named (:func:`array_samples` says
+    what of ``captions``), or the released tars where none is named. ``advance`` is called after each video."""
+    from stepformer import encoders
+
+    seen: set[str] = set()
+    count, summary, started = Captioned(), Summary(), time.monotonic()
+
+    def have(name: str, source: Any) -> bool:
+        return name in writer and writer.meta(name).get("source") == source
+
+    samples: Iterator[Sample | tuple[str, None]]
+    if encoder is None:
+        info, samples = RELEASED, itertools.chain.from_iterable(map(released_samples, find_tars(src)))
+    else:
+        loaded = encoders.load(encoder)
+        info = store_info(loaded, encoder)
+        samples = array_samples(src, loaded, captions, phrase_options, have, count)
+    with StoreWriter(dst, info) as writer:
+        for name, sample in samples:
+            if isinstance(sample, StepFormerError):
+                summary.failed.append((name, str(sample)))
+            elif sample is None or have(name, sample.meta.get("source")):
+                summary.skipped += 1
+            elif name in seen:
+                twice = f"{sample.meta['source']['file']}: another sample is called {name!r} too"
+                summary.failed.append((name, twice))
+            else:
+                try:
+                    writer.append(sample, replace=True)
+                    summary.done.append(Done(name, sample.duration_s, len(sample.phrases), 0.0, 0.0, 0.0))
+                except InputError as error:  # values that are not finite, a width that is not the store's
+                    summary.failed.append((name, str(error)))
+            seen.add(name)
+            advance()
+    summary.wall_s = time.monotonic() - started
+    if captions is not None and summary.done:
+        summary.notes += count.sentences()
+    return summary
+
 
 _NUMPY_MAGIC = b"\x93NUMPY"
 _SAMPLE_KEYS = ("npy", "pyd", "pickle", "pkl", "pth", "pt", "")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.defaults import LANGUAGE
 from stepformer.errors import InputError
 from stepformer.media.container import opened, origin_s, packets_of
 
@@ -46,7 +47,7 @@ def is_language(code: str, wanted: str) -> bool:
     return bool(short) and (short == wanted or short in _LONG_CODES.get(wanted, ()))
 
 
-def subtitles_beside(video: str | os.PathLike[str], language: str = "en") -> Path | None:
+def subtitles_beside(video: str | os.PathLike[str], language: str = LANGUAGE) -> Path | None:
     """The subtitle file of a video: the same name with another ending, or with a language before the ending.
 
     A file without a language comes first, then ``language``, then any other. What this product wrote itself

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.media.subtitles import is_language, read_subtitle_stream, subtitle_streams, subtitles_beside
 from stepformer.narration.cleaning import is_english
@@ -29,8 +30,8 @@ class Listening:
     subtitles: str | os.PathLike[str] | None = None
     beside: bool = True
     speech: bool = True
-    speech_model: str = "base"
-    language: str = "en"
+    speech_model: str = SPEECH_MODEL
+    language: str = LANGUAGE
     cache: bool = True
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from stepformer.base import files
 from stepformer.base.cache import kept_file
+from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
 from stepformer.media import SAMPLE_RATE_HZ, audio_blocks
 from stepformer.media.audio import Samples
@@ -49,9 +50,9 @@ class OtherLanguageError(InputError):
 
 def transcribe(
     video: str | os.PathLike[str],
-    model: str | os.PathLike[str] = "base",
+    model: str | os.PathLike[str] = SPEECH_MODEL,
     *,
-    language: str = "en",
+    language: str = LANGUAGE,
     cache: bool = True,
     report: Report | None = None,
 ) -> list[Cue]:
