@@ -62,12 +62,9 @@ def load(name: str = DEFAULT, **options: Any) -> Any:
     if kind == "precomputed":
         value, _, query = value.partition("?")
         options = {**_parsed(query), **options}
-    maker = ENCODERS[kind]
+    maker, given = ENCODERS[kind], [value] if value else []
     try:
-        return maker(value, **options) if value else maker(**options)
-    except TypeError as error:
-        try:
-            inspect.signature(maker).bind(*([value] if value else []), **options)
-        except TypeError as wrong:
-            raise UsageError(f"{name}: {wrong}") from error
-        raise
+        inspect.signature(maker).bind(*given, **options)
+    except TypeError as wrong:
+        raise UsageError(f"{name}: {wrong}") from wrong
+    return maker(*given, **options)

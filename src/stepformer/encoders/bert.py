@@ -82,8 +82,7 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
         x = self.attention["output"](self.attention["self"](x, keep), x)
-        wide = nn.functional.gelu(self.intermediate["dense"](x))
-        out: Tensor = self.output(wide, x)
+        out: Tensor = self.output(nn.functional.gelu(self.intermediate["dense"](x)), x)
         return out
 
 
@@ -117,11 +116,10 @@ class Bert(nn.Module):
         """``ids`` (B, T) int, ``mask`` (B, T) True on real tokens -> last hidden states (B, T, D)."""
         # without padding there is nothing to mask, and attention takes its fast path
         keep = None if bool(mask.all()) else mask.bool()[:, None, None, :]
-        x = self.embeddings(ids)
+        x: Tensor = self.embeddings(ids)
         for layer in self.encoder["layer"].children():
             x = layer(x, keep)
-        out: Tensor = x
-        return out
+        return x
 
 
 class WordPiece:

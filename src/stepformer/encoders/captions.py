@@ -22,7 +22,7 @@ import numpy as np
 from stepformer.base.arrays import unit
 from stepformer.base.files import no_such
 from stepformer.base.guard import read_json, reader
-from stepformer.encoders.base import Encoded, Vectors
+from stepformer.encoders.base import Encoded
 from stepformer.encoders.clip import ClipText
 from stepformer.errors import InputError
 from stepformer.narration import Cue
@@ -92,13 +92,9 @@ class CaptionsEncoder:
         self._source = None if source is None else Path(source)
         if self._source is not None and not self._source.exists():
             raise no_such(self._source, "caption file or folder")
-        self._texts = ClipText()
-        self.dim = self._texts.dim
-        self.fingerprint = f"captions-2:{self._texts.fingerprint}"
-
-    def encode_text(self, texts: Sequence[str]) -> Vectors:
-        """Texts to (L, 512) unit vectors."""
-        return self._texts.encode_text(texts)
+        texts = ClipText()
+        self.encode_text, self.dim = texts.encode_text, texts.dim
+        self.fingerprint = f"captions-2:{texts.fingerprint}"
 
     def features(self, video: str | Path) -> Encoded:
         """The vectors of one video, found by its name."""
@@ -111,9 +107,8 @@ class CaptionsEncoder:
             return self._source
         folder = self._source if self._source is not None else video.parent
         tried = [folder / (video.stem + suffix) for suffix in _SUFFIXES]
-        for path in tried:
-            if path.is_file():
-                return path
+        if (found := next(filter(Path.is_file, tried), None)) is not None:
+            return found
         raise InputError(f"no captions of {video.name}: looked for {' and '.join(str(path) for path in tried)}")
 
     def encode_captions(self, captions: Sequence[Cue], duration_s: float) -> Encoded:
@@ -128,5 +123,5 @@ class CaptionsEncoder:
         weight[silent, shared[silent].argmax(1)] = 1.0
         texts = list(dict.fromkeys(caption.text for caption in captions))
         rows = {text: row for row, text in enumerate(texts)}
-        embedded = self._texts.encode_text(texts)[[rows[caption.text] for caption in captions]]  # (L, D)
+        embedded = self.encode_text(texts)[[rows[caption.text] for caption in captions]]  # (L, D)
         return Encoded(np.asarray(unit(weight @ embedded), np.float32))

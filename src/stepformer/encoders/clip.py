@@ -26,7 +26,7 @@ from stepformer.base.arrays import unit
 from stepformer.base.files import sha256_of
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.clip_vit import ClipViT
-from stepformer.encoders.sentence import default_sentence_encoder
+from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
 from stepformer.media.picture import FrameSpec
 
@@ -81,20 +81,20 @@ class ClipText:
             raise MissingError(f"there is no text tower {file}; train one with: stepformer bench tower")
         state = load_file(file)
         self._changes = {key: state.pop(key).float() for key in list(state) if key.endswith((".up", ".down"))}
-        self._tower, self._given = TextTower.of(state), sentences
+        self._tower = TextTower.of(state)
+        self._given: SentenceEncoder | None = sentences
         self.fingerprint = f"clip-text:{sha256_of(file)[:12]}"
 
     def encode_sentences(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 384) unit vectors of what they mean, not of what it looks like."""
-        vectors: Vectors = self._sentences.encode_text(texts)
-        return vectors
+        return self._sentences.encode_text(texts)
 
     @cached_property
-    def _sentences(self) -> Any:
+    def _sentences(self) -> SentenceEncoder:
         return self._given or default_sentence_encoder()  # loaded for the first text
 
     @cached_property
-    def _tuned(self) -> Any:
+    def _tuned(self) -> SentenceEncoder:
         return self._sentences.tuned(self._changes)
 
     @torch.inference_mode()
@@ -175,8 +175,8 @@ class ClipEncoder:
             from stepformer.encoders.openclip import OpenClipEncoder
 
             text = text or OpenClipEncoder(_OPENAI, device=device)
-        self._text = text or ClipText()
-        self._given, self._device = network, device
+        self._text: ClipText = text or ClipText()
+        self._given, self._device, self.batch = network, device, at_once(device)
         self._file = None if network else weights.pull("clip-vit-b16-image")
         # pictures of either are in one space; texts differ by more than rounding, so features are kept apart by them
         self.fingerprint = f"clip-vit-b16-{_VERSION}:{still:g}:{self._text.fingerprint}"
@@ -187,11 +187,6 @@ class ClipEncoder:
         from safetensors.torch import load_file
 
         return self._given if self._file is None else ClipViT(load_file(self._file), device=self._device)
-
-    @property
-    def batch(self) -> int:
-        """How many pictures suit the device."""
-        return at_once(self._device)
 
     @property
     def at_once(self) -> int:
@@ -207,8 +202,7 @@ class ClipEncoder:
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 512) unit vectors."""
-        vectors: Vectors = self._text.encode_text(texts)
-        return vectors
+        return self._text.encode_text(texts)
 
     def encode_sentences(self, texts: Sequence[str]) -> Vectors:
         """Texts to unit vectors for comparing texts with texts."""

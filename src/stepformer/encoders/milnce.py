@@ -45,10 +45,8 @@ class MilNceEncoder:
         path = find_checkpoint(home, S3D_FILES, self.name, SOURCE)
         words = read_dictionary(home / DICTIONARY)
         self._ids = {word: index + 1 for index, word in enumerate(words)}  # 0 is padding
-        state = read_checkpoint(path)
-        self._model = s3d.S3D().eval()
-        load_published(self._model, state, str(path))
-        self._model.to(device)
+        self._model = s3d.S3D().eval().to(device)
+        load_published(self._model, read_checkpoint(path), str(path))
         self._device = device
         said = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
         self.fingerprint = fingerprint_of("milnce", "1", self._model.state_dict(), self.wants, self.rate_hz, said)
@@ -69,9 +67,7 @@ class MilNceEncoder:
     def word_ids(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The ids of a text's known words, in lower case, at most 16, filled up with 0: (16,)."""
         known = [self._ids[word] for word in _WORD.findall(text.lower()) if word in self._ids]
-        out = np.zeros(s3d.MAX_WORDS, np.int64)
-        out[: len(known[: s3d.MAX_WORDS])] = known[: s3d.MAX_WORDS]
-        return out
+        return np.array([*known, *[0] * s3d.MAX_WORDS][: s3d.MAX_WORDS], np.int64)
 
 
 def encoder_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:

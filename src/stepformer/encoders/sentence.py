@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.base import weights
+from stepformer.base.files import sha256_of
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece
 from stepformer.encoders.checkpoints import load_published
 
@@ -37,10 +38,8 @@ class SentenceEncoder:
             folder = weights.pull("minilm")
             self.fingerprint = "minilm:" + weights.entry("minilm").fingerprint
         else:
-            from stepformer.base.files import sha256_of
-
-            self.fingerprint = "bert:" + sha256_of(Path(folder) / "model.safetensors")[:16]
-        folder = Path(folder)
+            folder = Path(folder)
+            self.fingerprint = "bert:" + sha256_of(folder / "model.safetensors")[:16]
         config = BertConfig.from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
         self._bert = Bert(config)
         load_published(self._bert, load_file(folder / "model.safetensors"), str(folder), ("pooler.",))

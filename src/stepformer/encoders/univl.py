@@ -68,12 +68,6 @@ class _Visual(nn.Module):
         return x
 
 
-class _NormalizeVideo(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.visual_norm2d = nn.LayerNorm(s3d.POOLED_DIM, 1e-12)
-
-
 class UniVL(nn.Module):
     """The two towers of UniVL, with the key names of the published checkpoint."""
 
@@ -81,11 +75,11 @@ class UniVL(nn.Module):
         super().__init__()
         self.bert = Bert(BertConfig(num_hidden_layers=text_layers))
         self.visual = _Visual(visual_layers)
-        self.normalize_video = _NormalizeVideo()
+        self.normalize_video = nn.ModuleDict({"visual_norm2d": nn.LayerNorm(s3d.POOLED_DIM, 1e-12)})
 
     def encode_seconds(self, seconds: Tensor) -> Tensor:
         """S3D's pooled features of consecutive seconds (B, T, 1024) -> (B, T, 768), T at most 512."""
-        out: Tensor = self.visual(self.normalize_video.visual_norm2d(seconds))
+        out: Tensor = self.visual(self.normalize_video["visual_norm2d"](seconds))
         return out
 
     def encode_tokens(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -117,13 +111,11 @@ class UniVLEncoder:
         path = find_checkpoint(home, FILES, self.name, SOURCE)
         s3d_path = find_checkpoint(home, S3D_FILES, self.name, S3D_SOURCE)
         state = read_checkpoint(path)
-        self._model = UniVL(_layers(state, "bert"), _layers(state, "visual")).eval()
+        self._model = UniVL(_layers(state, "bert"), _layers(state, "visual")).eval().to(device)
         load_published(self._model, state, str(path), _UNUSED)
-        self._s3d = s3d.S3D(words=False).eval()
+        self._s3d = s3d.S3D(words=False).eval().to(device)
         load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path), ("text_module.",))
         self._words = WordPiece(_vocabulary(home))
-        self._model.to(device)
-        self._s3d.to(device)
         self._device = device
         both = {**self._model.state_dict(), **{f"s3d.{k}": v for k, v in self._s3d.state_dict().items()}}
         self.fingerprint = fingerprint_of("univl", "1", both, self.wants, WINDOW)
@@ -164,11 +156,9 @@ def windows(count: int, size: int) -> list[tuple[int, int, int, int]]:
         return [(0, count, 0, count)] if count else []
     step = max(1, size - size // 2)
     starts = [*range(0, count - size, step), count - size]
-    edges = [0]
-    for before, after in itertools.pairwise(starts):
-        edges.append((after + before + size) // 2)  # half-way between the two windows' middles
-    edges.append(count)
-    return [(start, start + size, edges[i], edges[i + 1]) for i, start in enumerate(starts)]
+    # half-way between the middles of two windows
+    edges = [0, *((before + after + size) // 2 for before, after in itertools.pairwise(starts)), count]
+    return [(start, start + size, *kept) for start, kept in zip(starts, itertools.pairwise(edges), strict=True)]
 
 
 def _layers(state: Mapping[str, Tensor], tower: str) -> int:

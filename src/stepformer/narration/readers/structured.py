@@ -97,14 +97,12 @@ def _time(item: Mapping[str, Any], keys: tuple[str, ...], side: int) -> float | 
         value = item.get(key)
         if isinstance(value, list):  # transformers: "timestamp": [start, end]
             value = value[side] if len(value) > side else None
-        if (found := _as_seconds(value)) is not None:
+        found = number(value)
+        if found is None and isinstance(value, str):
+            found = seconds(value)
+        if found is not None:
             return found
     return None
-
-
-def _as_seconds(value: object) -> float | None:
-    found = number(value)
-    return seconds(value) if found is None and isinstance(value, str) else found
 
 
 def _segment_words(items: object) -> tuple[Word, ...]:
