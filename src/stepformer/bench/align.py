@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Measures, compares, prints."""
     from stepformer.core.devices import torch_device
 
@@ -71,7 +71,6 @@ def run(args: argparse.Namespace) -> int:
     cases = {c.name: f"{c.matching}, {c.B} items of {c.K} x {c.N}" for c in CASES}
     facts = {"cases": cases, "threads": args.threads, "agree": True}
     report(args, facts, rows, "all kernels gave the same matches and costs, exactly")
-    return 0
 
 
 def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) -> list[Row]:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "seeds", "threads", seeds=[0, 1, 2, 3, 4], threads=1)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Measures and prints."""
     from stepformer.data import read_dataset
 
@@ -61,7 +61,6 @@ def run(args: argparse.Namespace) -> int:
     growth = {name: large[name] / small[name] for name in grown}
     facts = {"threads": args.threads, "seeds": args.seeds, "width": WIDTH, "peak_mib_before": idle_mib}
     report(args, {**facts, "growth": growth}, rows)
-    return 0
 
 
 def made_up(n_videos: int, n_tasks: int, per_video: int, length_s: float) -> Dataset:

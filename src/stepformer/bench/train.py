@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "repeats", "device", "threads", device="cpu", threads=1)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Measures and prints."""
     shapes, device = asked(args)
     ceilings = measure_ceilings(device, args.threads)
@@ -86,7 +86,6 @@ def run(args: argparse.Namespace) -> int:
         ratio = {"ratio": row["reference_ms"] / row["step_ms"], "step_to_floor": row["step_ms"] / floor_ms}
         rows.append({**row, "floor_ms": floor_ms, **ratio})
     report(args, {"threads": args.threads, **ceilings._asdict()}, rows)
-    return 0
 
 
 def asked(args: argparse.Namespace) -> tuple[list[Shape], str]:

@@ -1,8 +1,9 @@
 """The command line: parses, calls, prints. The only place that prints results or exits.
 
-Each command is a module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args) -> int``, or a
-``Command`` with these in a module of several; the table below names them, so that ``stepformer --help`` imports none of
-them and stays fast. ``options`` has what they take. Results go to stdout, progress and messages (``log``) to stderr.
+Each command is a module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args)``, which gives the exit
+code where it may not be 0, or a ``Command`` with these in a module of several. The table below names them, so that
+``stepformer --help`` imports none and stays fast. ``options`` has what they take. Results go to stdout, messages
+(``log``) and progress to stderr.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or extra, 5 some inputs failed,
 130 interrupted.

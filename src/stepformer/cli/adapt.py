@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Trains, and says where the model is."""
     from stepformer import encoders
     from stepformer.app.training import adapt
@@ -55,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
     for name, scores in report["scores"].items():
         lines.append(f"  {name}: " + ", ".join(f"{k} {v:.3f}" for k, v in scores.items()))
     answer(args, report, "\n".join(lines))
-    return 0
 
 
 def _store(args: argparse.Namespace) -> Path:

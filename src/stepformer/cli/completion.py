@@ -32,11 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Prints the script."""
     text = script(args.shell)
     answer(args, {"shell": args.shell, "script": text}, text)
-    return 0
 
 
 def script(shell: str) -> str:

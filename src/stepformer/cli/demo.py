@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "out", "model", "device", "threads", out="out/demo")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Runs the demo and says where everything is."""
     import stepformer as sf
     from stepformer.base import weights
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         timelines = {"discovered": timeline, "silent": silent, "located": located}
         result_json = {name: one.to_dict() for name, one in timelines.items()} | {"files": files}
         print(json.dumps(result_json, ensure_ascii=False))
-        return 0
+        return
     print("\nsteps found in the pictures alone, which name none:\n")
     print(draw(silent))
     if narration.cues:
@@ -80,4 +80,3 @@ def run(args: argparse.Namespace) -> int:
         for note in entry["notes"]:
             print(f"      {note}")
     print(f"\nopen {out / 'steps.html'} in a browser, or: stepformer view {out / 'steps.json'}")
-    return 0

@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "overwrite", "skip_existing", "dry_run")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Writes every OUT; notes go to stderr."""
     if args.formats:
         _list_formats(args)
-        return 0
+        return
     if args.timeline is None:
         raise UsageError("name a timeline file to export (stepformer export --help has examples)")
     if len(args.format) > 1:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         from stepformer.show.terminal import draw
 
         print(timeline.to_json() + "\n" if args.json else draw(timeline), end="")
-        return 0
+        return
     timeline, video = video_of(timeline, args.timeline, args.video)
     steps = lines_of(args.task_steps, "file of steps") if args.task_steps else ()
     options: dict[str, Any] = {
@@ -105,7 +105,6 @@ def run(args: argparse.Namespace) -> int:
             log.info(f"{out}: {note}")
     if args.json:
         answer(args, results, "")
-    return 0
 
 
 def _list_formats(args: argparse.Namespace) -> None:

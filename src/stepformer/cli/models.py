@@ -16,7 +16,7 @@ from stepformer.cli.outputs import may_write
 from stepformer.errors import InputError, UsageError, near
 
 
-def _print_list(args: argparse.Namespace) -> int:
+def _print_list(args: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = [
         {"name": name, "about": "step decoder", "license": "see MODEL_CARD.md", "size": path.stat().st_size,
          "path": str(path)}
@@ -33,7 +33,6 @@ def _print_list(args: argparse.Namespace) -> int:
     ]
     lines += ["", f"kept in {cache_folder('weights')}; get one with: stepformer models pull NAME"]
     answer(args, rows, "\n".join(lines))
-    return 0
 
 
 def _add_pull(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="everything in the list")
 
 
-def _pull(args: argparse.Namespace) -> int:
+def _pull(args: argparse.Namespace) -> None:
     names = weights.names() if args.all else args.names
     if not names:
         raise UsageError(f"which weights? there are: {', '.join(weights.names())} (or --all)")
@@ -49,7 +48,6 @@ def _pull(args: argparse.Namespace) -> int:
         weights.entry(name)  # a misspelt name fails before anything is fetched
     paths = {name: str(weights.pull(name, quiet=args.json)) for name in names}
     answer(args, paths, "\n".join(f"{name}  {path}" for name, path in paths.items()))
-    return 0
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +70,7 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a name as stepformer models list shows it, or a checkpoint file")
 
 
-def _info(args: argparse.Namespace) -> int:
+def _info(args: argparse.Namespace) -> None:
     decoder = args.name in loading.names() or Path(args.name).exists()
     known = [*loading.names(), *weights.names()]
     if not decoder and args.name not in known:
@@ -87,7 +85,6 @@ def _info(args: argparse.Namespace) -> int:
         elif value is not None or key == "here":
             lines.append(f"{key:<26}{value or f'no; get it with: stepformer models pull {args.name}'}")
     answer(args, facts, "\n".join(lines))
-    return 0
 
 
 def _weights_facts(name: str) -> dict[str, Any]:
@@ -137,7 +134,7 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
     add(parser, "encoder", "overwrite", encoder="univl")
 
 
-def _convert(args: argparse.Namespace) -> int:
+def _convert(args: argparse.Namespace) -> None:
     from stepformer.base.safe_pickle import load_restricted
     from stepformer.core.checkpoint import from_released, save_checkpoint
 
@@ -161,7 +158,6 @@ def _convert(args: argparse.Namespace) -> int:
         "hash": digest,
     }
     answer(args, result, "  ".join(f"{k} {v}" for k, v in result.items()))
-    return 0
 
 
 LIST = Command(

@@ -186,7 +186,7 @@ class Command:
     HELP: str
     EXAMPLES: Sequence[str]
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], int | None]
 
 
 COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug", "plugin")

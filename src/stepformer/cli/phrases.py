@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser.add_argument_group("phrases"), *PHRASES)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Prints the phrases."""
     from stepformer.media import SUFFIXES
     from stepformer.narration import extract_phrases, read_subtitles
@@ -70,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
     steps = sum(not phrase.chatter for phrase in phrases)
     chatter = f"{len(phrases) - steps} in brackets are chatter"
     answer(args, result, f"\n{len(cues)} cues, {len(phrases)} phrases: {steps} that may be steps, {chatter}")
-    return 0
 
 
 def _listen(file: Path, listening: Listening, quiet: bool) -> Narration:

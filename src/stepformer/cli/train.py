@@ -61,17 +61,17 @@ def _resolved(path: Path) -> dict[str, Any]:
         raise InputError(f"{error}; give --config") from None
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Resolves the config and trains, in each of the processes that torchrun started."""
     from stepformer.core.distributed import join, leave
 
     try:
-        return _run(args, *join(args.device))
+        _run(args, *join(args.device))
     finally:
         leave()
 
 
-def _run(args: argparse.Namespace, ranks: Any, device: Any) -> int:
+def _run(args: argparse.Namespace, ranks: Any, device: Any) -> None:
     from stepformer.core.config import make_config, merged
     from stepformer.core.distributed import restarted
 
@@ -95,14 +95,13 @@ def _run(args: argparse.Namespace, ranks: Any, device: Any) -> int:
         else:
             log.warning("no data is named (data.store or data.world): nothing but the config was checked")
         print(json.dumps(config.to_dict(), indent=2))
-        return 0
+        return
     from stepformer.show.export.pictures import draw_alignment
 
     trainer = make_trainer(config, args.out, device, draw=draw_alignment, quiet=args.json, ranks=ranks)
     scores = trainer.run(resume, log=log.info if ranks.first else log.debug)
     if not ranks.first:
-        return 0
+        return
     shown = "\n" + "  ".join(f"{k} {v:.3f}" for k, v in scores.items()) if scores else ""
     result = {"out": str(args.out), "step": trainer.step, "scores": scores}
     answer(args, result, f"trained {trainer.step} steps into {args.out}{shown}")
-    return 0

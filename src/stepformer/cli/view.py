@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Serves until interrupted, which is how it is meant to end."""
     from stepformer.show.viewer import address, make_page, serve
     from stepformer.show.writing import without_guesses
@@ -57,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
         log.info("stopped")
     finally:
         server.server_close()
-    return 0
 
 
 def open_timeline(
