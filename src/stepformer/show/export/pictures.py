@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.arrays import matrix
 from stepformer.base.files import replacing
 from stepformer.base.progress import clock
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import UsageError
 from stepformer.show.export import Options, need_media_file
 from stepformer.show.writing import (
     STEP_COLORS,
@@ -86,17 +87,18 @@ def save_plot(timeline: Timeline, path: Path, options: Options) -> tuple[str, ..
     from matplotlib.figure import Figure
 
     _check_suffix(path, "a plot", (".png", ".svg", ".pdf"))
-    matrix = check_similarity(options.similarity)
+    given = options.similarity
+    similarity = None if given is None or not np.size(given) else matrix(given, "the similarity map")
     end_s = max(timeline.duration_s or max((step.end_s for step in timeline), default=0.0), 1e-3)
     heights = [0.5, max(0.3, _ROW_IN * len(timeline))]
-    if matrix is not None:
-        heights.insert(1, min(4.0, max(1.2, 0.11 * len(matrix))))
+    if similarity is not None:
+        heights.insert(1, min(4.0, max(1.2, 0.11 * len(similarity))))
     with look():
         figure = Figure(figsize=(_WIDTH_IN, sum(heights) + 1.0), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
         _draw_bar(axes[0], timeline)
-        if matrix is not None:
-            _draw_map(figure, axes[1], matrix, timeline, end_s)
+        if similarity is not None:
+            _draw_map(figure, axes[1], similarity, timeline, end_s)
         _draw_names(axes[-1], timeline, end_s)
         axes[-1].set_xlim(0, end_s)
         marks = ticks(end_s, 12)
@@ -104,22 +106,6 @@ def save_plot(timeline: Timeline, path: Path, options: Options) -> tuple[str, ..
         axes[0].set_title(text_of(options.title or PurePath(timeline.video).name), loc="left", fontweight="bold")
         figure.savefig(path, dpi=150, metadata=_described(timeline, path))
     return ()
-
-
-def check_similarity(similarity: npt.ArrayLike | None) -> npt.NDArray[np.float64] | None:
-    """The map as float (K, N); None where there is none or it is empty."""
-    if similarity is None:
-        return None
-    given = np.asarray(similarity)
-    if given.dtype.kind not in "biuf":
-        raise InputError(f"a similarity map is made of numbers, not of {given.dtype}")
-    matrix = given.astype(np.float64)
-    if matrix.ndim != 2:
-        raise InputError(f"a similarity map is (steps, frames), got an array of shape {matrix.shape}")
-    if not np.isfinite(matrix).all():
-        row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise InputError(f"the similarity map has a value that is no number, first at row {row}, column {column}")
-    return matrix if matrix.size else None
 
 
 def _draw_bar(axis: Any, timeline: Timeline) -> None:
@@ -137,15 +123,15 @@ def _draw_bar(axis: Any, timeline: Timeline) -> None:
     axis.spines[:].set_visible(False)
 
 
-def _draw_map(figure: Any, axis: Any, matrix: npt.NDArray[np.float64], timeline: Timeline, end_s: float) -> None:
-    low, high = np.quantile(matrix, [0.02, 0.995])
+def _draw_map(figure: Any, axis: Any, similarity: npt.NDArray[Any], timeline: Timeline, end_s: float) -> None:
+    low, high = np.quantile(similarity, [0.02, 0.995])
     image = axis.imshow(
-        matrix, aspect="auto", interpolation="nearest", cmap="magma", vmin=low, vmax=max(high, low + 1e-9),
-        extent=(0, end_s, len(matrix) - 0.5, -0.5),
+        similarity, aspect="auto", interpolation="nearest", cmap="magma", vmin=low, vmax=max(high, low + 1e-9),
+        extent=(0, end_s, len(similarity) - 0.5, -0.5),
     )  # fmt: skip
     for i, (step, color) in enumerate(zip(timeline, step_colors(timeline), strict=True)):
         row = step.slot if step.slot is not None else i
-        if 0 <= row < len(matrix):
+        if 0 <= row < len(similarity):
             axis.plot([step.start_s, step.end_s], [row, row], color=color, linewidth=2, solid_capstyle="butt")
     axis.set_ylabel("slot" if any(step.slot is not None for step in timeline) else "row")
     axis.tick_params(labelbottom=False, bottom=False)
