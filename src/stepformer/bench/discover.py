@@ -15,7 +15,7 @@ from typing import Any
 
 from stepformer.cli.measured import report
 from stepformer.cli.options import add
-from stepformer.media.container import opened, probe, video_stream
+from stepformer.media.container import copy_packets, opened, probe, video_stream
 
 HELP = """Times discovery, part by part, for a minute of video: decode, encode, model (slots), align (cutting into
 steps), label (naming). A video shorter than --seconds is shown again and again until then, because short videos are
@@ -66,11 +66,7 @@ def long_enough(video: Path, seconds: float, folder: Path) -> Path:
             with opened(video) as inside:
                 source = video_stream(inside, video)
                 track = track or outside.add_stream_from_template(source)
-                later = round(turn * duration_s / source.time_base)
-                for packet in inside.demux(source):
-                    if packet.dts is not None:
-                        packet.dts, packet.pts, packet.stream = packet.dts + later, packet.pts + later, track
-                        outside.mux(packet)
+                copy_packets(inside.demux(source), outside, {source.index: track}, turn * duration_s)
     return target
 
 

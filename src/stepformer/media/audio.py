@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import Clock, Problems, bearable_s, opened, packets_of
+from stepformer.media.container import Clock, Problems, bearable_s, copy_packets, opened, packets_of
 
 SAMPLE_RATE_HZ = 16_000
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
@@ -58,12 +58,9 @@ def add_sound(video: str | os.PathLike[str], sound: str | os.PathLike[str], targ
     with opened(video) as pictures, opened(sound) as voice, replacing(target) as temporary:
         sources = (pictures.streams.video[0], voice.streams.audio[0])
         with av.open(str(temporary), "w", format=Path(target).suffix[1:]) as file:
-            copies = {id(source): file.add_stream_from_template(source) for source in sources}
-            for container, source in zip((pictures, voice), sources, strict=True):
-                for packet in container.demux(source):
-                    if packet.dts is not None:  # the end
-                        packet.stream = copies[id(source)]
-                        file.mux(packet)
+            copies = [file.add_stream_from_template(source) for source in sources]
+            for container, source, copy in zip((pictures, voice), sources, copies, strict=True):
+                copy_packets(container.demux(source), file, {source.index: copy})
 
 
 def _pieces(path: str | os.PathLike[str]) -> Iterator[Samples]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepformer.base import files
 from stepformer.errors import InputError, UsageError
-from stepformer.media.container import VideoInfo, opened, origin_s, packets_of, probe, video_stream
+from stepformer.media.container import VideoInfo, copy_packets, opened, origin_s, packets_of, probe, video_stream
 from stepformer.timeline import Step, Timeline
 
 CHAPTER_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm")
@@ -20,7 +20,6 @@ _FROM_ZERO = (".mp4", ".m4v", ".mov")
 
 OPENING = "Intro"
 _COPIED = ("video", "audio", "subtitle")
-_MILLISECOND = Fraction(1, 1000)
 
 
 def write_chapters(
@@ -47,8 +46,13 @@ def write_chapters(
     with opened(source) as inside:
         origin = origin_s(inside, video_stream(inside, source))
         try:
-            with files.replacing(target) as temporary:
-                _remux(av, inside, source, temporary, chapters, origin)
+            with files.replacing(target) as temporary, av.open(str(temporary), "w") as outside:
+                outside.metadata.update(inside.metadata)
+                tracks = _copied_tracks(inside, outside)
+                outside.set_chapters([_chapter(number, step) for number, step in enumerate(chapters, 1)])
+                packets = packets_of(inside, [inside.streams[index] for index in tracks], source)
+                # the copy starts at zero, so that players and chapters agree
+                copy_packets(packets, outside, tracks, -origin)
         except av.error.FFmpegError as error:
             raise InputError(
                 f"{source} cannot be copied into a {suffix[1:]} file: {error.strerror or error}; try .mkv, which takes "
@@ -59,39 +63,20 @@ def write_chapters(
     return probe(target)
 
 
-def _remux(
-    av: Any, inside: Any, source: str | os.PathLike[str], temporary: Path, chapters: list[Step], origin: float
-) -> None:
-    with av.open(str(temporary), "w") as outside:
-        outside.metadata.update(inside.metadata)
-        tracks = {}
-        for stream in inside.streams:
-            if stream.type not in _COPIED or (stream.type == "subtitle" and stream.codec_context is None):
-                continue
-            copy = outside.add_stream_from_template(stream)
-            copy.metadata.update(stream.metadata)
-            copy.disposition = stream.disposition
-            tracks[stream.index] = copy
-        outside.set_chapters(
-            [
-                {
-                    "id": number,
-                    "start": round(chapter.start_s * 1000),
-                    "end": round(chapter.end_s * 1000),
-                    "time_base": _MILLISECOND,
-                    "metadata": {"title": chapter.label},
-                }
-                for number, chapter in enumerate(chapters, 1)
-            ]
-        )
-        for packet in packets_of(inside, [inside.streams[index] for index in tracks], source):
-            if packet.dts is None and packet.pts is None:
-                continue  # the empty packet at the end
-            # the copy starts at zero, so that players and chapters agree
-            shift = round(origin / packet.stream.time_base)
-            if packet.pts is not None:
-                packet.pts -= shift
-            if packet.dts is not None:
-                packet.dts -= shift
-            packet.stream = tracks[packet.stream_index]
-            outside.mux(packet)
+def _copied_tracks(inside: Any, outside: Any) -> dict[int, Any]:
+    """A track of the copy for each that can be copied, by its index."""
+    tracks = {}
+    for stream in inside.streams:
+        if stream.type not in _COPIED or (stream.type == "subtitle" and stream.codec_context is None):
+            continue
+        copy = outside.add_stream_from_template(stream)
+        copy.metadata.update(stream.metadata)
+        copy.disposition = stream.disposition
+        tracks[stream.index] = copy
+    return tracks
+
+
+def _chapter(number: int, step: Step) -> Any:
+    start, end = round(step.start_s * 1000), round(step.end_s * 1000)
+    title = {"title": step.label}
+    return {"id": number, "start": start, "end": end, "time_base": Fraction(1, 1000), "metadata": title}

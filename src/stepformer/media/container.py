@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -318,6 +318,21 @@ def packets_of(
             # where nothing came for a minute, once is enough
             failures += _GIVE_UP if isinstance(error, av.error.ExitError) else 1
             broken()
+
+
+def copy_packets(packets: Iterable[Any], outside: Any, tracks: Mapping[int, Any], later_s: float = 0.0) -> None:
+    """Writes packets into a container, as they are but ``later_s`` seconds later; ``tracks``: its own, by the index of
+    the track that a packet is from."""
+    for packet in packets:
+        if packet.dts is None and packet.pts is None:
+            continue  # the empty packet at the end
+        shift = round(later_s / packet.stream.time_base)
+        if packet.pts is not None:
+            packet.pts += shift
+        if packet.dts is not None:
+            packet.dts += shift
+        packet.stream = tracks[packet.stream_index]
+        outside.mux(packet)
 
 
 def _first_frame(container: Any, stream: Any, path: str | os.PathLike[str]) -> Any:
