@@ -8,7 +8,8 @@ of durations, so ``duration_s`` is None until features are attached. 89 videos s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
@@ -62,14 +63,17 @@ def _tasks(text: str, where: str, group: str, report: Report) -> Iterator[Task]:
         yield Task(texts[0], texts[1], steps, group=group)
 
 
-def _video_rows(text: str, where: str, report: Report) -> list[tuple[str, str]]:
+def _video_rows(files: Mapping[str, str], name: str, without: str, report: Report) -> list[tuple[str, str]]:
+    """(task, video) of a list; ``without`` says what it means that there is none."""
+    if name not in files:
+        report("missing", name, without)
     rows = []
-    for number, cells in numbered_rows(text, where, report):
+    for number, cells in numbered_rows(files.get(name, ""), name, report):
         task, video = (*(cell.strip() for cell in cells[:2]), "", "")[:2]
         if task and video:
             rows.append((task, video))
         elif cells:
-            report("unparsable", f"{where}:{number}", f"expected task,video,url, got {','.join(cells)!r}")
+            report("unparsable", f"{name}:{number}", f"expected task,video,url, got {','.join(cells)!r}")
     return rows
 
 
@@ -116,24 +120,17 @@ def read_crosstask(source: Path | str) -> Dataset:
     if not tasks:
         raise InputError(f"{root}: neither tasks_primary.txt nor tasks_related.txt gave a task")
 
-    if "videos_val.csv" not in files:
-        report("missing", "videos_val.csv", "no validation list; every video counts as training")
-    validation = set(_video_rows(files.get("videos_val.csv", ""), "videos_val.csv", report))
-    if "videos.csv" not in files:
-        report("missing", "videos.csv", "no list of videos; only the validation list is read")
-    listed = _video_rows(files.get("videos.csv", ""), "videos.csv", report)
+    validation = set(_video_rows(files, "videos_val.csv", "no validation list; every video counts as training", report))
+    listed = _video_rows(files, "videos.csv", "no list of videos; only the validation list is read", report)
     missing_from_all = sorted(validation - set(listed))
     if "videos.csv" in files:
         for task_id, video in missing_from_all:
             report("inconsistent", "videos_val.csv", f"{task_id},{video} is not in videos.csv")
 
     videos: list[VideoRecord] = []
-    seen: set[tuple[str, str]] = set()
-    for task_id, video in [*listed, *missing_from_all]:
-        if (task_id, video) in seen:
+    for (task_id, video), times in Counter([*listed, *missing_from_all]).items():
+        for _ in range(times - 1):
             report("inconsistent", "videos.csv", f"{task_id},{video} is listed twice")
-            continue
-        seen.add((task_id, video))
         if task_id not in tasks:
             report("inconsistent", "videos.csv", f"{task_id},{video}: no task {task_id} is defined")
             continue

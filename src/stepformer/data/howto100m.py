@@ -94,18 +94,15 @@ def read_howto100m(source: Path | str) -> Dataset:
     titles = {}
     if (folder / "task_ids.csv").is_file():
         titles = {row[0].strip(): row[1].strip() for row in _read_rows(folder / "task_ids.csv") if len(row) >= 2}
-    records: list[VideoRecord] = []
-    seen: set[str] = set()
+    records: dict[str, VideoRecord] = {}
 
     def add(video: str, cues: tuple[Cue, ...]) -> None:
-        if video in seen:
+        if video in records:
             report("inconsistent", f"video {video}", "there twice; the first is kept")
             return
-        seen.add(video)
-        task = task_of.get(video, UNKNOWN_TASK)
         if task_of and video not in task_of:
             report("inconsistent", f"video {video}", f"captions, but not in {listing.name}")
-        records.append(VideoRecord(video, task, None, None, None, cues))
+        records[video] = VideoRecord(video, task_of.get(video, UNKNOWN_TASK), annotations=None, cues=cues)
 
     if captions is None:
         report("missing", str(folder), f"no captions: neither {' nor '.join(CAPTION_FILES)}")
@@ -119,5 +116,5 @@ def read_howto100m(source: Path | str) -> Dataset:
             if not records:
                 raise
             report("unparsable", captions.name, f"{error}; {len(records)} videos came before")
-    tasks = {t: Task(t, titles.get(t, t), ()) for t in dict.fromkeys(record.task for record in records)}
-    return Dataset("howto100m", tasks, tuple(records), tuple(problems))
+    tasks = {t: Task(t, titles.get(t, t), ()) for t in dict.fromkeys(record.task for record in records.values())}
+    return Dataset("howto100m", tasks, tuple(records.values()), tuple(problems))

@@ -92,8 +92,7 @@ class TextTable:
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """The vectors (L, D) of texts that are in the table, of unit length."""
-        missing = [text for text in texts if _key(text) not in self._rows]
-        if missing:
+        if missing := [text for text in texts if _key(text) not in self._rows]:
             raise InputError(f"{self._path} has no vector for {len(missing)} texts, for instance {missing[0]!r}")
         found = self._vectors[[self._rows[_key(text)] for text in texts]].reshape(len(texts), self.dim)
         return unit(found, np.float32)
@@ -127,22 +126,20 @@ class PrecomputedEncoder:
         if not self._source.exists():
             raise InputError(f"there are no features at {self._source}")
         self._store: Any = FeatureStore(self._source) if (self._source / INFO_FILE).is_file() else None
-        in_files = self._store is None and self._source.is_dir()
-        self._files = find_features(self._source, SUFFIXES) if in_files else None
         if self._store is not None:
             info = self._store.info
             if rate_hz is not None and rate_hz != info.rate_hz:
                 raise UsageError(f"{self._source} is a store at {info.rate_hz:g} vectors per second, not {rate_hz:g}")
             self.name, self.fingerprint = name or info.encoder, info.fingerprint
-            self.rate_hz, self.dim, self.structure_dim = float(info.rate_hz), int(info.dim), int(info.structure_dim)
+            self.rate_hz, self.dim, self.structure_dim = info.rate_hz, info.dim, info.structure_dim
         else:
             self.rate_hz = 1.0 if rate_hz is None else float(rate_hz)
             if not (np.isfinite(self.rate_hz) and self.rate_hz > 0):
                 raise UsageError(f"rate_hz must be vectors per second, got {rate_hz}")
-            first = self._source if self._files is None else next(iter(self._files.values()), None)
-            if first is None:
+            self._files = find_features(self._source, SUFFIXES) if self._source.is_dir() else {"": self._source}
+            if not self._files:
                 raise InputError(f"{self._source} holds no features: no file ends in {', '.join(SUFFIXES)}")
-            encoded = read_features(first)
+            encoded = read_features(next(iter(self._files.values())))
             self.dim = encoded.vectors.shape[1]
             self.structure_dim = 0 if encoded.structure is None else encoded.structure.shape[1]
             self.name = name or self._source.stem
@@ -181,13 +178,12 @@ class PrecomputedEncoder:
                     return Encoded(stored.features, stored.structure)
             raise InputError(f"{self._source} has no video {video.stem!r}")
         encoded = read_features(self._file_of(video))
-        if encoded.vectors.shape[1] != self.dim:
-            got = encoded.vectors.shape[1]
+        if (got := encoded.vectors.shape[1]) != self.dim:
             raise InputError(f"the features of {video.stem} have {got} dimensions, those of the others {self.dim}")
         return encoded
 
     def _file_of(self, video: Path) -> Path:
-        if self._files is None:
+        if self._source.is_file():
             return self._source
         # a video's own name may hold dots, so both the stem and the whole name are tried
         for name in (str(video), video_id(video.name), video.stem, video.name):

@@ -31,7 +31,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -145,19 +145,14 @@ class StoredVideo:
         if not (math.isfinite(self.duration_s) and self.duration_s >= 0):
             raise InputError(f"{self.video}: duration_s must be finite and not negative, got {self.duration_s!r}")
         object.__setattr__(self, "phrases", tuple(self.phrases))
-        for name, rows in (
-            ("features", None),
-            ("structure", len(self.features)),
-            ("phrase_vectors", len(self.phrases)),
-        ):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            array = np.asarray(value)
-            if array.ndim != 2 or (rows is not None and len(array) != rows):
-                want = "(N, D)" if rows is None else f"({rows}, D)"
-                raise InputError(f"{self.video}: {name} must have the shape {want}, got {array.shape}")
-            object.__setattr__(self, name, array)
+        rows = {"features": None, "structure": len(self.features), "phrase_vectors": len(self.phrases)}
+        for name, count in rows.items():
+            if getattr(self, name) is not None:
+                array = np.asarray(getattr(self, name))
+                if array.ndim != 2 or count not in (None, len(array)):
+                    want = f"({'N' if count is None else count}, D)"
+                    raise InputError(f"{self.video}: {name} must have the shape {want}, got {array.shape}")
+                object.__setattr__(self, name, array)
         if not len(self.features):
             raise InputError(f"{self.video}: no features; a video in the store has at least one row")
 
@@ -418,7 +413,6 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
         raise InputError(f"{video.video}: {video.rate_hz:g} features per second, the store has {info.rate_hz:g}")
     if (video.structure is not None) != (info.structure_dim > 0):
         raise InputError(f"{video.video}: the store has {info.structure_dim or 'no'} structure columns, the video not")
-    has_vectors = video.phrase_vectors is not None
     tensors: dict[str, Any] = {}
     for name, given, width, what in (
         ("features", video.features, info.dim, "features"),
@@ -443,7 +437,7 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
         "duration_s": round(video.duration_s, 3),
         "n_phrases": len(video.phrases),
         "phrases": phrases,
-        "phrase_vectors": has_vectors,
+        "phrase_vectors": video.phrase_vectors is not None,
         "meta": dict(video.meta),
     }
     data = save(tensors, metadata={"line": _dump(line), "fingerprint": info.fingerprint})
@@ -466,7 +460,7 @@ class StoreWriter:
         if any(not entry.name.startswith(".") for entry in there):
             raise InputError(f"{self.path} holds other files and is not a feature store; give a new or empty folder")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock: IO[bytes] | None = files.lock_folder(self.path)
+        self._lock = files.lock_folder(self.path)
         try:
             if existing.exists():
                 read_info(self.path).require_same(info, self.path)
@@ -515,13 +509,11 @@ class StoreWriter:
 
     def close(self) -> None:
         """Packs what is left and lets go of the store."""
-        if self._lock is None:
-            return
-        try:
-            self._pack()
-        finally:
-            self._lock.close()
-            self._lock = None
+        if not self._lock.closed:
+            try:
+                self._pack()
+            finally:
+                self._lock.close()
 
     def _spool_files(self) -> list[Path]:
         found = (self.path / SPOOL_FOLDER).glob("*.safetensors")

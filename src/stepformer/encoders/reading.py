@@ -8,7 +8,6 @@ run that was stopped goes on where it was.
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import shutil
 import sys
@@ -23,16 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.devices import one_thread
 from stepformer.core.inference import looks_hz
-from stepformer.encoders.base import Encoded
+from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
 
-Vectors = NDArray[np.float32]
 Report = Callable[[float, float], None]
 """Called while a video is read, with seconds done and seconds in all."""
 
@@ -129,9 +126,9 @@ def read_video(
         return found
     partial = None if kept is None else _Partial(kept)
     features = encode_file(path, encoder, report=report, partial=partial, name=str(video))
-    if kept is not None:
+    if kept is not None and partial is not None:
         _keep(kept, features)
-        shutil.rmtree(_Partial(kept).folder, ignore_errors=True)
+        shutil.rmtree(partial.folder, ignore_errors=True)
     return features
 
 
@@ -249,15 +246,17 @@ def _encoded(
         ThreadPoolExecutor(at_once, "encode", initializer=torch.set_num_threads, initargs=(1,)) as threads,
     ):
         running: deque[Future[Encoded]] = deque()
-        for clips in itertools.chain(batches, itertools.repeat(None)):
-            if clips is not None:
-                running.append(threads.submit(encode, clips))
-            elif not running:
-                return
-            if clips is None or len(running) == at_once:
-                with _timed(spent, "encode"):
-                    part = running.popleft().result()
-                yield part
+
+        def first() -> Encoded:
+            with _timed(spent, "encode"):
+                return running.popleft().result()
+
+        for clips in batches:
+            running.append(threads.submit(encode, clips))
+            if len(running) == at_once:
+                yield first()
+        while running:
+            yield first()
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
