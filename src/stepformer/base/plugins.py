@@ -1,14 +1,6 @@
-"""Tables that others can add to: encoders, datasets, losses, baselines, exporters, decoders, optimisers, loggers, and
-the punctuation and co-reference stages of narration.
+"""Tables that others can add to, through entry points or ``--plugin``: CONTRIBUTING.md lists them and says how.
 
-Outside the package a thing is added in one of two ways. An installed package names it as an entry point::
-
-    [project.entry-points."stepformer.losses"]
-    mine = "my_package.losses:mine"
-
-Or a module is imported, by ``stepformer --plugin my_module`` or ``STEPFORMER_PLUGINS=my_module,other.py``, and calls
-``LOSSES.register("mine", function)`` itself. Neither costs anything until a name is asked for that is not built in, or
-the names are listed.
+A plugin costs nothing until a name is asked for that is not built in, or the names are listed.
 """
 
 from __future__ import annotations
@@ -157,11 +149,10 @@ def import_plugins(names: Iterable[str]) -> None:
             _imported.add(name)  # first, so that a plugin that lists names while it is imported does not begin again
             try:
                 _import(name)
-            except StepFormerError:
-                _imported.discard(name)
-                raise
             except Exception as error:  # whatever foreign code raises
                 _imported.discard(name)
+                if isinstance(error, StepFormerError):
+                    raise
                 raise UsageError(f"the plugin {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 

@@ -144,7 +144,7 @@ def make_trainer(shape: Shape, device: str, on_device: bool = False) -> Any:
         "preset": shape.preset, "batch": shape.batch, "steps": 1_000_000, "model": size,
         "data": {"store": "random", "max_frames": shape.frames},
     })  # fmt: skip
-    source: Any = RandomBatches(shape, device, on_device)
+    source: Any = _RandomBatches(shape, device, on_device)
     return Trainer(config, tempfile.gettempdir(), source, device, quiet=True)
 
 
@@ -169,7 +169,7 @@ def _time(step: Callable[[int], Any], repeats: int, cuda: bool, at_once: int = 1
     return 1e3 * sorted(taken[warm:])[repeats // 2], sorted(worked[warm:])[repeats // 2]
 
 
-class RandomBatches:
+class _RandomBatches:
     """One batch of random vectors in float16, as stores keep them, given again and again; 20 phrases at least."""
 
     encoder, origin = "random", "random vectors"
@@ -191,15 +191,12 @@ class RandomBatches:
         self._batch = Batch(*(value.cpu().pin_memory() for value in made)) if brought else made
 
     def batch(self, step: int, size: int) -> Any:
-        """The batch."""
         return self._batch
 
     def held_out_batches(self, size: int) -> list[Any]:
-        """None."""
         return []
 
     def describe(self) -> str:
-        """Nothing to say."""
         return ""
 
 

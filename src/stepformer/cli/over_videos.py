@@ -31,12 +31,8 @@ LIMITS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One video and what is to be done with it; goes to a worker process as it is."""
-
-    source: Input
-    outputs: tuple[Output, ...]
+Job = tuple[Input, list[Output]]
+"""One video and the files that are to be made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +82,15 @@ def _work(job: Job) -> Done:
     written: list[dict[str, Any]] = []
     refused: list[str] = []
     timeline, spent, error, code = None, {}, None, 0
+    source, outputs = job
     try:
         args = worker["args"]
-        vectors = getattr(args, "vectors", False) or job.source.kind != "video"
-        finding = worker["find"](worker["model"], job.source, args)
+        vectors = getattr(args, "vectors", False) or source.kind != "video"
+        finding = worker["find"](worker["model"], source, args)
         timeline, spent = finding.timeline.to_dict(), finding.seconds
-        for output in job.outputs:
+        for output in outputs:
             try:
-                written.append(write_one(finding, output, job.source, vectors))
+                written.append(write_one(finding, output, source, vectors))
             except WriteError:
                 raise
             except StepFormerError as no:  # a format that cannot hold this video costs neither the result nor others
@@ -103,7 +100,7 @@ def _work(job: Job) -> Done:
     except StepFormerError as failed:
         error, code = str(failed), failed.exit_code
     seconds = time.perf_counter() - began
-    return Done(job.source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
+    return Done(source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
 
 
 def run_over(args: argparse.Namespace, find: Finder) -> int:
@@ -120,14 +117,14 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
         plans = {source: plan for source, plan in missing.items() if plan}
     else:
         may_write((output.path for plan in plans.values() for output in plan), args.overwrite, run_id(args))
-    jobs = [Job(source, tuple(plan)) for source, plan in plans.items()]
+    jobs = list(plans.items())
     results = [Done(source, skipped=True) for source in sources if source not in plans]
     if args.dry_run:
         return _print_plan(jobs, results, args.json)
     if not args.no_cache:
         warn_of_cache()
     lengths, broken = _lengths(jobs, args)
-    readable = [job for job in jobs if job.source in lengths]
+    readable = [job for job in jobs if job[0] in lengths]
     out = sys.stdout  # a bar on the terminal takes it over, and would show there what goes to a file
     with ExitStack() as at_end, closing(_each(readable, find, args, lengths)) as found:
         # after ctrl-c too: the same command may then replace what it has written
@@ -158,7 +155,7 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
 
 def _lengths(jobs: Sequence[Job], args: argparse.Namespace) -> tuple[dict[Input, float], list[Done]]:
     """Seconds of each video that can be opened, and the others as failures: before a model is loaded."""
-    lengths = {job.source: 0.0 for job in jobs}
+    lengths = {source: 0.0 for source, _ in jobs}
     if args.cluster is not None:  # its nodes look at the videos
         return lengths, []
     files = [source for source in lengths if source.kind == "video" and source.path.is_file()]
@@ -185,48 +182,45 @@ def _each(
     """What becomes of the videos that can be opened, as they are done."""
     if not jobs:
         return
-    total_s = sum(lengths[job.source] for job in jobs)
-    with Progress(args.command, total_s or None, "s of video") as bar:
-        progress = VideoProgress(bar)
+    total_s = sum(lengths[source] for source, _ in jobs)
+    with VideoProgress(args.command, total_s or None, "s of video") as progress:
         at_once, gpu = min(workers_of(args), len(jobs)), args.device != "cpu"
 
         # of several at once, the bar counts those that are done
         noted = progress.noted if at_once == 1 else None
         how = LIMITS | {"apart": args.apart, "noted": noted, "gpu": gpu, "time_limit_s": args.time_limit}
         for outcome in run_anywhere(args.cluster, _work, jobs, at_once, _start, (args, find), **how):
-            done = outcome.value or Done(outcome.item.source, error=outcome.error, exit_code=outcome.exit_code)
+            done = outcome.value or Done(outcome.item[0], error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
 
 
-class VideoProgress:
+class VideoProgress(Progress):
     """Progress in seconds of video."""
 
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._within = 0.0
+    _within = 0.0  # seconds of the video at hand that are done
 
     def noted(self, _: Job, note: tuple[str, float, float]) -> None:
         """What :func:`noting` sends while one video is read, or heard."""
         what, done_s, total_s = note
         if what == "heard":
-            self._bar.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
+            self.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
             return
-        if not self._bar.done:
-            self._bar.restart()
-        self._advance(done_s - self._within)
-        self._within = done_s
+        if not self.done:
+            self.restart()
+        self._advance_to(done_s)
 
     def finish(self, length_s: float, well: bool) -> None:
         """One video is done; of one that failed, the rest is not to be waited for."""
         if well:
-            self._advance(length_s - self._within)
-        elif self._bar.total:
-            self._bar.total = max(self._bar.total - (length_s - self._within), 0.0)
+            self._advance_to(length_s)
+        elif self.total:
+            self.total = max(self.total - (length_s - self._within), 0.0)
         self._within = 0.0
 
-    def _advance(self, seconds: float) -> None:
-        self._bar.advance(min(seconds, (self._bar.total or math.inf) - self._bar.done), note="")
+    def _advance_to(self, within_s: float) -> None:
+        self.advance(min(within_s - self._within, (self.total or math.inf) - self.done), note="")
+        self._within = within_s
 
 
 def _print(done: Done, as_json: bool, several: bool) -> None:
@@ -256,7 +250,7 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
 
 def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> int:
     rows: list[dict[str, Any]] = [
-        {"video": str(job.source), "would_write": [output.path for output in job.outputs]} for job in jobs
+        {"video": str(source), "would_write": [output.path for output in outputs]} for source, outputs in jobs
     ]
     rows += [{"video": str(done.source), "skipped": True, "would_write": []} for done in skipped]
     for row in rows:

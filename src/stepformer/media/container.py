@@ -131,13 +131,13 @@ class Problems:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: list[Problem] = []
+        self.found: list[Problem] = []  # so far, in the order in which they were met
         self._damaged: list[float] = []
 
     def add(self, kind: str, at_s: float, text: str) -> None:
         """One problem; said once."""
-        if not any(problem.kind == kind for problem in self._found):
-            self._found.append(Problem(kind, max(0.0, at_s), text))
+        if not any(problem.kind == kind for problem in self.found):
+            self.found.append(Problem(kind, max(0.0, at_s), text))
             warnings.warn(text, VideoWarning, stacklevel=3)
 
     def damage(self, at_s: float) -> None:
@@ -151,11 +151,6 @@ class Problems:
             self._damaged = []
             where = f"at {first:.1f} s" if count == 1 else f"in {count} places from {first:.1f} s to {last:.1f} s"
             self.add("damaged", first, f"{self._path} is damaged {where}; the picture before is shown there")
-
-    @property
-    def found(self) -> tuple[Problem, ...]:
-        """All problems so far, in the order in which they were met."""
-        return tuple(self._found)
 
 
 @contextmanager
@@ -219,36 +214,31 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
     Decodes one frame; reads the file through (without decoding) only where its header gives no length.
     """
     with opened(path) as container:
-        return _described(container, video_stream(container, path), path)
-
-
-def _described(container: Any, stream: Any, path: str | os.PathLike[str]) -> VideoInfo:
-    origin = origin_s(container, stream)
-    duration_s, known, problem = _header_duration(container, stream, origin), True, ""
-    if duration_s is None or duration_s > bearable_s(path):
-        claimed_s = duration_s
-        with opened(path) as again:
-            scanned_s = _scanned_duration(again, video_stream(again, path), origin, path)
-        # a file that has so many pictures is that long, however small they are
-        known = claimed_s is not None and 0.9 * claimed_s <= scanned_s <= LONGEST_S
-        duration_s = claimed_s if known and claimed_s is not None else scanned_s
-        if claimed_s is not None and not known:
-            problem = f"{path} says that it lasts {claimed_s:.0f} s; its pictures bear out {scanned_s:.1f} s"
-    frame = _first_frame(container, stream, path)
-    if frame is None:
-        raise InputError(f"{path} has a video track, but not one frame of it can be decoded")
-    rotation = round(frame.rotation / 90) * 90
-    context = stream.codec_context
-    width, height = context.width, context.height
-    width = max(1, round(width * pixel_aspect(stream)))
-    if rotation % 180:
-        width, height = height, width
-    rate = stream.average_rate or stream.guessed_rate
-    return VideoInfo(
-        str(path), max(0.0, duration_s), known, origin, width, height, rotation, float(rate) if rate else None,
-        context.name, container.format.name, len(container.streams.audio), chapters_of(container, origin),
-        problem,
-    )  # fmt: skip
+        stream = video_stream(container, path)
+        origin = origin_s(container, stream)
+        duration_s, known, problem = _header_duration(container, stream, origin), True, ""
+        if duration_s is None or duration_s > bearable_s(path):
+            claimed_s = duration_s
+            with opened(path) as again:
+                scanned_s = _scanned_duration(again, video_stream(again, path), origin, path)
+            # a file that has so many pictures is that long, however small they are
+            known = claimed_s is not None and 0.9 * claimed_s <= scanned_s <= LONGEST_S
+            duration_s = claimed_s if known and claimed_s is not None else scanned_s
+            if claimed_s is not None and not known:
+                problem = f"{path} says that it lasts {claimed_s:.0f} s; its pictures bear out {scanned_s:.1f} s"
+        frame = _first_frame(container, stream, path)
+        if frame is None:
+            raise InputError(f"{path} has a video track, but not one frame of it can be decoded")
+        rotation = round(frame.rotation / 90) * 90
+        context = stream.codec_context
+        width, height = max(1, round(context.width * pixel_aspect(stream))), context.height
+        if rotation % 180:
+            width, height = height, width
+        rate = stream.average_rate or stream.guessed_rate
+        return VideoInfo(
+            str(path), max(0.0, duration_s), known, origin, width, height, rotation, float(rate) if rate else None,
+            context.name, container.format.name, len(container.streams.audio), chapters_of(container, origin), problem,
+        )  # fmt: skip
 
 
 def chapters_of(container: Any, origin: float) -> tuple[Step, ...]:

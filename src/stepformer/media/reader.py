@@ -53,7 +53,7 @@ class VideoReader:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What was found wrong so far; grows while frames are read."""
-        return self._problems.found
+        return tuple(self._problems.found)
 
     def frames_at(
         self,
