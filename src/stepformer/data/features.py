@@ -48,10 +48,8 @@ class Source:
 
     def stamp(self) -> dict[str, Any]:
         """What it is made from."""
-        out: dict[str, Any] = {"source": file_stamp(self.video)}
-        if self.subtitles is not None:
-            out["subtitles"] = file_stamp(self.subtitles)
-        return out
+        files = {"source": self.video, "subtitles": self.subtitles}
+        return {kind: file_stamp(path) for kind, path in files.items() if path is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,8 @@ class MilNceEncoder:
     @torch.inference_mode()
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to unit vectors (L, 512). A text of which no word is known becomes what padding alone gives."""
-        if not len(texts):
-            return np.zeros((0, self.dim), np.float32)
-        ids = torch.from_numpy(np.stack([self.word_ids(text) for text in texts])).to(self._device)
-        vectors = torch.nn.functional.normalize(self._model.text_module(ids), dim=-1)
+        ids = np.array([self.word_ids(text) for text in texts], np.int64).reshape(-1, s3d.MAX_WORDS)
+        vectors = torch.nn.functional.normalize(self._model.text_module(torch.from_numpy(ids).to(self._device)), dim=-1)
         return vectors.cpu().numpy()
 
     def word_ids(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

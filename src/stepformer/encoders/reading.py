@@ -270,8 +270,8 @@ class Kept:
     def __init__(self, most: int) -> None:
         self._most = most
         self._whole: list[Vectors] = []  # rows of vector and structure, side by side
-        self._rest: list[Vectors] = []  # fewer than make a mean
-        self._count = self._waiting = self._dim = self.seen = 0
+        self._rest: Vectors | None = None  # fewer than make a mean
+        self._count = self._dim = self.seen = 0
         self.neighbours = 1
 
     def add(self, part: Encoded) -> None:
@@ -279,29 +279,28 @@ class Kept:
         rows = part.vectors if part.structure is None else np.hstack([part.vectors, part.structure])
         self._dim = part.vectors.shape[1]
         self.seen += len(rows)
+        rows = rows if self._rest is None else np.concatenate([self._rest, rows])
         while len(rows):
             if self._count == self._most:
                 self._whole = [np.concatenate(self._whole)]  # apart, so that the blocks are let go of first
                 self._whole = [_means(self._whole[0], 2)]
                 self._count, self.neighbours = self._count // 2, 2 * self.neighbours
-            room = (self._most - self._count) * self.neighbours - self._waiting
-            self._rest.append(rows[:room])
-            self._waiting += len(self._rest[-1])
-            rows = rows[room:]
-            if number := self._waiting // self.neighbours:
-                block = np.concatenate(self._rest)
-                at = number * self.neighbours
-                self._whole.append(_means(block[:at], self.neighbours))
-                self._rest, self._waiting = [block[at:]], len(block) - at
-                self._count += number
+            number = min(len(rows) // self.neighbours, self._most - self._count)
+            if not number:
+                break
+            at = number * self.neighbours
+            self._whole.append(_means(rows[:at], self.neighbours))
+            rows, self._count = rows[at:], self._count + number
+        self._rest = rows
 
     def taken(self) -> Encoded:
         """All of it; it is held no longer."""
-        blocks = [*self._whole, *([_means(np.concatenate(self._rest), self._waiting)] if self._waiting else [])]
-        if not blocks:
+        if not self.seen:
             raise InputError("nothing was encoded: the video gave no frames")
-        self._whole, self._rest = [], []
-        rows = np.concatenate(blocks)
+        if self._rest is not None and len(self._rest):
+            self._whole.append(_means(self._rest, len(self._rest)))
+        rows = np.concatenate(self._whole)
+        self._whole, self._rest = [], None
         return Encoded(rows[:, : self._dim], rows[:, self._dim :] if rows.shape[1] > self._dim else None)
 
 

@@ -9,16 +9,7 @@
 
 from __future__ import annotations
 
-from stepformer.app.search.index import (
-    FOLDER,
-    HERE,
-    Hit,
-    IndexedVideo,
-    IndexInfo,
-    IndexWriter,
-    SearchIndex,
-    open_index,
-)
+from stepformer.app.search.index import FOLDER, HERE, Hit, IndexedVideo, IndexInfo, IndexWriter, SearchIndex, open_index
 from stepformer.app.search.library import update_index
 
 __all__ = [
