@@ -109,10 +109,6 @@ def _torch_subclass(build: Any, _type: Any, args: Any, _state: Any) -> Any:
     return build(*args)
 
 
-def _torch_parameter(tensor: Any, *_rest: Any) -> Any:
-    return tensor
-
-
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("_codecs", "encode"): _encode,
@@ -122,7 +118,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor"): _torch_tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _torch_tensor,
     ("torch._tensor", "_rebuild_from_type_v2"): _torch_subclass,
-    ("torch._utils", "_rebuild_parameter"): _torch_parameter,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_rest: tensor,
     ("torch.storage", "_load_from_bytes"): _torch_storage,
 }
 for _home in ("builtins", "__builtin__"):  # old protocols name these types

@@ -8,6 +8,7 @@ a few seconds, the video's own look, noise; between steps there is background. Q
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -120,20 +121,17 @@ def build(folder: Path, library: SyntheticLibrary, count: int, threads: int) -> 
     from stepformer.base.progress import Progress
 
     writer: IndexWriter | None = None
-    waiting: list[Any] = []
+    videos = library.videos(count)
     spent = 0.0
     with Progress("videos", count, "videos") as progress:
-        for number, video in enumerate(library.videos(count)):
-            waiting.append(video)
-            if len(waiting) == 200 or number + 1 == count:
-                began = time.perf_counter()
-                if writer is None:
-                    info = IndexInfo("sentence", "bench", library.vectors.shape[1], "bench", "bench")
-                    writer = IndexWriter(folder, info, means_of(waiting, library.vectors))
-                writer.add(waiting, threads)
-                spent += time.perf_counter() - began
-                progress.advance(len(waiting))
-                waiting.clear()
+        while some := list(itertools.islice(videos, 200)):
+            began = time.perf_counter()
+            if writer is None:
+                info = IndexInfo("sentence", "bench", library.vectors.shape[1], "bench", "bench")
+                writer = IndexWriter(folder, info, means_of(some, library.vectors))
+            writer.add(some, threads)
+            spent += time.perf_counter() - began
+            progress.advance(len(some))
     assert writer is not None
     began = time.perf_counter()
     writer.commit()

@@ -7,7 +7,6 @@ Not pooch, which starts a broken download over, nor huggingface_hub, which knows
 
 from __future__ import annotations
 
-import base64
 import errno
 import functools
 import os
@@ -46,23 +45,8 @@ class DiskFullError(StepFormerError):
 @functools.cache
 def _tls() -> ssl.SSLContext:
     # companies with their own certificate authority have told pip or requests about it
-    for variable in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"):
-        bundle = os.environ.get(variable)
-        if bundle and Path(bundle).is_file():
-            return ssl.create_default_context(cafile=bundle)
-    return ssl.create_default_context()
-
-
-class _KeepSecrets(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect without the password where it leads to another host."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        """The request to follow with."""
-        followed = super().redirect_request(req, fp, code, msg, headers, newurl)
-        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
-        if followed is not None and (old.scheme, old.netloc) != (new.scheme, new.netloc):
-            followed.remove_header("Authorization")
-        return followed
+    told = (os.environ.get(variable, "") for variable in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"))
+    return ssl.create_default_context(cafile=next((bundle for bundle in told if Path(bundle).is_file()), None))
 
 
 def shown(url: str) -> str:
@@ -72,16 +56,18 @@ def shown(url: str) -> str:
 
 
 def open_url(url: str, headers: dict[str, str] | None = None) -> Any:
-    """Opens an address; a name and password written in it are sent as basic authentication."""
+    """Opens an address; a name and password written in it are sent to its host, and to no other it redirects to."""
     parts = urllib.parse.urlsplit(url)
-    sent = {"User-Agent": "stepformer", **(headers or {})}
+    host = parts.netloc.rpartition("@")[2]
+    logins = urllib.request.HTTPPasswordMgrWithPriorAuth()
     if parts.username is not None:
-        login = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
-        sent["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
-        host = parts.netloc.rpartition("@")[2]
-        url = urllib.parse.urlunsplit(parts._replace(netloc=host))
-    request = urllib.request.Request(url, headers=sent)
-    opener = urllib.request.build_opener(_KeepSecrets, urllib.request.HTTPSHandler(context=_tls()))
+        name, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+        logins.add_password(None, f"{parts.scheme}://{host}/", name, password, is_authenticated=True)
+    bare = urllib.parse.urlunsplit(parts._replace(netloc=host))
+    request = urllib.request.Request(bare, headers={"User-Agent": "stepformer", **(headers or {})})
+    opener = urllib.request.build_opener(
+        urllib.request.HTTPBasicAuthHandler(logins), urllib.request.HTTPSHandler(context=_tls())
+    )
     return opener.open(request, timeout=_TIMEOUT_S)
 
 
@@ -200,13 +186,6 @@ def index_urls() -> list[str]:
     return [main, *extra.split()]
 
 
-def _page_links(page_url: str) -> list[tuple[str, str]]:
-    """The (file name, address) pairs of a project's page of a simple index."""
-    with open_url(page_url, headers={"Accept": "text/html"}) as answer:
-        page, final_url = answer.read(_PAGE_BYTES).decode("utf-8", "replace"), answer.geturl()
-    return [(name.strip(), urllib.parse.urljoin(final_url, unescape(href))) for href, name in _LINK.findall(page)]
-
-
 def find_file(project: str, filename: str) -> str:
     """The address of ``filename`` among the files of ``project``, from the first index that has it.
 
@@ -225,9 +204,11 @@ def find_file(project: str, filename: str) -> str:
     for base in index_urls():
         page = f"{base.rstrip('/')}/{re.sub(r'[-_.]+', '-', project).lower()}/"
         try:
-            for name, url in _page_links(page):
-                if name == filename:
-                    return url.partition("#")[0]
+            with open_url(page, headers={"Accept": "text/html"}) as answer:
+                listed, final_url = answer.read(_PAGE_BYTES).decode("utf-8", "replace"), answer.geturl()
+            for href, name in _LINK.findall(listed):
+                if name.strip() == filename:
+                    return str(urllib.parse.urljoin(final_url, unescape(href))).partition("#")[0]
             troubles.append(f"{shown(page)} does not list it")
         except (OSError, ValueError, StepFormerError) as error:
             troubles.append(f"{shown(page)}: {error}")
