@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,20 +76,21 @@ class VideoReader:
             times, stamps, pictures = zip(*chunk, strict=True)
             yield FrameBatch(np.asarray(times), np.asarray(stamps), np.stack(pictures))
 
-    def seconds(
-        self,
-        rate_hz: float = 1.0,
-        *,
-        size: tuple[int, int] | None = None,
-        resize: Resize = "crop",
-        batch: int = 32,
-        sparse: bool = True,
-    ) -> Iterator[FrameBatch]:
+    def pictures_at(
+        self, times_s: Sequence[float], size: tuple[int, int] | None = None, resize: Resize = "crop"
+    ) -> list[tuple[float, Picture] | None]:
+        """When the picture at each second came on screen, and the picture (H, W, 3), for seconds in any order; None
+        after the end of the video."""
+        order = sorted(range(len(times_s)), key=times_s.__getitem__)
+        shown = self._pictures(_rising(times_s[i] for i in order), Painter(size, resize), sparse=True)
+        found = {i: (shown_s, picture) for (_, shown_s, picture), i in zip(shown, order, strict=False)}
+        return [found.get(i) for i in range(len(times_s))]
+
+    def seconds(self, rate_hz: float = 1.0, **how: Any) -> Iterator[FrameBatch]:
         """The picture in the middle of each ``1 / rate_hz`` seconds. Options: :meth:`frames_at`."""
         if not rate_hz > 0:
             raise UsageError(f"rate_hz must be positive, got {rate_hz}")
-        times_s = ((i + 0.5) / rate_hz for i in itertools.count())
-        return self.frames_at(times_s, size=size, resize=resize, batch=batch, sparse=sparse)
+        return self.frames_at(((i + 0.5) / rate_hz for i in itertools.count()), **how)
 
     def clips(
         self, wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8, start: int = 0
@@ -164,18 +166,16 @@ def frames_at(
 
     Raises :class:`InputError` when one of the seconds lies after the end of the picture.
     """
-    order = np.argsort(np.asarray(times_s, float), kind="stable")
-    if not len(order):
+    if not len(times_s):
         raise UsageError("frames_at was given no seconds")
     reader = VideoReader(path)
-    batches = reader.frames_at([float(times_s[i]) for i in order], size=size, resize=resize, batch=len(order))
-    found = list(batches)  # one batch, or none
-    count = len(found[0]) if found else 0
-    if count < len(order):
-        missing = float(times_s[int(order[count])])
+    found = reader.pictures_at(times_s, size, resize)
+    there = [one for one in found if one is not None]
+    if len(there) < len(found):
+        missing = min(time_s for time_s, one in zip(times_s, found, strict=True) if one is None)
         raise InputError(f"{path} has no picture at {missing:g} s; it lasts {reader.end_s or 0.0:.2f} s")
-    back = np.argsort(order, kind="stable")
-    return FrameBatch(found[0].times_s[back], found[0].shown_s[back], found[0].pictures[back])
+    shown_s, pictures = zip(*there, strict=True)
+    return FrameBatch(np.maximum(times_s, 0.0), np.asarray(shown_s), np.stack(pictures))
 
 
 def _rising(times_s: Iterable[float]) -> Iterator[float]:

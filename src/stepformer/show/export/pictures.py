@@ -202,13 +202,8 @@ def step_pictures(source: Path, timeline: Timeline, width: int) -> list[npt.NDAr
 
     reader = VideoReader(source)
     height = min(max(2, round(width * reader.info.height / max(1, reader.info.width))), 4 * width)
-    middles = [(step.start_s + step.end_s) / 2 for step in timeline]
-    order = sorted(range(len(middles)), key=lambda i: middles[i])
-    batches = reader.frames_at([middles[i] for i in order], size=(height, width), resize="fit")
-    found: list[npt.NDArray[np.uint8] | None] = [None] * len(middles)
-    for at, picture in enumerate(picture for batch in batches for picture in batch.pictures):
-        found[order[at]] = picture
-    return found
+    found = reader.pictures_at([(step.start_s + step.end_s) / 2 for step in timeline], (height, width), "fit")
+    return [shown and shown[1] for shown in found]
 
 
 # -- what a model does with a simulated video --------------------------------------------------------------------
