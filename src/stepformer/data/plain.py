@@ -80,15 +80,9 @@ def _occurring(rows: list[Row]) -> _StepNames:
 
 
 def _files(folder: Path, name: str) -> dict[str, Path]:
-    inside = folder / name
-    if not inside.is_dir():
-        return {}
-    wanted = {"annotations": {".csv"}, "features": {".npy"}}.get(name)
-    return {
-        path.stem: path
-        for path in sorted(inside.iterdir())
-        if path.is_file() and not path.name.startswith(".") and (wanted is None or path.suffix.lower() in wanted)
-    }
+    wanted = {"annotations": ".csv", "features": ".npy"}.get(name)
+    found = (path for path in sorted((folder / name).glob("[!.]*")) if path.is_file())
+    return {path.stem: path for path in found if wanted in (None, path.suffix.lower())}
 
 
 def _read_task(folder: Path, rate_hz: float, report: Report) -> tuple[Task, list[VideoRecord]]:

@@ -39,8 +39,6 @@ def _cell_text(cell: Any) -> str:
 
 def _pairs(cell: Any) -> list[tuple[float, float]]:
     """An n x 2 cell of seconds as pairs; empty cells give none."""
-    if cell.size == 0:
-        return []
     return [(float(start), float(end)) for start, end in cell.reshape(-1, 2)]
 
 

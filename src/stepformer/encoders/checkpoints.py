@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,14 +13,13 @@ from stepformer.base.guard import plain_file
 from stepformer.errors import InputError, MissingError
 
 
-def find_checkpoint(folder: Path, names: Iterable[str], encoder: str, source: str) -> Path:
+def find_checkpoint(folder: Path, names: Sequence[str], encoder: str, source: str) -> Path:
     """The first of ``names`` that lies in ``folder``; the error says where to get it and how to give it."""
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    wanted = next(iter(names))
     raise MissingError(
-        f"encoder {encoder!r} needs {wanted}, which is not in {folder}; get it from {source} and give its folder: "
+        f"encoder {encoder!r} needs {names[0]}, which is not in {folder}; get it from {source} and give its folder: "
         f"--encoder {encoder}:FOLDER"
     )
 
