@@ -5,8 +5,8 @@ the program holds row i of the current diagonal. All neighbours but one are in t
 above comes from the next lane, through a small double buffer in global memory (it stays in the cache) and a barrier.
 
 :func:`match_rows`: the alignment of training, one-to-one with rows that are dropped for nothing. The drop cost is an
-order statistic, found by bisection over the bits of floats; the cells of a column follow from the column before by one
-running minimum over the rows, so that K rows take one step instead of K.
+order statistic, found by bisection over the bits of floats. Lane i holds row i here too, one column behind lane i - 1;
+each cell says which cell of the column before its path came through, so that the way back takes one step per column.
 """
 
 from __future__ import annotations
@@ -130,13 +130,6 @@ def align_batch(
 
 
 @triton.jit
-def _lower(value1, from1, value2, from2):  # type: ignore[no-untyped-def]
-    """The lower value and where it is from; of equals the later."""
-    later = value2 <= value1
-    return tl.where(later, value2, value1), tl.where(later, from2, from1)
-
-
-@triton.jit
 def _threshold(  # type: ignore[no-untyped-def]
     similarity, lengths, drops, rows, K, L, KEEP: tl.constexpr, TOP: tl.constexpr, ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -169,25 +162,34 @@ def _threshold(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _next_column(best, similarity, drop, i, K, inside):  # type: ignore[no-untyped-def]
-    """The cells of a column from those of the column before, and where each came from; as they were if outside."""
-    is_row = (i > 0) & (i <= K)
-    nothing = tl.full(best.shape, float("inf"), tl.float64)
-    use = tl.where(is_row, tl.gather(best, tl.maximum(i - 1, 0), 0) - similarity.to(tl.float64), nothing)
+def _next_cells(value, came, diagonal, none, similarity, drop, scratch, i, j, n, K):  # type: ignore[no-untyped-def]
+    """The cell of lane i in column j, where its path came from, and what the step behind needs of those before.
+
+    value, came: of the row in the column before; diagonal: of the row above there; none: with no row at all.
+    """
+    above = tl.gather(value, tl.maximum(i - 1, 0), 0)
+    above_came = tl.gather(came, tl.maximum(i - 1, 0), 0)
+    dropped = none + drop
+    use = tl.where(i == 0, none, diagonal) - similarity.to(tl.float64)
     use = tl.where(use == use, use, float("inf"))  # noqa: PLR0124  # NaN forbids
-    skip = best + drop
+    skip = value + drop
     skip = tl.where(skip == skip, skip, float("inf"))  # noqa: PLR0124
     used = use <= skip
-    value, came = tl.associative_scan((tl.where(used, use, skip), i * 2 + used.to(tl.int32)), 0, _lower)
-    return tl.where(inside, value, best), came
+    best = tl.where(used, use, skip)
+    before = tl.where(i == 0, dropped, above)
+    by_row = before < best  # the row goes without a column
+    inside = (j >= 0) & (j < n) & (i < K)
+    passed = tl.where(by_row, tl.where(i == 0, 0, above_came), i * 2 + 2 + used.to(tl.int32))
+    tl.store(scratch, passed, mask=inside)
+    return tl.where(inside, tl.where(by_row, before, best), value), tl.where(inside, passed, came), above, dropped
 
 
 @triton.jit
 def _step_back(at, came, rows, j, i):  # type: ignore[no-untyped-def]
     """Writes the row of column j and returns the cell of the column before it; all lanes hold the same."""
-    came = tl.gather(came, tl.maximum(at, 0), 0)
+    came = tl.where(at > 0, tl.gather(came, tl.maximum(at - 1, 0), 0), 0)
     row = came // 2
-    used = (came % 2 == 1) & (at >= 0)
+    used = came % 2 == 1
     tl.store(rows + j + i * 0, tl.where(used, row - 1, -1), mask=(i == 0) & (j >= 0))
     return tl.where(at < 0, -1, tl.where(used, row - 1, row))
 
@@ -202,34 +204,35 @@ def _match(  # type: ignore[no-untyped-def]
     rows += item * L
     scratch += item * L * SLOTS
 
-    i = tl.arange(0, SLOTS)  # cell i of a column: i rows are settled
-    is_row = (i > 0) & (i <= K)
-    similarity += item * K * L + tl.maximum(i - 1, 0) * L
-    best = tl.where(i <= K, 0.0, tl.full([SLOTS], float("inf"), tl.float64))  # dropping rows costs nothing
+    i = tl.arange(0, SLOTS)  # lane i: i + 1 rows are settled
+    first = similarity + item * K * L + i * L - i  # in step s lane i is at column s - i
+    cell = scratch + i - i * SLOTS
+    none = tl.zeros([SLOTS], tl.float64)
+    value = none  # dropping rows costs nothing
+    above = none
+    came = tl.zeros([SLOTS], tl.int32)
     # columns are read four ahead: one at a time, each would wait for memory
-    a = tl.load(similarity, mask=is_row & (n > 0), other=float("-inf"))
-    b = tl.load(similarity + 1, mask=is_row & (n > 1), other=float("-inf"))
-    c = tl.load(similarity + 2, mask=is_row & (n > 2), other=float("-inf"))
-    d = tl.load(similarity + 3, mask=is_row & (n > 3), other=float("-inf"))
-    for j in range(0, n, 4):
-        next_a = tl.load(similarity + j + 4, mask=is_row & (j + 4 < n), other=float("-inf"))
-        next_b = tl.load(similarity + j + 5, mask=is_row & (j + 5 < n), other=float("-inf"))
-        next_c = tl.load(similarity + j + 6, mask=is_row & (j + 6 < n), other=float("-inf"))
-        next_d = tl.load(similarity + j + 7, mask=is_row & (j + 7 < n), other=float("-inf"))
-        best, came = _next_column(best, a, drop, i, K, j < n)
-        tl.store(scratch + j * SLOTS + i, came)
-        best, came = _next_column(best, b, drop, i, K, j + 1 < n)
-        tl.store(scratch + (j + 1) * SLOTS + i, came, mask=(i >= 0) & (j + 1 < n))
-        best, came = _next_column(best, c, drop, i, K, j + 2 < n)
-        tl.store(scratch + (j + 2) * SLOTS + i, came, mask=(i >= 0) & (j + 2 < n))
-        best, came = _next_column(best, d, drop, i, K, j + 3 < n)
-        tl.store(scratch + (j + 3) * SLOTS + i, came, mask=(i >= 0) & (j + 3 < n))
+    a = tl.load(first, mask=(i < K) & (i <= 0) & (n > -i), other=float("-inf"))
+    b = tl.load(first + 1, mask=(i < K) & (i <= 1) & (n > 1 - i), other=float("-inf"))
+    c = tl.load(first + 2, mask=(i < K) & (i <= 2) & (n > 2 - i), other=float("-inf"))
+    d = tl.load(first + 3, mask=(i < K) & (i <= 3) & (n > 3 - i), other=float("-inf"))
+    for s in range(0, n + K - 1, 4):
+        j = s - i
+        next_a = tl.load(first + s + 4, mask=(i < K) & (j >= -4) & (j + 4 < n), other=float("-inf"))
+        next_b = tl.load(first + s + 5, mask=(i < K) & (j >= -5) & (j + 5 < n), other=float("-inf"))
+        next_c = tl.load(first + s + 6, mask=(i < K) & (j >= -6) & (j + 6 < n), other=float("-inf"))
+        next_d = tl.load(first + s + 7, mask=(i < K) & (j >= -7) & (j + 7 < n), other=float("-inf"))
+        at = cell + s * SLOTS
+        value, came, above, none = _next_cells(value, came, above, none, a, drop, at, i, j, n, K)
+        value, came, above, none = _next_cells(value, came, above, none, b, drop, at + SLOTS, i, j + 1, n, K)
+        value, came, above, none = _next_cells(value, came, above, none, c, drop, at + 2 * SLOTS, i, j + 2, n, K)
+        value, came, above, none = _next_cells(value, came, above, none, d, drop, at + 3 * SLOTS, i, j + 3, n, K)
         a = next_a
         b = next_b
         c = next_c
         d = next_d
 
-    total = tl.sum(tl.where(i == K, best, 0.0), axis=0)
+    total = tl.sum(tl.where(i == K - 1, value, 0.0), axis=0)
     at = tl.where(total < float("inf"), K, -1) + i * 0
     tl.debug_barrier()  # what all lanes stored is there
     last = n - 1
@@ -262,7 +265,7 @@ def fits(slots: int, phrases: int) -> bool:
 def match_rows(similarity: Tensor, lengths: Tensor, keep: float, top: int | None) -> Tensor:
     """Similarity (B, K, L) float32, lengths (B,) -> the row of each column or -1, (B, L) int32."""
     B, K, L = similarity.shape
-    slots = int(triton.next_power_of_2(K + 1))
+    slots = max(2, int(triton.next_power_of_2(K)))
     similarity = similarity.contiguous()
     drops = torch.empty(B, dtype=torch.float64, device=similarity.device)
     scratch = torch.empty((B, L, slots), dtype=torch.int32, device=similarity.device)
