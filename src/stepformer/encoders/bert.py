@@ -45,10 +45,8 @@ class BertConfig:
 class _SelfAttention(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.heads = config.num_attention_heads
-        self.query = nn.Linear(config.hidden_size, config.hidden_size)
-        self.key = nn.Linear(config.hidden_size, config.hidden_size)
-        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.heads, size = config.num_attention_heads, config.hidden_size
+        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
 
     def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:  # (B, T, D), (B, 1, 1, T) -> (B, T, D)
         def split(y: Tensor) -> Tensor:
