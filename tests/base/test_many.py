@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stepformer.base import many
-from stepformer.base.many import Outcome, run_many, sentence
+from stepformer.base.many import Outcome, own, run_many
 from stepformer.errors import InputError
 
 _offset = 0
@@ -107,8 +107,8 @@ def test_nothing_to_do():
 
 
 def test_an_error_becomes_one_sentence():
-    assert sentence(InputError("a.mp4 is empty")) == "a.mp4 is empty"
-    assert sentence(ZeroDivisionError("by zero")) == "ZeroDivisionError: by zero"
+    assert str(own(InputError("a.mp4 is empty"))) == "a.mp4 is empty"
+    assert str(own(ZeroDivisionError("by zero"))) == "ZeroDivisionError: by zero"
 
 
 def slow_mark(item):

@@ -46,23 +46,21 @@ class Outcome(Generic[Item, Value]):
         return self.value  # type: ignore[return-value]
 
 
-def sentence(error: BaseException) -> str:
-    """An error as one sentence for a list of failures."""
-    if isinstance(error, OSError) and not isinstance(error, StepFormerError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if isinstance(error, MemoryError):
-        return "it needs more memory than one input may use"
-    return str(error) if isinstance(error, StepFormerError) else f"{type(error).__name__}: {error}"
-
-
 def own(error: BaseException) -> StepFormerError:
-    """An error that can be sent to another process, whatever the library that raised it."""
-    return error if isinstance(error, StepFormerError) else StepFormerError(sentence(error))
+    """An error as one sentence, which can be sent to another process, whatever the library that raised it."""
+    if isinstance(error, StepFormerError):
+        return error
+    if isinstance(error, OSError) and error.strerror:
+        return StepFormerError(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+    if isinstance(error, MemoryError):
+        return StepFormerError("it needs more memory than one input may use")
+    return StepFormerError(f"{type(error).__name__}: {error}")
 
 
 def failure(item: Item, error: BaseException) -> Outcome[Item, Any]:
     """The outcome of an input that failed."""
-    return Outcome(item, error=sentence(error), exit_code=own(error).exit_code)
+    ours = own(error)
+    return Outcome(item, error=str(ours), exit_code=ours.exit_code)
 
 
 def given_up(time_limit_s: float) -> StepFormerError:
