@@ -156,13 +156,13 @@ def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:
     """The content of gzipped bytes; plain bytes as they are. A bomb is refused before it is unpacked."""
     if data[:2] != b"\x1f\x8b":
         return data
-    most = max(FREE_BYTES, EXPANSION * len(data))
+    most = min(max(FREE_BYTES, EXPANSION * len(data)), TEXT_BYTES)
     # Python's reader skips padding byte by byte; what is packed may end with some zeros of its own
     data = data[: len(data.rstrip(b"\0")) + (1 << 20)]
     with reading(source, "gzip file"):
-        unpacked = gzip.GzipFile(fileobj=io.BytesIO(data)).read(min(most, TEXT_BYTES) + 1)
-        if len(unpacked) > min(most, TEXT_BYTES):
-            raise InputError(f"{os.fspath(source)} unpacks to more than {min(most, TEXT_BYTES) >> 20} MiB")
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(data)).read(most + 1)
+        if len(unpacked) > most:
+            raise InputError(f"{os.fspath(source)} unpacks to more than {most >> 20} MiB")
         return unpacked
 
 

@@ -57,9 +57,8 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"{args.file}: nothing is said in it that could be read or heard")
     else:
         cues = read_subtitles(args.file, format=args.from_, video=args.video_id)
-        notes = ("this does not look like English, the only language phrases are found in",) * (
-            is_english(cues) is False
-        )
+        foreign = "this does not look like English, the only language phrases are found in"
+        notes = (foreign,) if is_english(cues) is False else ()
     for note in notes:
         log.warning(note)
     phrases = extract_phrases(cues, options)

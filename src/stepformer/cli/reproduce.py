@@ -100,8 +100,7 @@ def _run(args: argparse.Namespace) -> int:
 
     if not args.out:
         raise UsageError("give the folder of the tables with --out FOLDER")
-    unknown = {*args.only} - {*KINDS}
-    if unknown:
+    if unknown := {*args.only} - {*KINDS}:
         raise UsageError(f"--only takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
     out = Path(args.out)
     if args.what == "figures":

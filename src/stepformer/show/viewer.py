@@ -59,11 +59,10 @@ def serve(page: Page, port: int = 0) -> ThreadingHTTPServer:
         shown = page
 
     try:
-        server = _Server((HOST, port), Handler)
+        return _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error).rstrip(".")
         raise StepFormerError(f"cannot listen on {HOST}:{port}: {why}; choose another --port, or 0 for any") from None
-    return server
 
 
 class _Server(ThreadingHTTPServer):
