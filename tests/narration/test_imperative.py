@@ -112,6 +112,20 @@ don't forget to subscribe to my channel ->
 my grandmother taught me this recipe ->
 it's really important to have a sharp knife ->
 do not overmix the batter ->
+and i'm just throwing the carrots -> add the carrots
+mix the paste with three tablespoons of our sunny garlic dressing and the rest -> mix the paste
+let my lentils simmer for about fifteen to twenty minutes -> let the lentils simmer
+squeeze just a squeeze of lime over the top -> squeeze lime over the top
+cook the walnuts and now we are ready to serve -> cook the walnuts; serve
+grab that whisk an beat the cream -> grab the whisk; beat the cream
+and then you chop the leek very fresh a bit of butter -> chop the leek
+grate the next topping is the onions ->
+sour cream some salt and pepper ->
+and then cut him into thin strips -> cut them into thin strips
+now coat the chick in with flour -> coat the chicken with flour
+then you put in the oven for an hour -> put it in the oven
+serving dish and pour the gravy into the jug -> pour the gravy into the jug
+use the spoon for the rice ->
 thank you so much for watching ->
 see you in the next video ->
 i hope you enjoyed this tutorial ->

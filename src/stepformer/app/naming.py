@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from stepformer.base.arrays import softmax, unit
 from stepformer.base.cache import cache_folder, keep_arrays, kept_arrays
 from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
+from stepformer.narration import lexicon
+from stepformer.narration.imperative import MOST_WORDS, spoken_names
 from stepformer.narration.lexicon import KITCHEN_HOMOPHONES, MEASURES, PARTICLES, TIME_NOUNS, word_set, words
 
 if TYPE_CHECKING:
@@ -53,6 +55,16 @@ _VAGUE = words("says_nothing")
 _QUALITIES = words("qualities")
 _NO_VERBS = word_set("ground flavor half fine hot coarse had touch")  # as captions without marks have them
 _NUMBERS = words("amounts")
+_NO_RECIPE = -2.3  # log odds of a verb that only other work has
+_NOUNS = frozenset(word.rstrip("s") for word in lexicon.CONCRETE_NOUNS)
+_SECOND_NOUNS = words("second_nouns")
+_LEADING = word_set("spring ground ginger bay cherry button snow fat")  # no noun of a recipe ends in these
+_STATES = word_set("make keep leave")
+_WHOLE = word_set("paste powder oil juice")  # what ends a noun: "miso paste soup" is two
+_SPOONS = word_set("cup cups tablespoon tablespoons teaspoon teaspoons pound pounds ounce ounces bottle bottles")
+_GOING_ON = (  # what may stand behind a noun
+    _PHRASE_ENDS | _VAGUE | _NUMBERS | PARTICLES | lexicon.WHERE_WORDS | lexicon.NUMBERS | lexicon.OBJECT_PRONOUNS
+) | word_set("my your other first as much then")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +255,6 @@ class Candidates:
 
     def features(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L, 7) what :class:`Worth` weighs."""
-        from stepformer.narration.groundability import VAGUE_VERBS
-
         near, count = self.near(spans_s), len(self.names)
         x = unit(self.meanings)
         alike = np.asarray(x @ x.T, np.float64)
@@ -258,7 +268,7 @@ class Candidates:
             [phrase.groundability for phrase in self.phrases],
             shared,
             [len(name.split()) for name in self.names],
-            [phrase.verb in VAGUE_VERBS for phrase in self.phrases],
+            [phrase.verb in lexicon.VAGUE_VERBS for phrase in self.phrases],
             [phrase.said_object is not None for phrase in self.phrases],
         )
         grounded, common, *rest = (np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in own)
@@ -267,16 +277,20 @@ class Candidates:
 
 def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
     """What of a video's phrases may name a step; ``encode``: texts (L) to vectors (L, D) of the sentence encoder."""
-    from stepformer.narration.imperative import spoken_names
-
     said = spoken_names(phrases)
-    if in_kitchen([name for name in said if name is not None]):
-        said = [name and " ".join(KITCHEN_HOMOPHONES.get(word, word) for word in name.split()) for name in said]
-    often = Counter(word for text in {phrase.sentence for phrase in phrases} for word in _stems(text))
+    sentences = [_stems(text) for text in {phrase.sentence for phrase in phrases}]
+    often = Counter(word for text in sentences for word in text)
     sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
+    foreign: frozenset[str] = frozenset()
+    if kitchen := in_kitchen([name for name in said if name is not None]):
+        said = [name and " ".join(KITCHEN_HOMOPHONES.get(word, word) for word in name.split()) for name in said]
+        foreign = foreign_words([name for name in said if name is not None])
     telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
-    foreign = foreign_words([said[i] or "" for i in telling])
-    useful = [i for i in telling if not foreign.intersection(_stems(said[i] or "")[1:])]
+    if kitchen:
+        pairs = Counter(pair for text in sentences for pair in set(itertools.pairwise(text)))
+        twice = frozenset(pair for pair, times in pairs.items() if times > 1)
+        said = [name and as_in_kitchen(name, twice) for name in said]
+    useful = [i for i in telling if said[i] and not foreign.intersection(_stems(said[i] or "")[1:])]
     if not useful:
         return None
     names = tuple(said[i] or "" for i in useful)
@@ -344,29 +358,88 @@ def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
     return 1.0
 
 
-@lru_cache(maxsize=1)
-def _kitchen_odds() -> dict[str, float]:
-    """Words (without a plural s) of the procedures that ship -> log odds that a step which has one is a recipe's."""
+@lru_cache(maxsize=2)
+def _texts(kitchen: bool) -> tuple[tuple[str, ...], ...]:
+    """The texts of the procedures that ship, of recipes or of the others, as words without a plural s."""
     from stepformer.data.grammar import load_grammar
 
-    found: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    found = []
     for task in load_grammar().tasks:
-        said = [text for step in task.steps for text in (step.label, *step.paraphrases)]
-        texts = [*said, *(word for _, listed in task.slots for word in listed)]
-        found[task.domain in _KITCHEN].update(word for text in texts for word in set(_stems(text)))
-    others, kitchen = found
+        if (task.domain in _KITCHEN) == kitchen:
+            found += [text for step in task.steps for text in (step.label, *step.paraphrases)]
+            found += [word for _, listed in task.slots for word in listed]
+    return tuple(tuple(_stems(text)) for text in found)
+
+
+def _odds(of: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, float]:
+    """Words that ``of`` takes from the texts that ship -> log odds that a step which has one is a recipe's."""
+    kitchen, others = (Counter(word for text in _texts(own) for word in set(of(text))) for own in (True, False))
     usual = np.log((kitchen.total() + 1) / (others.total() + 1))
-    odds = {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
+    return {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
+
+
+@lru_cache(maxsize=1)
+def _kitchen_odds() -> dict[str, float]:
+    """Of all words. What is on the list of foods is never foreign to a recipe."""
+    odds = _odds(lambda text: text)
     return odds | {food: max(0.0, odds.get(food, 0.0)) for food in (word.rstrip("s") for word in words("foods"))}
+
+
+@lru_cache(maxsize=1)
+def _kitchen_verbs() -> frozenset[str]:
+    """Verbs of hand work that recipes have, or that at least no other work has for its own."""
+    odds = _odds(lambda text: text[: len(text) > 1])
+    return frozenset(
+        verb for verb in _verbs() if odds.get(verb, 0.0) > (_NO_RECIPE if verb in lexicon.PHYSICAL_VERBS else 0.0)
+    ) | {"make", "keep"}
+
+
+@lru_cache(maxsize=1)
+def _pairs() -> frozenset[tuple[str, str]]:
+    """Neighbours in the texts that ship."""
+    return frozenset(pair for own in (True, False) for text in _texts(own) for pair in itertools.pairwise(text))
+
+
+def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str | None:
+    """A recipe's name up to where the next sentence begins: "mix it with the salad air smells". Pairs of words that are
+    said ``twice`` belong together. None if its verb is none that recipes have."""
+    parts = name.split()
+    if parts[0] not in _kitchen_verbs():
+        return None
+    kept = parts[:2]
+    for at in range(2, len(parts)):
+        before, word = parts[at - 1], parts[at]
+        pair = before.rstrip("s"), word.strip(",").rstrip("s")
+        state = parts[0] == "let" or (parts[0] in _STATES and at + 1 == len(parts))  # "make the rice sticky"
+        if not (state or pair in _pairs() or pair in twice):
+            if before in _SPOONS and word not in _GOING_ON and len(parts) < MOST_WORDS:
+                kept.append("of")  # "one tablespoon cumin seeds"
+            elif _runs_on(before, word):
+                ends = next((part for part in parts[at:] if part in _PHRASE_ENDS), "")
+                if ends != "and" or _kitchen_odds().get(pair[1], 0.0) <= 0.0:
+                    break
+                kept[-1] += ","  # "add sugar cinnamon and lemon juice"
+        kept.append(word)
+    return " ".join(kept)
+
+
+def _runs_on(before: str, word: str) -> bool:
+    """Whether a word behind a noun is not of the same noun phrase, if the two are no pair that is known."""
+    noun, second = before.rstrip("s"), word.strip(",").rstrip("s")
+    if noun not in _NOUNS or before in MEASURES | _QUALITIES | _LEADING:
+        return False
+    if word in _GOING_ON:
+        return word in lexicon.NUMBERS - {"about", "another"}  # "into the oven four twenty five"
+    several = before.endswith("s") and not before.endswith(("ss", "us"))
+    whole = noun in _WHOLE and second != "mixture"
+    return several or whole or second not in _SECOND_NOUNS
 
 
 @lru_cache(maxsize=1)
 def _known_words() -> frozenset[str]:
     """Words of hand work, without a plural s: of the procedures that ship and of the narration's own lists."""
-    from stepformer.narration.groundability import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS
-
     lists = map(words, ("step_words", "common_english", "particles", "object_pronouns", "empty_preps"))
-    own = CONCRETE_NOUNS.union(PHYSICAL_VERBS, VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
+    own = lexicon.CONCRETE_NOUNS.union(lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
     return frozenset(_kitchen_odds()).union(word.rstrip("s") for word in own)
 
 
@@ -374,19 +447,17 @@ def _known_words() -> frozenset[str]:
 def _verbs() -> frozenset[str]:
     """Verbs of hand work."""
     from stepformer.data.grammar import phrase_bank
-    from stepformer.narration.groundability import PHYSICAL_VERBS, VAGUE_VERBS
 
     bank = {text.lower().split(maxsplit=1)[0] for text in phrase_bank()}
-    return frozenset(bank | PHYSICAL_VERBS | VAGUE_VERBS) - _NO_VERBS
+    return frozenset(bank | lexicon.PHYSICAL_VERBS | lexicon.VAGUE_VERBS) - _NO_VERBS
 
 
 @lru_cache(maxsize=1)
 def _thing_words() -> frozenset[str]:
     """Words, without a plural s, that can be what a noun phrase is about."""
     from stepformer.data.grammar import phrase_bank
-    from stepformer.narration.groundability import CONCRETE_NOUNS
 
-    own = {word.rstrip("s") for word in CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS}
+    own = {word.rstrip("s") for word in lexicon.CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS}
     # "until it stops bubbling" ends in no thing
     bank = {word for text in phrase_bank() for word in _things(text) if not word.endswith("ing")}
     every = own | bank | _EVERYWHERE | {word.rstrip("s") for word in _VAGUE | PARTICLES | _NUMBERS}
@@ -426,8 +497,6 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
     """Whether what was heard can be a name at all: all its words are words of hand work, or said ``often`` (without a
     plural s), since speech that was misheard has others; and it says what is done ("whisk") or acted on ("make it" does
     neither)."""
-    from stepformer.narration.groundability import PHYSICAL_VERBS, VAGUE_VERBS
-
     if not phrase.verb:  # of somebody else's making
         return True
     parts = name.lower().replace("'s", "").replace(",", "").split()
@@ -445,6 +514,6 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
     ):
         return False  # "mix the soy sauce and a spicy"
     if len(parts) == 1:
-        return name in PHYSICAL_VERBS and name not in VAGUE_VERBS
+        return name in lexicon.PHYSICAL_VERBS and name not in lexicon.VAGUE_VERBS
     empty = _VAGUE | MEASURES | PARTICLES | _NUMBERS
     return any(part not in empty and not part[:1].isdigit() for part in parts[1:])

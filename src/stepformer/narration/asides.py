@@ -29,6 +29,8 @@ _SOON = word_set("bit minute moment while second sec hour day week month year fe
 def aside(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
     """Why verb ``i`` is not done here and now: "past", "done" (already), "later", "maybe" (a condition, an alternative,
     a supposition), "others" (do it, or are asked to), "title" (what the video is about); "" if it is."""
+    if _is_noun(tree, i):
+        return OTHERS
     verb = i
     for _ in range(_FAR):
         found = _own(tree, verb, lemma)
@@ -86,6 +88,16 @@ def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         return MAYBE
     either = any(low[c] == "or" for c in tree.having(i, "cc"))
     return MAYBE if "can" in helped and (either or not _ALSO.isdisjoint(before)) else ""
+
+
+def _is_noun(tree: Tree, i: int) -> bool:
+    """Whether a verb is none: "hot pepper flakes some fresh oregano", "heavy cream some salt"."""
+    if tree.having(i, "aux", "auxpass") or syntax.subject(tree, i) is not None:
+        return False
+    inside = i > 0 and tree.sentence[i - 1] == tree.sentence[i] and not tree.tag[i - 1].startswith("RB")
+    bare = tree.low[i] in lexicon.NOUNS_FIRST and tree.low[i - 1] not in lexicon.CLAUSE_BEFORE
+    acts = not lexicon.PARTICLES.union(("it", "them")).isdisjoint(tree.low[i + 1 : i + 2])
+    return tree.tag[i] == "VBZ" or (inside and bare and not acts)
 
 
 def _conditional(tree: Tree, i: int) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, Word
-from stepformer.narration.lexicon import COMMON_ENGLISH, FILLERS, word_set
+from stepformer.narration.lexicon import COMMON_ENGLISH, FILLERS, MISHEARD, PHYSICAL_VERBS, word_set
 
 # the 32-bit marks first: the 16-bit little-endian mark is their beginning
 _BYTE_MARKS = (
@@ -212,6 +212,12 @@ def smooth(words: Sequence[Word]) -> list[Word]:
                 kept[-1] = Word(kept[-1].start_s, kept[-1].end_s, kept[-1].text.rstrip(",;:") + marks[-1])
             i += skip
             continue
+        if (heard := MISHEARD.get(f"{bare[-1]}_{name}" if bare else "")) is not None:
+            kept[-1], bare[-1] = Word(kept[-1].start_s, word.end_s, heard), heard
+            i += 1
+            continue
+        if said := _said(bare, low, i):
+            word, name = Word(word.start_s, word.end_s, said), said
         # "the the", "i usually i usually": a run of one to four words said twice at once
         if name in bare[-4:] and name.replace("'", "").isalpha() and (back := _stammer(bare, words, low, i)):
             del kept[-back:], bare[-back:]
@@ -236,6 +242,14 @@ def _filler(words: Sequence[Word], low: Sequence[str], i: int, kept: Sequence[Wo
         # between two words of one clause
         return 2 if bare and not kept[-1].text.endswith(_ENDS) and bare[-1] not in _ASKING else 0
     return 2 if name == "i" and after == "mean" and third not in ("it", "that", "by") else 0
+
+
+def _said(bare: Sequence[str], low: Sequence[str], i: int) -> str:
+    """What was said where captions have "him" for "'em" and "an" for "and" ("cut him up an mix"); "" elsewhere."""
+    if low[i] == "him":
+        return "them" if bare and bare[-1] in PHYSICAL_VERBS else ""
+    after = low[i + 1] if low[i] == "an" and i + 1 < len(low) else ""
+    return "and" if len(after) > 2 and after.isalpha() and after[0] not in "aeiouh" else ""
 
 
 def _stammer(bare: Sequence[str], words: Sequence[Word], low: Sequence[str], i: int) -> int:

@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from stepformer.narration import lexicon, syntax
-from stepformer.narration.asides import aside
+from stepformer.narration.asides import OTHERS, aside
 from stepformer.narration.groundability import groundability, is_chatter, noun_score
 from stepformer.narration.phrases import Phrase
 from stepformer.narration.syntax import Tree
 
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
 _TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))
+_FINITE = lexicon.word_set("is are was were has have had should can must makes continue continues isn't aren't")
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
 Place = tuple[str, int, list[int]]
 """A prepositional phrase: its text, the token of its noun, all its tokens."""
@@ -187,8 +188,16 @@ class Extractor:
             negated=no,
             sentence=sentence,
             said_object="" if elided else said,
-            aside=aside(tree, i, self.lemma),
+            aside=OTHERS if self._acts(i, spans) else aside(tree, i, self.lemma),
         )
+
+    def _acts(self, i: int, spans: Sequence[list[int]]) -> bool:
+        """Whether what the first word seems to be done to is the subject of a clause: "skewer the heat is too high"."""
+        tree = self.tree
+        last = spans[-1][-1] + 1 if spans else 0
+        if not i < last < len(tree) or (i and tree.sentence[i - 1] == tree.sentence[i]):
+            return False
+        return tree.low[last] in _FINITE and tree.tag[last - 1].startswith("NN")
 
     def _rest(self, i: int, text: str) -> str:
         """The words that carry meaning behind verb ``i``, before the next verb, and are not in ``text``."""

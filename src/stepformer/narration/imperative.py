@@ -32,7 +32,8 @@ _NOT_TAKEN_UP = lexicon.CONTAINERS | lexicon.NOT_TAKEN_UP | lexicon.PARTS_AND_TO
 _TAKING_UP = word_set("have take get grab use want need")  # "take an egg and beat it"
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
-_NEEDS_A_PLACE = word_set("put place set lay")
+_NEEDS_A_PLACE = word_set("put place set lay throw")
+_LEAVING = word_set("pop stick dump drop")
 _NEEDS_A_THING = word_set("add pull remove place")
 _NO_PLACE = word_set("one two way ways point points recipe recipes thing things kind sort season right")
 _TAKING, _INTO = word_set("take get use grab"), word_set("in into onto over on through")
@@ -56,6 +57,7 @@ _TOO_FEW = re.compile(
     r"\b(two|three|four|five|six|couple of) (cup|tablespoon|teaspoon|clove|pound|ounce|slice|piece)(?= of|$)"
 )
 _SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the pan skin side down"
+_BETWEEN = word_set("and or also then plus just like maybe ,")
 _NO_NOUNS = lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS - lexicon.COMPOUND_ENDS
 _PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
 
@@ -87,9 +89,12 @@ def _told_as_past(phrases: Sequence[Phrase]) -> bool:
 
 
 def _without_alternatives(phrases: Sequence[Phrase]) -> list[Phrase | None]:
-    """Phrases of one verb, with None for what is said behind "or": "a drop or two of vanilla" is a drop of vanilla."""
+    """Phrases of one verb, with None for what is said behind "or": "a drop or two of vanilla" is a drop of vanilla; and
+    for all behind what is no list."""
     kept: list[Phrase | None] = list(phrases[:1])
-    for phrase in phrases[1:]:
+    for before, phrase in itertools.pairwise(phrases):
+        if not _listed(before, phrase):
+            return [*kept, *[None] * (len(phrases) - len(kept))]
         alternative = f" or {phrase.object} " in f"{phrase.sentence.lower()} "
         if alternative and kept[0] is not None and phrase.object.startswith("two of "):
             kept[0] = replace(kept[0], object=f"{kept[0].object} {phrase.object.removeprefix('two ')}")
@@ -114,6 +119,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     thing = _one_thing(" ".join(_without_next(_plain(thing).split())))
     if thing in _OWN:
         thing = ""
+    if thing.startswith(f"a {verb} "):  # "squeeze just a squeeze of lemon"
+        thing = thing.removeprefix(f"a {verb} ").removeprefix("of ")
     where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split())))
     where = _misplaced(verb, thing, where)
     last, opening, place = thing.rpartition(" ")[2], where.partition(" ")[0], where.rpartition(" ")[2]
@@ -123,13 +130,18 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         where = ""  # "take the wine in the pan": two acts run together
     if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
         return None  # "add in a blender", "bring all the ingredients"
+    if phrase.particle in ("in", "on") and verb in _NEEDS_A_PLACE | _LEAVING and last in lexicon.CONTAINERS:
+        thing, where = "it", f"{phrase.particle} {thing}"  # "put in the oven"
+        phrase = replace(phrase, particle="")
     if verb in _NEEDS_A_PLACE and not thing and where and opening in ("in", "into", "to", "at"):
-        return None  # "we just put in our mouths"
+        if place not in lexicon.CONTAINERS:
+            return None  # "we just put in our mouths"
+        thing = "it"
     if verb in _NEEDS_A_PLACE and thing and not (where or phrase.particle):
         # "put salt" adds it; "put the pan" says nothing
         if last in _NOT_TAKEN_UP | _PRONOUNS:
             return None
-        verb = "add" if verb == "put" else verb
+        verb = "add" if verb in ("put", "throw") else verb
     if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where or phrase.particle):
         return None
     if _BROKEN.search(f"{thing} {where}") or last.isdigit() or thing in _NO_NOUNS:
@@ -160,6 +172,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     full = f"{head} {where}"
     bare = _MEASURED.sub("", full)  # "mix the yeast with a tablespoon of water": with water
     brief = " ".join(_MEASURED.sub("", where).split(" of ")[0].split(" and ")[0].split())
+    if brief.rpartition(" ")[2] in lexicon.MEASURES - lexicon.CONTAINERS:
+        brief = ""  # "with two tablespoons"
     shorter = (
         full,
         f"{head.replace(' the ', ' ', 1)} {where}",
@@ -178,7 +192,7 @@ def _makes_sense(verb: str, thing: str, where: str) -> bool:
     whose = where.split()
     if whose and whose[-1] in lexicon.PERSON_NOUNS:
         return False
-    if verb in ("use", "get") and not where:
+    if verb == "use" or (verb == "get" and not where):
         return False  # does not say what is done
     words = [word for word in thing.split() if word not in _DETERMINERS]
     if thing[:2] == "a " and words and words[-1].endswith("s") and not _is_one(words):
@@ -241,8 +255,8 @@ def _sure(phrases: Sequence[Phrase], at: int) -> bool:
     if phrase.said_object is None:
         return True
     noun = phrase.object.split()[-1] if phrase.object else ""
-    if not noun or noun in _NOT_TAKEN_UP:
-        return False
+    if not noun or noun in _NOT_TAKEN_UP or (phrase.verb == "serve" and not phrase.said_object):
+        return False  # what is served is the dish
     before = phrases[at - 1] if at else None
     if before is None or before.negated or before.aside or phrase.start_s - before.end_s > _REACH_S:
         return False
@@ -283,6 +297,20 @@ def _joined(phrases: Sequence[Phrase]) -> str | None:
     return None
 
 
+def _listed(before: Phrase, phrase: Phrase) -> bool:
+    """Whether the object of a phrase is said as the next of a list: behind "and", or with an amount or article of its
+    own; and is no verb: "grab that spatula an mix the contents"."""
+    _, found, rest = f" {phrase.sentence.lower()} ".partition(f" {before.object} ")
+    between, there, _ = rest.partition(f"{phrase.object} ")
+    if not (found and there):
+        return True
+    if phrase.object in lexicon.PHYSICAL_VERBS and "and" not in between.split():
+        return False
+    first = phrase.object.partition(" ")[0]
+    own = first in _DETERMINERS | lexicon.AMOUNTS or first.isdigit()
+    return set(between.split()) <= _BETWEEN and (own or bool(between.strip()))
+
+
 def _closed(words: Sequence[str]) -> str | None:
     """The words as a name, without an end that lost what follows it and without saying a thing twice; None if nothing
     but a verb is left that lost its object."""
@@ -292,7 +320,7 @@ def _closed(words: Sequence[str]) -> str | None:
             break
         kept.append(word)
     cut = len(kept) < len(words)
-    kept = _without_next(kept)
+    kept = kept if kept[:1] == ["let"] else _without_next(kept)
     while len(kept) > 1 and (kept[-1] in _OPEN or (cut and kept[-1] in lexicon.PARTICLES)):
         kept, cut = kept[:-1], True
     return None if cut and len(kept) < 2 else " ".join(kept)

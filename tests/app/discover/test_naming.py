@@ -14,6 +14,7 @@ from stepformer.app.naming import (
     SURE_SAID,
     Name,
     PhraseBank,
+    as_in_kitchen,
     foreign_words,
     guess,
     load_bank,
@@ -179,6 +180,33 @@ KITCHEN = [
     "chop the onion", "add the garlic", "fry the chicken in the pan", "add salt and pepper", "stir the sauce",
     "boil the water", "cut the tomatoes", "serve with rice",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("heard", "name"),
+    [
+        ("toss it with the salad weather", "toss it with the salad"),
+        ("add the lentils to the frying pan ticket", "add the lentils to the frying pan"),
+        ("stir two spoons of curry paste dinner", "stir two spoons of curry paste"),
+        ("slide it into the oven four fifty", "slide it into the oven"),
+        ("peel the carrots onions celery", "peel the carrots"),
+        ("peel carrots onions and celery", "peel carrots, onions and celery"),
+        ("add two teaspoons mustard seeds", "add two teaspoons of mustard seeds"),
+        ("fold in the flour mixture", "fold in the flour mixture"),
+        ("make the dough sticky", "make the dough sticky"),
+        ("let the soup boil for a minute", "let the soup boil for a minute"),
+        ("look at the gravy", None),
+        ("select half a teaspoon of cumin", None),
+        ("choose a carrot", None),
+    ],
+)
+def test_a_recipes_name_ends_where_the_next_sentence_begins(heard, name):
+    assert as_in_kitchen(heard) == name
+
+
+def test_words_that_are_said_together_twice_are_one_thing():
+    assert as_in_kitchen("pour the lentil tonic") == "pour the lentil"
+    assert as_in_kitchen("pour the lentil tonic", {("lentil", "tonic")}) == "pour the lentil tonic"
 
 
 def test_words_of_other_work_were_misheard():
