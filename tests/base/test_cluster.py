@@ -85,7 +85,7 @@ def test_a_node_is_killed_and_nothing_is_lost(tmp_path):
         [sys.executable, "-c", SCRIPT], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().splitlines()[-1] == "no model x"
+    assert "no model x" in done.stdout.splitlines()  # Ray's own lines may come after it
 
 
 def test_without_ray_or_a_cluster_there_is_a_sentence(monkeypatch):
