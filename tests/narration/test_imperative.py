@@ -126,6 +126,13 @@ now coat the chick in with flour -> coat the chicken with flour
 then you put in the oven for an hour -> put it in the oven
 serving dish and pour the gravy into the jug -> pour the gravy into the jug
 use the spoon for the rice ->
+heat up at oil ->
+put the peppers out of the oven ->
+you put the steak down at steak ->
+and then blend this for about two or so minutes -> blend this for about two minutes
+stir in one and a half sticks of cold butter with a big wooden spoon -> stir in cold butter
+take a plum and a peeler the plum -> take a plum and peeler
+i cook the dumplings one of my favorite dishes -> cook the dumplings
 thank you so much for watching ->
 see you in the next video ->
 i hope you enjoyed this tutorial ->

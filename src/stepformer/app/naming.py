@@ -47,7 +47,7 @@ second: ``stepformer bench said`` sets both."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
 _KITCHEN = ("baking", "cooking", "drinks")
-_CERTAIN, _FOREIGN = 4.0, -1.15  # log odds of all names that they are a recipe's, and of a word that is none of it
+_CERTAIN, _FOREIGN = 1.0, -1.15  # log odds of all names that they are a recipe's, and of a word that is none of it
 _OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
 _PHRASE_ENDS = words("phrase_ends")
 _EVERYWHERE = words("everywhere")  # things that the phrases which ship do not have in all their topics
@@ -389,9 +389,8 @@ def _kitchen_odds() -> dict[str, float]:
 def _kitchen_verbs() -> frozenset[str]:
     """Verbs of hand work that recipes have, or that at least no other work has for its own."""
     odds = _odds(lambda text: text[: len(text) > 1])
-    return frozenset(
-        verb for verb in _verbs() if odds.get(verb, 0.0) > (_NO_RECIPE if verb in lexicon.PHYSICAL_VERBS else 0.0)
-    ) | {"make", "keep"}
+    own = {verb for verb in _verbs() if odds.get(verb, 0.0) > (_NO_RECIPE if verb in lexicon.PHYSICAL_VERBS else 0.0)}
+    return frozenset(own - {"paste"} | {"make", "keep"})
 
 
 @lru_cache(maxsize=1)
@@ -411,6 +410,8 @@ def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str |
         before, word = parts[at - 1], parts[at]
         pair = before.rstrip("s"), word.strip(",").rstrip("s")
         state = parts[0] == "let" or (parts[0] in _STATES and at + 1 == len(parts))  # "make the rice sticky"
+        if before == "overnight":
+            break
         if not (state or pair in _pairs() or pair in twice):
             if before in _SPOONS and word not in _GOING_ON and len(parts) < MOST_WORDS:
                 kept.append("of")  # "one tablespoon cumin seeds"
@@ -477,9 +478,12 @@ def foreign_words(names: Sequence[str]) -> frozenset[str]:
         return frozenset()
     odds = _kitchen_odds()
     said = Counter(word for name in names for word in set(_stems(name)))
-    heard = {word for word, times in said.items() if times < 4 and odds.get(word, 0.0) < _FOREIGN}
-    usual = MEASURES | TIME_NOUNS | PARTICLES | _PHRASE_ENDS
-    return frozenset(heard - _EVERYWHERE - _VAGUE - {word.rstrip("s") for word in usual})
+    never = (
+        odds.keys() - {word for text in _texts(True) for word in text} - {food.rstrip("s") for food in words("foods")}
+    )
+    heard = {word for word, times in said.items() if times < 4 and (word in never or odds.get(word, 0.0) < _FOREIGN)}
+    usual = MEASURES.union(TIME_NOUNS, PARTICLES, _PHRASE_ENDS, _VAGUE, _NUMBERS, lexicon.NUMBERS, words("step_words"))
+    return frozenset(heard - _EVERYWHERE - {word.rstrip("s") for word in usual})
 
 
 def _stems(text: str) -> list[str]:

@@ -34,8 +34,12 @@ _TAKING_UP = word_set("have take get grab use want need")  # "take an egg and be
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay throw")
 _LEAVING = word_set("pop stick dump drop")
+_PLACING = lexicon.REACHING_PREPS | lexicon.PARTICLES
 _NEEDS_A_THING = word_set("add pull remove place")
-_NO_PLACE = word_set("one two way ways point points recipe recipes thing things kind sort season right")
+_NOT_AT = lexicon.words("foods") | word_set("oil sauce water salt onion onions garlic butter milk flour sugar")
+_NO_PLACE = word_set(
+    "one two way ways point points recipe recipes thing things kind sort season right first second texture"
+)
 _TAKING, _INTO = word_set("take get use grab"), word_set("in into onto over on through")
 _DANGLING = word_set("in on off up")  # say nothing behind an object, unless they make one act with the verb
 _PARTICIPLES = lexicon.pairs("participles")  # "the mince garlic" is minced
@@ -51,11 +55,12 @@ _BROKEN = re.compile(
 )
 _MEASURES = "|".join(sorted(lexicon.MEASURES - {"mixture"}))
 _MEASURED = re.compile(
-    rf"\b(?:(?:an?|the|of|{'|'.join(sorted(lexicon.AMOUNTS))}|{_MEASURES}) )*(?:{_MEASURES}) of (?!the |it\b)"
+    rf"\b(?:(?:and an?|an?|the|of|{'|'.join(sorted(lexicon.AMOUNTS))}|{_MEASURES}) )*(?:{_MEASURES}) of (?!the |it\b)"
 )
 _TOO_FEW = re.compile(
     r"\b(two|three|four|five|six|couple of) (cup|tablespoon|teaspoon|clove|pound|ounce|slice|piece)(?= of|$)"
 )
+_ARTICLE = re.compile("^(?:the|an?) ")
 _SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the pan skin side down"
 _BETWEEN = word_set("and or also then plus just like maybe ,")
 _NO_NOUNS = lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS - lexicon.COMPOUND_ENDS
@@ -126,6 +131,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     last, opening, place = thing.rpartition(" ")[2], where.partition(" ")[0], where.rpartition(" ")[2]
     if phrase.sentence and place not in phrase.sentence.lower():
         where = ""  # "in this": what is meant is not sure
+    if (opening == "out" and verb in _NEEDS_A_PLACE) or (opening == "at" and place in _NOT_AT):
+        return None  # "put the walnuts out of the oven", "heat up at oil"
     if place in _NO_PLACE or (verb in _TAKING and opening in _INTO):
         where = ""  # "take the wine in the pan": two acts run together
     if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
@@ -184,7 +191,10 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     )
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]
     words = fitting[0] if fitting else [verb, *particle.split(), *_shortest(thing).split()]
-    return _closed(words) or _closed(head.split())
+    name = _closed(words) or _closed(head.split())
+    if name and verb in ("put", "throw") and (where or particle) and _PLACING.isdisjoint(name.split()):
+        return None  # "put the burger down at burger"
+    return name
 
 
 def _makes_sense(verb: str, thing: str, where: str) -> bool:
@@ -219,13 +229,15 @@ def _one_thing(thing: str) -> str:
             break
     if len(words) > 1 and words[0] in _SWALLOWING:
         words = ["a", *words]
+    if words[:1] == ["a"] and words[2:] == ["water"]:
+        words = words[1:]  # "in a boiling water"
     text = _TOO_FEW.sub(r"\1 \2s", " ".join(words))
     return text.removeprefix("the ") if words[:2] == ["the", "half"] else text
 
 
 def _misplaced(verb: str, thing: str, where: str) -> str:
     """A place without what is none: "in the same" opens the next clause, "for the filling" says what it is for."""
-    words = where.removesuffix(" of course").split()
+    words = [word for word in where.removesuffix(" of course").split() if word != "so"]  # "two or so minutes"
     purpose = words[:1] == ["for"] and (thing or verb in lexicon.ELIDING) and lexicon.TIME_NOUNS.isdisjoint(words)
     lone = len(words) == 2 and words[1] in lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS  # "in strain"
     if purpose or lone or words[:3] == ["in", "the", "same"]:
@@ -283,9 +295,10 @@ def _joined(phrases: Sequence[Phrase]) -> str | None:
     things: list[str] = []
     for phrase in phrases:
         thing = _plain(phrase.object)
-        bare = thing.removeprefix("the ").removeprefix("a ").removeprefix("an ") if things else thing
+        bare = _ARTICLE.sub("", thing) if things else thing
         measure = bare.split()[-1:] and bare.split()[-1] in lexicon.MEASURES  # "two teaspoons and chili powder"
-        if bare and not measure and bare not in things and bare not in _PRONOUNS:
+        again = bare in (_ARTICLE.sub("", other) for other in things)
+        if bare and not (measure or again) and bare not in _PRONOUNS | lexicon.QUALITIES:
             things.append(bare)
     for count in range(len(things), 1, -1):
         listed = ", ".join(things[: count - 1]) + " and " + things[count - 1]
@@ -306,6 +319,8 @@ def _listed(before: Phrase, phrase: Phrase) -> bool:
         return True
     if phrase.object in lexicon.PHYSICAL_VERBS and "and" not in between.split():
         return False
+    if phrase.object.startswith("one of "):
+        return False  # "make dumplings one of my favorite dishes"
     first = phrase.object.partition(" ")[0]
     own = first in _DETERMINERS | lexicon.AMOUNTS or first.isdigit()
     return set(between.split()) <= _BETWEEN and (own or bool(between.strip()))

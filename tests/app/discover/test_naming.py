@@ -192,6 +192,7 @@ KITCHEN = [
         ("peel the carrots onions celery", "peel the carrots"),
         ("peel carrots onions and celery", "peel carrots, onions and celery"),
         ("add two teaspoons mustard seeds", "add two teaspoons of mustard seeds"),
+        ("soak them in water overnight black beans", "soak them in water overnight"),
         ("fold in the flour mixture", "fold in the flour mixture"),
         ("make the dough sticky", "make the dough sticky"),
         ("let the soup boil for a minute", "let the soup boil for a minute"),
@@ -211,6 +212,7 @@ def test_words_that_are_said_together_twice_are_one_thing():
 
 def test_words_of_other_work_were_misheard():
     assert foreign_words([*KITCHEN, "add garlic to the camera"]) == {"camera"}
+    assert foreign_words([*KITCHEN, "mix it in the socks", "boil the ramen"]) == {"sock"}  # no recipe has socks
     assert foreign_words([*KITCHEN, *["fry in the camera"] * 4]) == frozenset()  # four times is what was said
     assert foreign_words([*KITCHEN, "add the tool", "mix with the hands", "fry across the pan"]) == {"tool"}
     workshop = ["loosen the lug nuts", "jack up the car", "remove the wheel", "tighten the bolts", "check the tire"]
