@@ -131,9 +131,10 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     last, opening, place = thing.rpartition(" ")[2], where.partition(" ")[0], where.rpartition(" ")[2]
     if phrase.sentence and place not in phrase.sentence.lower():
         where = ""  # "in this": what is meant is not sure
-    if (opening == "out" and verb in _NEEDS_A_PLACE) or (opening == "at" and place in _NOT_AT):
+    misheard = opening == "at" and place in _NOT_AT
+    if (opening == "out" and verb in _NEEDS_A_PLACE) or (misheard and not thing):
         return None  # "put the walnuts out of the oven", "heat up at oil"
-    if place in _NO_PLACE or (verb in _TAKING and opening in _INTO):
+    if misheard or place in _NO_PLACE or (verb in _TAKING and opening in _INTO):
         where = ""  # "take the wine in the pan": two acts run together
     if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
         return None  # "add in a blender", "bring all the ingredients"
@@ -179,7 +180,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     full = f"{head} {where}"
     bare = _MEASURED.sub("", full)  # "mix the yeast with a tablespoon of water": with water
     brief = " ".join(_MEASURED.sub("", where).split(" of ")[0].split(" and ")[0].split())
-    if brief.rpartition(" ")[2] in lexicon.MEASURES - lexicon.CONTAINERS:
+    if brief.startswith("with ") and brief.rpartition(" ")[2] in lexicon.MEASURES - lexicon.CONTAINERS:
         brief = ""  # "with two tablespoons"
     shorter = (
         full,
@@ -193,7 +194,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     words = fitting[0] if fitting else [verb, *particle.split(), *_shortest(thing).split()]
     name = _closed(words) or _closed(head.split())
     if name and verb in ("put", "throw") and (where or particle) and _PLACING.isdisjoint(name.split()):
-        return None  # "put the burger down at burger"
+        return None  # "throw the lid down on lid"
     return name
 
 
@@ -312,13 +313,11 @@ def _joined(phrases: Sequence[Phrase]) -> str | None:
 
 def _listed(before: Phrase, phrase: Phrase) -> bool:
     """Whether the object of a phrase is said as the next of a list: behind "and", or with an amount or article of its
-    own; and is no verb: "grab that spatula an mix the contents"."""
+    own."""
     _, found, rest = f" {phrase.sentence.lower()} ".partition(f" {before.object} ")
     between, there, _ = rest.partition(f"{phrase.object} ")
     if not (found and there):
         return True
-    if phrase.object in lexicon.PHYSICAL_VERBS and "and" not in between.split():
-        return False
     if phrase.object.startswith("one of "):
         return False  # "make dumplings one of my favorite dishes"
     first = phrase.object.partition(" ")[0]
@@ -364,8 +363,6 @@ def _plain(thing: str) -> str:
         words = words[1:] if amount else ["the", *words[1:]]
     last = len(words) - 1
     kept = [w for at, w in enumerate(words) if at == last or not (w in lexicon.PRAISE or (at and w in _OWNERS))]
-    if kept[:2] == ["amount", "of"]:
-        kept = kept[2:]  # "little amount of oil"
     if kept[:1] == ["a"] and len(kept) < len(words) and kept[1][:1] in "aeio":
         kept[0] = "an"  # "a nice even layer"
     return " ".join(kept)
