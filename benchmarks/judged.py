@@ -38,9 +38,12 @@ def judged() -> list[Judged]:
 
 
 def absurd_share() -> dict[str, tuple[int, int]]:
-    """How many names of the dev half were looked at beside the marked sentence, and how many make no sense or are no
-    English: drawn at random "before" and "after" the rules on fragments and amounts, which were made from this reading;
-    all others were read later, those of "unread videos" apart."""
+    """How many names were looked at beside the marked sentence, and how many make no sense or are no English.
+
+    Of the dev half: drawn at random "before" and "after" the rules on fragments and amounts, which were made from this
+    reading; all others were read later, those of "unread videos" apart. Of 75 videos of the test half: before and after
+    the rules on where a name ends, shuffled together.
+    """
     found: dict[str, tuple[int, int]] = {}
     with ABSURD.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):

@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps({"source": one.source, "pairs": len(one.pairs), "thresholds": one.thresholds(),
                               "agreement": one.agreement(), columns: one.curve()}))  # fmt: skip
         for rules, (names, absurd) in absurd_share().items():
-            print(f"{absurd} of {names} names (dev half) absurd by hand, {rules} (see benchmarks/judged.py)")
+            print(f"{absurd} of {names} names absurd by hand, {rules} (see benchmarks/judged.py)")
         return 0
     if not args.data:
         raise UsageError("give --data, the folder of public datasets, or --judged")
