@@ -56,6 +56,7 @@ _OFTENEST = 2
 _NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD, _NUMBER_FEW = 0.33, 0.8, 0.25, 4.0
 _LEFT = 0.09
 _SPLIT = 2.0  # frames of noise that a further step must explain, however many are usual
+_BY_CHANCE = 0.5  # times the standard deviation of a sum over a usual step: what rows gain where a step is split
 _NUMBER_RANGE = 3.0
 _MOST_STEPS = 96
 # options that older checkpoints carry
@@ -76,11 +77,13 @@ class InferenceConfig:
     **What a frame gains** for row r, with s its similarity, E the evidence that the frame shows any step at all, and σ
     standard deviations over the video:
 
-        discovery      step_weight (E - threshold) / σ(E) + row_weight (s_r - max s) / σ(s)
+        discovery      step_weight (E - threshold) / σ(E) + row_weight (1 - ν) (s_r - max s) / σ(s)
         localisation   the same of the texts' rows; or, with text_weight > 0,
                        locate_step_weight (E - threshold) / σ(E) + text_weight separability (z_r - text_margin)
 
-    where z is s standardised over the video and E the mean of the slots' and the texts' evidence. A text must weigh by
+    where ν is the share of the rows' variation over the video that neighbouring frames do not have in common: which row
+    fits best must not be decided by noise. z is s standardised over the video. In localisation E is the mean of the
+    slots' and the texts' evidence. A text must weigh by
     how well it separates *this* video's moments: its separability is the share of the texts' variation that lies
     between the segments that structure alone makes (two per text and one), beyond chance, from 0 at ``separable_from``
     to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
@@ -103,7 +106,7 @@ class InferenceConfig:
     contrast_from: float = 0.0  # automatic: standard deviations of all similarities
     contrast_to: float = 0.0
     ordered: bool = True  # rows rise; False: each frame goes to its best row (the paper's ablation), steps may repeat
-    read_share: float = 0.0  # share of what a slot reads in the video (softmax over its similarities) in its row
+    read_share: float = 0.0  # discovery: share of what a slot reads in the video (softmax over similarities) in its row
     read_temperature: float = 0.03
     text_share: float = 0.0  # localisation: share of the text itself beside the slot that it took
     evidence_temperature: float = 0.0  # of the soft maximum over rows; 0: the maximum
@@ -158,12 +161,14 @@ class InferenceConfig:
 
 PAPER_INFERENCE = InferenceConfig()
 DEFAULT_INFERENCE = InferenceConfig(
-    threshold="automatic", contrast_from=0.6, contrast_to=1.4, text_share=1.0, evidence_temperature=0.07,
-    step_weight=2.0, row_weight=0.1, text_weight=2.0, locate_step_weight=0.25, separable_from=0.05, separable_to=0.5,
-    structure_weight=1.0, penalty_share=1 / 8, background_share=0.1, number_weight=4.0,
+    threshold="automatic", contrast_from=0.6, contrast_to=1.4, read_share=0.25, text_share=1.0,
+    evidence_temperature=0.07, step_weight=2.0, row_weight=2.0, text_weight=2.0, locate_step_weight=0.25,
+    separable_from=0.05, separable_to=0.5, structure_weight=1.0, penalty_share=1 / 8, background_share=0.1,
+    number_weight=4.0,
 )  # fmt: skip
-"""What the preset ``default`` uses everywhere; chosen on the simulated dev split. Those of localisation were chosen on
-real dev clips and GTEA too: simulated videos have no motion that their texts cannot tell apart, and much background."""
+"""What the preset ``default`` uses everywhere; chosen on the simulated dev split. What slots read, how much rows count
+and the options of localisation were chosen on real dev clips and half of GTEA too: simulated videos have no motion that
+their texts cannot tell apart, and much background."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -326,10 +331,24 @@ def _gains(
     else:
         shown, threshold = _shown(similarity, rows, mask, config, keep, rate_hz)
         misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
-        gains = _on_grid(config.step_weight * shown[:, None]) + _on_grid(config.row_weight * misfit, _ALIKE)
+        weight = config.row_weight * _row_noise(similarity, rows, mask, rate_hz)[0][:, None, None]
+        gains = _on_grid(config.step_weight * shown[:, None]) + _on_grid(weight * misfit, _ALIKE)
     # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
     flat = (spread <= _FLAT)[:, None, None]
     return _on_grid(torch.where(flat, 1e-3, gains).masked_fill(~both, 0.0)), threshold
+
+
+def _row_noise(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float) -> tuple[Tensor, Tensor]:
+    """(B,) 1 - ν, the share of the rows' variation over a video that neighbouring frames have in common, and (B,) the
+    standard deviation of the rest, of one row, in those of all similarities (B, R, N)."""
+    similarity = similarity.to(sum_dtype(similarity.device))
+    both = rows[..., None] & mask[:, None]
+    seen, frames = torch.where(both, similarity, 0.0), mask.sum(1).clamp(min=1)
+    varied = torch.where(both, seen - seen.sum(2, keepdim=True) / frames[:, None, None], 0.0)
+    varied = varied.square().sum((1, 2)) / frames
+    near = noise_share(seen.mT, mask, rate_hz)
+    common = (1 - near / varied.clamp(min=_FLAT**2)).clamp(min=0.0)
+    return common, (near / rows.sum(1).clamp(min=1)).sqrt() / _spread(similarity, both).clamp(min=_FLAT)
 
 
 def _on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
@@ -423,16 +442,16 @@ def usual_number(pieces: Tensor) -> Tensor:
     return torch.minimum(pieces, (_NUMBER_AT * pieces**_NUMBER_POWER).clamp(min=_NUMBER_FEW))
 
 
-def number_costs(spread: Tensor, mask: Tensor, noise: Tensor, config: InferenceConfig) -> list[NDArray[np.float64]]:
+def number_costs(usual: Tensor, mask: Tensor, noise: Tensor, config: InferenceConfig) -> list[NDArray[np.float64]]:
     """What 1 to C steps cost beside their penalties, per video; C is beyond what could be best, and at most the frames.
-    noise: (B,) from :func:`noise_share`.
+    usual: (B,) from :func:`usual_number`; noise: (B,) from :func:`noise_share`.
 
     ``detail`` moves what is usual to a third and to three times as many. Where there is much noise what is usual
     counts for more: the cuts are not plain."""
-    usual = usual_number(pieces(spread, mask)).log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
+    centres = usual.log() + math.log(_NUMBER_RANGE) * (2 * config.detail - 1)
     weight = config.number_weight * config.penalty_share * mask.sum(1).to(noise.dtype) * noise
     out = []
-    for centre, w, frames in zip(usual.tolist(), weight.tolist(), mask.sum(1).tolist(), strict=True):
+    for centre, w, frames in zip(centres.tolist(), weight.tolist(), mask.sum(1).tolist(), strict=True):
         most = min(max(frames, 1), _MOST_STEPS, max(8, math.ceil(4 * math.exp(centre))))
         away = (np.log(np.arange(1, most + 1)) - centre) / _NUMBER_SPREAD
         out.append(w * away**2 / 2)
@@ -482,9 +501,14 @@ def find_steps(
         found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B)
     elif config.number_weight and config.threshold == "automatic":
         noise = noise_share(structure_spread, mask, rate_hz)
-        number = number_costs(structure_spread, mask, noise, config)
+        usual = usual_number(pieces(structure_spread, mask))
+        number = number_costs(usual, mask, noise, config)
         # what is usual never splits what is all the same
         least = _SPLIT * noise * _STEEPNESS ** (0.5 - config.detail)
+        if not by_structure:  # of rows that fit alike, one is better in the first half and one in the second, by chance
+            common, chance = _row_noise(similarity, rows, mask, rate_hz)
+            per_step = mask.sum(1) / usual.clamp(min=1.0)
+            least = least + _BY_CHANCE * config.row_weight * common * chance * per_step.sqrt()
         found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
     else:
         found, _ = segments.solve(task, penalty, ordered=config.ordered)
@@ -569,7 +593,7 @@ def find_texts(
     texts = texts.gather(1, order[..., None].expand_as(texts))
     lengths = there.sum(1)
     there = torch.arange(M, device=mask.device) < lengths[:, None]
-    rows, slot_rows, taken = _text_rows(output, mask, texts, lengths, config)
+    rows, taken = _text_rows(output, mask, texts, lengths, config)
     spread = mask[..., None]  # nothing asks for it
     if config.text_weight or not config.is_drop_dtw:
         spread = _spread_out(output.frames if structure is None else structure, mask)
@@ -578,8 +602,9 @@ def find_texts(
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
         direct = cosines(texts, output.frames)
         shown, threshold = _shown(direct, there, mask, config, config.locate_keep, rate_hz)
-        if slot_rows.shape[1]:
-            every = torch.ones(slot_rows.shape[:2], dtype=torch.bool, device=mask.device)
+        if output.slots.shape[1]:
+            every = torch.ones(output.slots.shape[:2], dtype=torch.bool, device=mask.device)
+            slot_rows = cosines(output.slots, output.frames)
             by_slots, threshold = _shown(slot_rows, every, mask, config, config.keep, rate_hz)
             shown = (by_slots + weight[:, None] * shown) / (1 + weight[:, None])
         else:
@@ -658,25 +683,25 @@ def separability(rows: Tensor, lengths: Tensor, structure: Tensor, mask: Tensor,
 
 def _text_rows(
     output: Slots, mask: Tensor, texts: Tensor, lengths: Tensor, config: InferenceConfig
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, M, N) what each text is compared with the frames by, (B, K, N) the slots' rows, (B, M) the slot it took.
+) -> tuple[Tensor, Tensor]:
+    """(B, M, N) what each text is compared with the frames by, (B, M) the slot it took.
 
     The slot's row and the text's own, mixed by ``text_share``; a text without a slot speaks for itself. With
     text_weight each row is in units of its own spread over the video: a step that fills much of the video is much of
     its mean.
     """
-    slot_rows = slot_similarity(output, mask, config)
     similarity = cosines(texts, output.slots)
     in_order = config.ordered or not similarity.shape[2]
     taken = slots_of_texts(similarity, lengths) if in_order else similarity.argmax(2)
     kept = direct = plain = cosines(texts, output.frames)
     if similarity.shape[2]:
+        slot_rows = cosines(output.slots, output.frames)
         kept = slot_rows.gather(1, taken.clamp(min=0)[..., None].expand(-1, -1, slot_rows.shape[2]))
     if config.text_weight:
         # the plain similarity decides where a video has too few frames to tell texts apart
         direct, kept = (_standardised(x, mask) + _TIE * plain for x in (direct, kept))
     mixed = (1 - config.text_share) * kept + config.text_share * direct
-    return torch.where((taken >= 0)[..., None], mixed, direct), slot_rows, taken
+    return torch.where((taken >= 0)[..., None], mixed, direct), taken
 
 
 # -- results ------------------------------------------------------------------------------------------------------

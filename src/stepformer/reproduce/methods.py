@@ -66,11 +66,10 @@ THRESHOLDS: tuple[Options, ...] = (
     *({"threshold": "percentile", "keep": share, "locate_keep": share} for share in (0.05, 0.1, 0.2, 0.4)),
 )
 """Of Drop-DTW without structure: automatic, or the similarity that a share of all pairs reaches."""
-READS = (0.0, 0.5)
-TEXTS = (0.0, 0.5)
 TEXT_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-DETAILS = (0.3, 0.7)
-"""Of the engine with structure and penalty: how much a text itself counts, and how large the segment penalty is."""
+"""How much a text itself counts beside the slot that it took."""
+DETAILS = (0.3, 0.5, 0.7)
+"""Of the engine with structure and penalty: how large the segment penalty is."""
 CLUSTER_BY = ("slots", "frames")
 CLUSTER_KEEP = (0.6, 0.8, 1.0)
 """Of a cluster's segments: as Table 1 has it, more, or all, which methods that cluster frames may choose too."""
@@ -126,19 +125,17 @@ def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
     """The options of slots for localisation and for discovery under a rule: changes of the engine's options.
 
     Most are Drop-DTW (the paper's inference with other thresholds), the others the engine with structure and segment
-    penalty as the default preset has it; localisation also chooses how much texts count and what slots read, discovery
-    what is clustered and how much of a cluster stays.
+    penalty as the default preset has it; localisation also chooses how much texts count, discovery what is clustered
+    and how much of a cluster stays.
     """
     if rule == "paper":
         shares = [{**_PAPER, **threshold} for threshold in THRESHOLDS[1:]]
         return shares, [{**share, "cluster_by": "slots"} for share in shares]
     fixed: Options = {"ordered": False} if rule == "unordered" else {}
-    plain = [{**_PAPER, **fixed, **t, "read_share": r} for t, r in itertools.product(THRESHOLDS, READS)]
     full = {**_DEFAULT, **fixed}
-    located = [{**base, "text_share": text} for base, text in itertools.product(plain, TEXTS)]
-    located += [{**full, "text_share": text, "read_share": r} for text, r in itertools.product(TEXT_SHARES, READS)]
-    found = [{**_PAPER, **fixed, **threshold} for threshold in THRESHOLDS[2:]]
-    found += [{**full, "detail": detail} for detail in DETAILS]
+    plain = [{**_PAPER, **fixed, **threshold} for threshold in THRESHOLDS]
+    located = [{**base, "text_share": text} for base, text in itertools.product([*plain, full], TEXT_SHARES)]
+    found = [*plain[2:4], *({**full, "detail": detail} for detail in DETAILS)]
     ways = itertools.product(found, CLUSTER_BY, CLUSTER_KEEP)
     return located, [{**base, "cluster_by": by, "cluster_keep": keep} for base, by, keep in ways]
 
