@@ -348,8 +348,8 @@ class GraphStep:
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
         video, seed = recorded.inputs["video"], recorded.inputs["control"].view(torch.int64)[4:5]
-        if isinstance(self.model.project_in, nn.Linear):
-            video = video.float()  # otherwise float16 is exact: its sum with the positions is made in float32
+        if recorded.looked is None:
+            video = video.float()  # lengths and the sum with the positions are made in float32
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
             decode = self.stack(seed).decode if self.stack is not None else None
             mask, attention = recorded.inputs["video_mask"], self.criterion.needs_attention

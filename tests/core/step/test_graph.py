@@ -11,6 +11,7 @@ import torch
 
 from stepformer.core.config import make_config
 from stepformer.core.graph import padded_size, why_not
+from stepformer.core.model import levelled
 from stepformer.core.training import NonFiniteLossError, Trainer
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -82,6 +83,24 @@ def test_it_trains_as_the_loop_does(preset, optimizer, tmp_path):
     assert (weights(plain.model) - weights(fast.model)).norm() < 0.02 * moved
     assert (weights(plain.mean) - weights(fast.mean)).norm() < 0.02 * moved
     assert (weights(fast.model) - weights(fast.mean)).norm() > 0.01 * moved
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_frames_in_float16_are_placed_in_float32(preset, tmp_path):
+    """As stores keep them; in float16 the sum with the position codes would be off by a thousandth."""
+    trainer = make(tmp_path, preset)
+    batch = Source().batch(0, 4)
+    trainer.source.batch = lambda step, size: batch._replace(video=batch.video.half(), phrases=batch.phrases.half())
+    trainer.train_step(0)
+    recorded = next(iter(trainer._graph._recorded.values()))
+    assert recorded.inputs["video"].dtype == torch.float16
+    seen = []
+    decode = trainer.model.decode
+    trainer._graph.stack, trainer.model.decode = None, lambda *given: (seen.append(given[0]), decode(*given))[1]
+    trainer._graph.forward(recorded)
+    video = recorded.inputs["video"].float()
+    memory = levelled(video) if trainer.model.config.level else video
+    assert torch.equal(seen[0], memory + trainer.model.codes(recorded.inputs["video_mask"]))
 
 
 def test_a_saved_run_goes_on_exactly(tmp_path):
