@@ -48,6 +48,36 @@ def test_numbers_of_pages_are_those_of_the_results(page):
     assert not wrong_numbers(page.read_text("utf-8"), stored)
 
 
+README_ROWS = {"steps found in simulated videos": "F1", "typed steps placed in them": "IoU"}
+README_NAMES = {
+    "": "default", "K-means of the frames": "frame K-means", "means of 32 equal chunks": "pooled32",
+    "as many equal parts": "uniform, as many cuts as default", "equal parts": "uniform, as many steps",
+    "texts alone": "GT text",
+}  # fmt: skip
+PAIR = re.compile(r"([^,|]*?) ?(\d+\.\d) / (\d+\.\d)")
+
+
+def simulated_numbers(text, rows):
+    """What README's table says of simulated videos (COIN / CrossTask) and what the result has, where they differ."""
+    out, seen = [], 0
+    for line in text.splitlines():
+        for begin, measure in README_ROWS.items():
+            if line.startswith(f"| {begin}"):
+                for name, coin, crosstask in PAIR.findall("|".join(line.split("|")[2:4])):
+                    seen += 1
+                    row = rows[README_NAMES[name.strip()]]
+                    have = [f"{100 * row[f'{data} {measure}']['value']:.1f}" for data in ("COIN", "CrossTask")]
+                    out += [] if [coin, crosstask] == have else [(name, coin, crosstask, have)]
+    return out, seen
+
+
+def test_readmes_rows_on_simulated_videos_are_those_of_the_shipped_model():
+    rows, text = {row["method"]: row for row in stored("shipped")["rows"]}, (ROOT / "README.md").read_text("utf-8")
+    assert simulated_numbers(text, rows) == ([], 8)
+    first = PAIR.search(text)[2]
+    assert simulated_numbers(text.replace(f"{first} /", "99.9 /"), rows)[0]
+
+
 def test_a_wrong_number_and_a_wrong_row_are_found():
     made = {"rows": [{"method": "pooled32", "F1": {"value": 0.303, "spread": 0.005}, "paper": "28.3/22.1"}]}
     page = (
