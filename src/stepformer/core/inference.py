@@ -71,8 +71,7 @@ class InferenceConfig:
     row-frame similarities reaches (``percentile``, the paper's), or the one that divides the video's frames best into
     two kinds (``automatic``, Otsu's criterion). A video may be of one kind, all steps: the automatic threshold falls
     from Otsu's to below all frames as the contrast of the two kinds (how far their best similarities lie apart, in
-    standard deviations of all similarities, reading aside) falls from ``contrast_to`` to ``contrast_from``; and it is
-    below all frames
+    standard deviations of all similarities) falls from ``contrast_to`` to ``contrast_from``; and it is below all frames
     where a slot has less than a second to itself.
 
     **What a frame gains** for row r, with s its similarity, E the evidence that the frame shows any step at all, and σ
@@ -271,12 +270,8 @@ def threshold_of(
     keep: float,
     evidence: Tensor | None = None,
     rate_hz: float = 1.0,
-    unread: Tensor | None = None,
 ) -> Tensor:
-    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N).
-
-    unread: the similarity without what rows read, which makes any video look as if it were of two kinds.
-    """
+    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N)."""
     if config.similarity is not None:
         return similarity.new_full((len(similarity),), config.similarity)
     if config.threshold == "percentile":
@@ -285,8 +280,7 @@ def threshold_of(
     evidence = evidence_of(similarity, rows, 0.0) if evidence is None else evidence
     below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
     threshold = otsu_threshold(evidence, mask)
-    kinds = two_kinds(similarity if unread is None else unread, rows, mask, rate_hz, config)
-    return below + kinds * (threshold - below)
+    return below + two_kinds(similarity, rows, mask, rate_hz, config) * (threshold - below)
 
 
 def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> Tensor:
@@ -324,19 +318,18 @@ def _standardised(rows: Tensor, mask: Tensor) -> Tensor:
 
 
 def _gains(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float,
-    unread: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float
+) -> tuple[Tensor, Tensor]:
     """(B, R, N) what each row gains in each frame, and the threshold (B,), by the formula of discovery."""
     similarity = similarity.to(sum_dtype(similarity.device))
     both = rows[..., None] & mask[:, None]
     spread = _spread(similarity, both)
     scale = spread.clamp(min=_FLAT)[:, None, None]
     if config.evidence_temperature == 0 and config.row_weight == config.step_weight:
-        threshold = threshold_of(similarity, rows, mask, config, keep, None, rate_hz, unread)
+        threshold = threshold_of(similarity, rows, mask, config, keep, None, rate_hz)
         gains = config.step_weight * (similarity - threshold[:, None, None]) / scale
     else:
-        shown, threshold = _shown(similarity, rows, mask, config, keep, rate_hz, unread)
+        shown, threshold = _shown(similarity, rows, mask, config, keep, rate_hz)
         misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
         weight = config.row_weight * _row_noise(similarity, rows, mask, rate_hz)[0][:, None, None]
         gains = _on_grid(config.step_weight * shown[:, None]) + _on_grid(weight * misfit, _ALIKE)
@@ -363,13 +356,12 @@ def _on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
 
 
 def _shown(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float,
-    unread: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float
+) -> tuple[Tensor, Tensor]:
     """(B, N) how far above the threshold the evidence for a step is, in spreads of it, and the threshold (B,)."""
     similarity = similarity.to(sum_dtype(similarity.device))
     evidence = evidence_of(similarity, rows, config.evidence_temperature)
-    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz, unread)
+    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz)
     return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
 
 
@@ -487,12 +479,11 @@ def find_steps(
     added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
     as a frame that has nothing in common with its segment costs. similarity: (B, K, N) instead of the slots' own.
     """
-    unread = cosines(output.slots, output.frames) if similarity is None and config.read_share else None
     similarity = slot_similarity(output, mask, config) if similarity is None else similarity
     structure = output.frames if structure is None else structure
     B, K, _ = similarity.shape
     rows = torch.ones(B, K, dtype=torch.bool, device=mask.device)
-    gains, threshold = _gains(similarity, rows, mask, config, config.keep, rate_hz, unread)
+    gains, threshold = _gains(similarity, rows, mask, config, config.keep, rate_hz)
     if evidence is not None:
         gains = gains + torch.where(mask, evidence, 0.0)[:, None]
     if config.is_drop_dtw:
