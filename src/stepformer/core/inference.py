@@ -71,8 +71,8 @@ class InferenceConfig:
     row-frame similarities reaches (``percentile``, the paper's), or the one that divides the video's frames best into
     two kinds (``automatic``, Otsu's criterion). A video may be of one kind, all steps: the automatic threshold falls
     from Otsu's to below all frames as the contrast of the two kinds (how far their best similarities lie apart, in
-    standard deviations of all similarities) falls from ``contrast_to`` to ``contrast_from``; and it is below all frames
-    where a slot has less than a second to itself.
+    standard deviations of all similarities; of slots, with or without what they read, the lower) falls from
+    ``contrast_to`` to ``contrast_from``; and it is below all frames where a slot has less than a second to itself.
 
     **What a frame gains** for row r, with s its similarity, E the evidence that the frame shows any step at all, and σ
     standard deviations over the video:
@@ -270,8 +270,13 @@ def threshold_of(
     keep: float,
     evidence: Tensor | None = None,
     rate_hz: float = 1.0,
+    unread: Tensor | None = None,
 ) -> Tensor:
-    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N)."""
+    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N).
+
+    unread: the similarity without what rows read. Reading makes some videos look as if they were of two kinds, and not
+    reading others; there is background only where both say so.
+    """
     if config.similarity is not None:
         return similarity.new_full((len(similarity),), config.similarity)
     if config.threshold == "percentile":
@@ -280,7 +285,10 @@ def threshold_of(
     evidence = evidence_of(similarity, rows, 0.0) if evidence is None else evidence
     below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
     threshold = otsu_threshold(evidence, mask)
-    return below + two_kinds(similarity, rows, mask, rate_hz, config) * (threshold - below)
+    kinds = two_kinds(similarity, rows, mask, rate_hz, config)
+    if unread is not None:
+        kinds = torch.minimum(kinds, two_kinds(unread, rows, mask, rate_hz, config))
+    return below + kinds * (threshold - below)
 
 
 def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> Tensor:
@@ -318,18 +326,19 @@ def _standardised(rows: Tensor, mask: Tensor) -> Tensor:
 
 
 def _gains(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float
-) -> tuple[Tensor, Tensor]:
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float,
+    unread: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(B, R, N) what each row gains in each frame, and the threshold (B,), by the formula of discovery."""
     similarity = similarity.to(sum_dtype(similarity.device))
     both = rows[..., None] & mask[:, None]
     spread = _spread(similarity, both)
     scale = spread.clamp(min=_FLAT)[:, None, None]
     if config.evidence_temperature == 0 and config.row_weight == config.step_weight:
-        threshold = threshold_of(similarity, rows, mask, config, keep, None, rate_hz)
+        threshold = threshold_of(similarity, rows, mask, config, keep, None, rate_hz, unread)
         gains = config.step_weight * (similarity - threshold[:, None, None]) / scale
     else:
-        shown, threshold = _shown(similarity, rows, mask, config, keep, rate_hz)
+        shown, threshold = _shown(similarity, rows, mask, config, keep, rate_hz, unread)
         misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
         weight = config.row_weight * _row_noise(similarity, rows, mask, rate_hz)[0][:, None, None]
         gains = _on_grid(config.step_weight * shown[:, None]) + _on_grid(weight * misfit, _ALIKE)
@@ -356,12 +365,13 @@ def _on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
 
 
 def _shown(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float
-) -> tuple[Tensor, Tensor]:
+    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float,
+    unread: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(B, N) how far above the threshold the evidence for a step is, in spreads of it, and the threshold (B,)."""
     similarity = similarity.to(sum_dtype(similarity.device))
     evidence = evidence_of(similarity, rows, config.evidence_temperature)
-    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz)
+    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz, unread)
     return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
 
 
@@ -479,11 +489,12 @@ def find_steps(
     added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
     as a frame that has nothing in common with its segment costs. similarity: (B, K, N) instead of the slots' own.
     """
+    unread = cosines(output.slots, output.frames) if similarity is None and config.read_share else None
     similarity = slot_similarity(output, mask, config) if similarity is None else similarity
     structure = output.frames if structure is None else structure
     B, K, _ = similarity.shape
     rows = torch.ones(B, K, dtype=torch.bool, device=mask.device)
-    gains, threshold = _gains(similarity, rows, mask, config, config.keep, rate_hz)
+    gains, threshold = _gains(similarity, rows, mask, config, config.keep, rate_hz, unread)
     if evidence is not None:
         gains = gains + torch.where(mask, evidence, 0.0)[:, None]
     if config.is_drop_dtw:
@@ -492,6 +503,11 @@ def find_steps(
     penalty = penalty_of(spread, mask, rate_hz, config)
     structure_spread, spread = spread, spread * math.sqrt(config.structure_weight)
     by_structure = config.step_weight == 0
+    by_number = steps is None and config.number_weight > 0 and config.threshold == "automatic"
+    falls_into = pieces(structure_spread, mask) if by_number else None
+    if falls_into is not None:  # each of a few pieces is a step: two kinds of so few mean nothing
+        lowest = torch.where(mask, gains.amax(1), torch.inf).amin(1).clamp(max=0.0)
+        gains = gains - torch.where(falls_into <= _NUMBER_FEW, lowest, 0.0)[:, None, None]
     task = segments.programme(None if by_structure else gains, spread, mask)
     if steps is not None and not by_structure and steps > K:
         # whoever wants more steps than the model knows wants every change: structure says where, slots say which
@@ -499,15 +515,15 @@ def find_steps(
         found = [task.on_rows(cut, i, config.ordered) for i, cut in enumerate(cuts)]
     elif steps is not None:
         found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B)
-    elif config.number_weight and config.threshold == "automatic":
+    elif falls_into is not None:
         noise = noise_share(structure_spread, mask, rate_hz)
-        usual = usual_number(pieces(structure_spread, mask))
+        usual = usual_number(falls_into)
         number = number_costs(usual, mask, noise, config)
         # what is usual never splits what is all the same
         least = _SPLIT * noise * _STEEPNESS ** (0.5 - config.detail)
         if not by_structure:  # of rows that fit alike, one is better in the first half and one in the second, by chance
             common, chance = _row_noise(similarity, rows, mask, rate_hz)
-            per_step = mask.sum(1) / usual.clamp(min=1.0)
+            per_step = torch.where(falls_into <= _NUMBER_FEW, 0.0, mask.sum(1) / usual.clamp(min=1.0))
             least = least + _BY_CHANCE * config.row_weight * common * chance * per_step.sqrt()
         found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
     else:

@@ -5,7 +5,7 @@
 >>> timeline = model.discover("video.mp4")                                          # doctest: +SKIP
 >>> timeline = model.locate("video.mp4", ["crack the eggs", "whisk", "pour in"])    # doctest: +SKIP
 >>> import numpy as np
->>> vectors = np.repeat(0.2 + np.eye(3, 512), 20, axis=0)   # features you have: here 60 s of three different things
+>>> vectors = np.repeat(np.eye(3, 512), 20, axis=0)       # features you have: here 60 s of three different things
 >>> [(step.start_s, step.end_s) for step in model.discover_features(vectors, rate_hz=1.0)]
 [(0.0, 20.0), (20.0, 40.0), (40.0, 60.0)]
 
