@@ -184,7 +184,7 @@ def work(job: Job) -> None:
     source, first, folder = job.source(), job.runs[0].run, job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
-    bench = _Bench(source, first.seed, model)
+    bench = _Bench(source, first.seed, first.device, model)
     chosen = {w.run.id: (store.read(w.run.id) or {}).get("chosen") or bench.chosen(w.run) for w in todo}
     for place in dict.fromkeys(place for wanted in todo for place in wanted.places):
         stage = bench.stage(place)
@@ -216,15 +216,15 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
 class _Bench:
     """Chooses options of runs that share a model and a seed, and scores them; dev videos are rendered once."""
 
-    def __init__(self, source: Source, seed: int, model: StepDecoder | None) -> None:
-        self.source, self.seed, self.model = source, seed, model
+    def __init__(self, source: Source, seed: int, device: str, model: StepDecoder | None) -> None:
+        self.source, self.seed, self.device, self.model = source, seed, device, model
         self._dev: Stage | None = None
         self._slots: dict[str, Any] | None = None
 
     def stage(self, place: str) -> Stage:
         """The videos of a place."""
         trial = self.source.trial(place, self.seed)
-        return Stage(trial, self.source.has_texts, self.seed, self.source.device, self.model)
+        return Stage(trial, self.source.has_texts, self.seed, self.device, self.model)
 
     def chosen(self, run: Run) -> dict[str, Any] | None:
         """The options of a run, chosen on the dev videos; None where there are none, or nothing to choose."""

@@ -188,7 +188,7 @@ class Stage:
     trial: Trial
     has_texts: bool
     seed: int
-    device: str = "cpu"
+    device: str = "cpu"  # that methods are fitted on
     model: StepDecoder | None = None
     inference: Options | None = None  # that the model brings
     _outputs: list[Slots] | None = None
@@ -373,12 +373,12 @@ def feature_videos(stage: Stage) -> tuple[list[FeatureVideo], dict[str, int]]:
     return videos, steps
 
 
-def _fit(method: Method, stage: Stage, device: str, **options: Any) -> tuple[Any, list[FeatureVideo], dict[str, int]]:
+def _fit(method: Method, stage: Stage, **options: Any) -> tuple[Any, list[FeatureVideo], dict[str, int]]:
     """A baseline fitted on the videos of a stage, those videos, and the number of steps of each task."""
     videos, steps = feature_videos(stage)
     setting: Any = method.setting or "weak"
     fit = baseline(method.kind.removeprefix(REGISTERED), **options).fit
-    return fit(videos, steps, setting=setting, seed=stage.seed, device=device), videos, steps
+    return fit(videos, steps, setting=setting, seed=stage.seed, device=stage.device), videos, steps
 
 
 def _retuned(fitted: Any, videos: Sequence[FeatureVideo], tried: Sequence[Options]) -> Answer:
@@ -393,21 +393,20 @@ def _retuned(fitted: Any, videos: Sequence[FeatureVideo], tried: Sequence[Option
 def _kukleva(method: Method, stage: Stage) -> Answer:
     # exactly the budget, unless options are given
     given = {"epochs": 0, "min_updates": method.updates} if method.options is None else dict(method.options)
-    # the perceptron is so small that a GPU only waits for it
-    fitted, videos, _ = _fit(method, stage, "cpu", **given)
+    fitted, videos, _ = _fit(method, stage, **given)
     shares = [0.4, *(round(0.05 * i, 2) for i in range(15) if i != 8)]
     pairs = itertools.product(shares, (True, False))
     return _retuned(fitted, videos, [{"background": share, "decode": decode} for share, decode in pairs])
 
 
 def _elhamifar(method: Method, stage: Stage) -> Answer:
-    fitted, videos, _ = _fit(method, stage, stage.device, max_updates=method.updates)
+    fitted, videos, _ = _fit(method, stage, max_updates=method.updates)
     pairs = itertools.product(SHARES[::-1], (1, 3, 5))  # all segments stay in the published method
     return _retuned(fitted, videos, [{"keep": keep, "smooth": window} for keep, window in pairs])
 
 
 def _shen(method: Method, stage: Stage) -> Answer:
-    fitted, videos, steps = _fit(method, stage, stage.device, max_updates=method.updates)
+    fitted, videos, steps = _fit(method, stage, max_updates=method.updates)
     trial, outputs = prototypes(stage.trial, fitted, videos)
     localised = slot_answer(trial, outputs, method.rule, stage.inference)
     found = frame_clusters(videos, [fitted.frames(v) for v in videos], steps, stage.seed)
@@ -438,7 +437,7 @@ def prototypes(trial: Trial, fitted: Any, videos: Sequence[FeatureVideo]) -> tup
 
 def _registered(method: Method, stage: Stage) -> Answer:
     """A baseline that a plugin registered: its clusters as they come."""
-    fitted, videos, _ = _fit(method, stage, stage.device)
+    fitted, videos, _ = _fit(method, stage)
     return Answer(None, lambda _: (fitted.segment(videos), None), curve=getattr(fitted, "curve", ()))
 
 
@@ -448,6 +447,8 @@ _METHODS: dict[str, Callable[[Method, Stage], Answer]] = {
     "shen": _shen,
 }  # fmt: skip
 PUBLISHED = ("kukleva", "elhamifar", "shen")
+LEARNED = ("shen",)
+"""Those that learn where models do; the perceptron of Kukleva is so small that a GPU only waits for it."""
 REGISTERED = "baseline "
 
 

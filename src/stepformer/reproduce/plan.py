@@ -427,7 +427,8 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
                 method = replace(method, rule="own")
                 bringing = weights or _weights(setup, DEFAULT, seed)
                 given = dict(bringing.inference)
-            device = setup.device if weights is not None and weights.config is not None else source.device
+            learned = method.kind in methods.LEARNED or (weights is not None and weights.config is not None)
+            device = setup.device if learned else source.device
             runs[seed] = Run(method, seed, source.fingerprint, device, weights, given, code_hash())
         label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
         planned.append(PlannedRow(row, label, runs))
