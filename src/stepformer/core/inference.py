@@ -53,9 +53,9 @@ _ENOUGH = 64
 _OFTENEST = 2
 # the number of steps is log-normal about AT * pieces ** POWER, or FEW: chosen on simulated dev videos, the real dev
 # clips and half of GTEA; `stepformer bench steps --fit` prints what the timelines of simulated training videos say
-_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD, _NUMBER_FEW = 0.33, 0.8, 0.25, 4.0
+_NUMBER_AT, _NUMBER_POWER, _NUMBER_SPREAD, _NUMBER_FEW = 0.30, 0.85, 0.25, 4.0
 _LEFT = 0.09
-_SPLIT = 2.0  # frames of noise that a further step must explain, however many are usual
+_SPLIT = 2.0  # looks of noise that a further step must explain, however many are usual
 _BY_CHANCE = 0.5  # times the standard deviation of a sum over a usual step: what rows gain where a step is split
 _NUMBER_RANGE = 3.0
 _MOST_STEPS = 96
@@ -384,6 +384,11 @@ def looks_hz(duration_s: float, rate_hz: float) -> float:
     return rate_hz * min(_OFTENEST, max(1, math.ceil(_ENOUGH / max(duration_s * rate_hz, 1e-3))))
 
 
+def look_frames(mask: Tensor, rate_hz: float) -> list[int]:
+    """How many frames of each video the product would see in one look: those that noise has in common, at least 1."""
+    return [max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0))) for frames in mask.sum(1).tolist()]
+
+
 def noise_share(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
     """(B,) share, 0 to about 1, of a video's variance that neighbouring frames do not share: structure (B, N, W) from
     :func:`segments.spread_out`.
@@ -392,8 +397,7 @@ def noise_share(structure: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
     neighbours are nearly the same picture, do not make a video seem smoother than it is.
     """
     out = []
-    for x, frames in zip(structure, mask.sum(1).tolist(), strict=True):
-        apart = max(1, round(rate_hz / looks_hz(frames / rate_hz, 1.0)))
+    for x, frames, apart in zip(structure, mask.sum(1).tolist(), look_frames(mask, rate_hz), strict=True):
         near = (x[apart:frames] - x[: max(frames - apart, 0)]).square().sum(1)
         out.append(near.mean() / 2 if frames > apart else near.new_ones(()))
     return torch.stack(out) if out else structure.new_ones(0)
@@ -519,12 +523,13 @@ def find_steps(
         noise = noise_share(structure_spread, mask, rate_hz)
         usual = usual_number(falls_into)
         number = number_costs(usual, mask, noise, config)
-        # what is usual never splits what is all the same
-        least = _SPLIT * noise * _STEEPNESS ** (0.5 - config.detail)
+        # what is usual never splits what is all the same; noise counts by looks: a higher rate has no more of it
+        look = noise.new_tensor(look_frames(mask, rate_hz))
+        least = _SPLIT * look * noise * _STEEPNESS ** (0.5 - config.detail)
         if not by_structure:  # of rows that fit alike, one is better in the first half and one in the second, by chance
             common, chance = _row_noise(similarity, rows, mask, rate_hz)
             per_step = torch.where(falls_into <= _NUMBER_FEW, 0.0, mask.sum(1) / usual.clamp(min=1.0))
-            least = least + _BY_CHANCE * config.row_weight * common * chance * per_step.sqrt()
+            least = least + _BY_CHANCE * config.row_weight * common * chance * (look * per_step).sqrt()
         found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
     else:
         found, _ = segments.solve(task, penalty, ordered=config.ordered)

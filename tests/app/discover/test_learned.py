@@ -145,7 +145,9 @@ def test_product_and_tables_give_the_same_assignments_with_the_checkpoints_optio
 def test_one_picture_with_noise_is_one_step_and_an_hour_is_cut_only_where_it_changes(model, seed):
     rng = np.random.default_rng(seed)
     shared = 2 * rng.standard_normal(512)  # as the vectors of pictures have
-    assert len(model.discover_features(shared + rng.standard_normal((120, 512)))) == 1
+    noise = shared + rng.standard_normal((120, 512))
+    assert len(model.discover_features(noise)) == 1
+    assert len(model.discover_features(np.repeat(noise, 4, 0), rate_hz=4.0)) == 1
     blocks = np.repeat(rng.standard_normal((6, 512)), 600, 0)
     hour = model.discover_features(shared + blocks + 0.5 * rng.standard_normal((3600, 512)))
     assert len(hour) >= 4 and {t % 600 for step in hour for t in (step.start_s, step.end_s)} == {0.0}
