@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stepformer.core.devices import Beside, has_triton
+from stepformer.core.devices import Beside, has_triton, seed_device
 from stepformer.core.losses import BUILT_IN, Ahead, Criterion, Drawn
 from stepformer.core.model import Looked, Slots, StepDecoder
 from stepformer.core.stack import Stack, weight_kinds
@@ -228,7 +228,7 @@ class GraphStep:
         rates.copy_(torch.tensor([lr, follow, *corrections, 0.0, self.count], dtype=torch.float64))
         rates.view(torch.int64)[4] = seed
         recorded = self._ready(batch, rates)
-        torch.manual_seed(seed)
+        seed_device(self.device, seed)
         if recorded.graph is not None:
             recorded.graph.replay()
         else:
@@ -305,7 +305,7 @@ class GraphStep:
             if recorded.looked is not None:
                 self._looked(recorded.inputs, recorded.looked)
             if recorded.drawn is not None:  # recorded, torch's generator would be written to before every replay
-                torch.manual_seed(int(rates.view(torch.int64)[4]))
+                seed_device(self.device, int(rates.view(torch.int64)[4]))
                 drawn = self.criterion.draw(recorded.inputs["video_mask"])
                 assert drawn is not None
                 for kept, new in zip(recorded.drawn, drawn, strict=True):

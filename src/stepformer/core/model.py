@@ -291,7 +291,7 @@ class StepDecoder(nn.Module):
     def look_in_half(self, video: Tensor, codes: Tensor, out: Looked | None = None) -> Looked:
         """What layers in bf16 attend to, of a model as wide as its frames; written to ``out`` where it is given."""
         level, keys_only = self.config.level, self.config.positions_on == "keys"
-        if video.is_cuda and codes.shape == (1, *video.shape[1:]) and has_triton():
+        if video.is_cuda and codes.shape[1:] == video.shape[1:] and has_triton():
             from stepformer.core.stack_kernels import add_codes
 
             made = add_codes(video, codes, level, keys_only, out)

@@ -98,7 +98,7 @@ def _add_norm_back(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _add_codes(  # type: ignore[no-untyped-def]
-    x, codes, out, plain, frames, DIM: tl.constexpr, WIDTH: tl.constexpr, PLAIN: tl.constexpr, LEVEL: tl.constexpr
+    x, codes, out, plain, places, DIM: tl.constexpr, WIDTH: tl.constexpr, PLAIN: tl.constexpr, LEVEL: tl.constexpr
 ):
     row = tl.program_id(0)
     c = tl.arange(0, WIDTH)
@@ -109,7 +109,7 @@ def _add_codes(  # type: ignore[no-untyped-def]
         value *= tl.sqrt(DIM + 0.0) / tl.maximum(tl.sqrt(tl.sum(value * value, axis=0)), 1e-12)
     if PLAIN:
         tl.store(plain + at, value, mask=ok)
-    value += tl.load(codes + (row % frames) * DIM + c, mask=ok, other=0.0).to(tl.float32)
+    value += tl.load(codes + (row % places).to(tl.int64) * DIM + c, mask=ok, other=0.0).to(tl.float32)
     tl.store(out + at, value, mask=ok)
 
 
@@ -402,7 +402,7 @@ def add_norm_back(
 def add_codes(
     x: Tensor, codes: Tensor, level: bool, both: bool, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """x (B, N, D), at length sqrt(D) if ``level``, and x + codes (1, N, D), in bf16 and in one pass.
+    """x (B, N, D), at length sqrt(D) if ``level``, and x + codes (B or 1, N, D), in bf16 and in one pass.
 
     Without ``both`` the first is not made, and the second is given in its place.
     """
@@ -412,7 +412,7 @@ def add_codes(
     B, N, dim = x.shape
     width = _width(dim)
     _add_codes[(B * N,)](
-        x, codes, placed, plain, N, DIM=dim, WIDTH=width, PLAIN=both, LEVEL=level, num_warps=_warps(width)
+        x, codes, placed, plain, len(codes) * N, DIM=dim, WIDTH=width, PLAIN=both, LEVEL=level, num_warps=_warps(width)
     )
     return plain, placed
 

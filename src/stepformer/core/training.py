@@ -38,7 +38,7 @@ from stepformer.base.plugins import Registry
 from stepformer.base.progress import Progress
 from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import OptimConfig, TrainConfig
-from stepformer.core.devices import torch_device
+from stepformer.core.devices import seed_device, torch_device
 from stepformer.core.distributed import Batch, Ranks, SharedCriterion, added, own_rows
 from stepformer.core.graph import GraphStep, NotFinite, why_not
 from stepformer.core.losses import Criterion
@@ -203,7 +203,8 @@ class Trainer:
         logged: dict[str, Tensor | float] = {}
         for part in range(config.optim.accumulate):
             number = step * config.optim.accumulate + part
-            torch.manual_seed(config.seed * 1_000_003 + number + (self.ranks.rank << 32))  # dropout and frame draws
+            # dropout and frame draws
+            seed_device(self.device, config.seed * 1_000_003 + number + (self.ranks.rank << 32))
             batch = own_rows(self.source, self.ranks, number, config.batch)
             loss, parts = self._losses(self.model, batch)
             self.scaler.scale(loss / config.optim.accumulate).backward()  # type: ignore[no-untyped-call]
@@ -233,7 +234,8 @@ class Trainer:
         config = self.config
         if self._graph is None:
             self._graph = GraphStep(config, self.model, self.mean, self.optimizer, self.criterion, self.precision)
-        self.model.train()
+        if not self.model.training:  # which asks every module: a millisecond
+            self.model.train()
         batch = self.source.batch(step, config.batch)
         try:
             seed = config.seed * 1_000_003 + step
@@ -252,7 +254,7 @@ class Trainer:
     def _explain(self, error: NotFinite) -> NoReturn:
         """Saves what a step that failed on the device saw: its batch is read again, the weights have not changed."""
         batch = self.source.batch(error.step, self.config.batch)
-        torch.manual_seed(self.config.seed * 1_000_003 + error.step)
+        seed_device(self.device, self.config.seed * 1_000_003 + error.step)
         with torch.no_grad():
             loss, parts = self._losses(self.model, batch)
         self._save_evidence(error.step, {"loss": loss, **parts}, batch)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stepformer.core.config import make_config
+from stepformer.core.devices import seed_device
 from stepformer.core.graph import padded_size, why_not
 from stepformer.core.model import levelled
 from stepformer.core.training import NonFiniteLossError, Trainer
@@ -213,3 +214,12 @@ def test_what_cannot_be_recorded_is_said(tmp_path):
     ):
         reason = str(why_not(changed, model, gpu, precision))
         assert said in reason or "Triton" in reason
+
+
+def test_seeding_draws_as_torch_does_and_leaves_nothing_behind():
+    torch.manual_seed(7)
+    drawn = torch.rand(3)
+    waiting = len(torch.cuda._queued_calls)  # what torch.manual_seed adds to where there is no GPU
+    seed_device(torch.device("cpu"), 7)
+    assert torch.equal(torch.rand(3), drawn)
+    assert len(torch.cuda._queued_calls) == waiting

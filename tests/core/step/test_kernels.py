@@ -113,8 +113,9 @@ def test_add_norm_back(kernels, dropout, more, branch, R, D):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("level", [False, True])
-def test_codes_are_added_in_one_pass(kernels, dtype, level):
-    x, codes = draw(3, 50, 20).to(dtype), draw(1, 50, 20)
+@pytest.mark.parametrize("videos", [1, 3])
+def test_codes_are_added_in_one_pass(kernels, dtype, level, videos):
+    x, codes = draw(3, 50, 20).to(dtype), draw(videos, 50, 20)
     expected = levelled(x.float()) if level else x.float()
     for both in (False, True):
         plain, placed = kernels.add_codes(x, codes, level, both)
