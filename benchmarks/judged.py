@@ -42,7 +42,10 @@ def absurd_share() -> dict[str, tuple[int, int]]:
 
     Of the dev half: drawn at random "before" and "after" the rules on fragments and amounts, which were made from this
     reading; all others were read later, those of "unread videos" apart. Of 75 videos of the test half: before and after
-    the rules on where a name ends, shuffled together.
+    the rules on where a name ends, shuffled together. "dev half, all": every name that was then shown for a marked step
+    or for a window of 12 s, read strictly and by itself, without what was said around it; "test half, unread": likewise
+    of marked steps of the 78 other videos, before and after names that make no sense to the encoder were left out, both
+    shuffled together.
     """
     found: dict[str, tuple[int, int]] = {}
     with ABSURD.open(encoding="utf-8", newline="") as stream:
