@@ -21,6 +21,7 @@ STUDIES = {
     "real": "discovery and localisation on real videos against controls",
     "runs": "curves and scores of training runs, from their folders",
     "said": "names taken from real narration, against human steps; the pairs judged by hand",
+    "sense": "names that make no sense, of those read by hand; trains what tells them apart",
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
     "sizes": "the time of one alignment against its rows and columns",

@@ -62,7 +62,8 @@ class Heard:
             assert self.bank is not None
             return self.bank.shares_below(self.tower.encode_text(names), looks)
 
-        found = spoken(spans, self.phrases, self.sentences.encode_text, sight=fits if sight else None, worth=worth)
+        encode, sense = self.sentences.encode_text, self.sentences.sense
+        found = spoken(spans, self.phrases, encode, sight=fits if sight else None, sense=sense, worth=worth)
         return [(name, self.video.steps[i][2]) for name, i in zip(found, numbers, strict=True)]
 
 

@@ -65,3 +65,23 @@ def test_the_sentence_encoder_gives_its_published_similarities():
     mixed = ["a " * 400, "", *texts]
     np.testing.assert_allclose(encoder.encode_text(mixed)[2:], vectors, atol=1e-5)
     assert encoder.encode_text([]).shape == (0, 384)
+
+
+def test_steps_as_people_write_them_make_more_sense_than_what_is_left_of_them():
+    if weights.find("minilm") is None:
+        pytest.skip("weights are not here: stepformer models pull minilm")
+    from stepformer.encoders.sentence import SentenceEncoder
+
+    encoder = SentenceEncoder()
+    good = [
+        "add the chopped parsley",
+        "fold the whites into the batter",
+        "rinse the lentils",
+        "cook it for ten minutes",
+    ]
+    bad = ["add the chopped politely", "fold the whites of the battery", "rinse the lens ones", "cook the and minutes"]
+    before = encoder.encode_text(good)
+    odds = encoder.sense([*bad, *good])
+    assert odds.shape == (8,) and odds[:4].max() < 0 < odds[4:].min()
+    assert (encoder.encode_text(good) == before).all()  # vectors of meaning are what they were
+    assert encoder.sense([]).shape == (0,)

@@ -44,6 +44,8 @@ TOPIC_SHARE = 0.5
 SHOWN_SAID, SURE_SAID = 0.55, 0.8
 """A spoken name is shown if the chance that it is right or plausible is at least the first, and is sure from the
 second: ``stepformer bench said`` sets both."""
+SENSE = 0.0
+"""Log odds (:meth:`SentenceEncoder.sense`) from which a recipe's name makes sense, by ``stepformer bench sense``."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
 _KITCHEN = ("baking", "cooking", "drinks")
@@ -275,8 +277,9 @@ class Candidates:
         return np.stack([np.asarray(early), grounded, common, local, *rest], axis=-1)
 
 
-def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
-    """What of a video's phrases may name a step; ``encode``: texts (L) to vectors (L, D) of the sentence encoder."""
+def candidates(phrases: Sequence[Phrase], encode: Encode, sense: Encode | None = None) -> Candidates | None:
+    """What of a video's phrases may name a step; ``encode``: texts (L) to vectors (L, D) of the sentence encoder;
+    ``sense``: names (L) of a recipe to how far they make sense (L,), see :meth:`SentenceEncoder.sense`."""
     said = spoken_names(phrases)
     sentences = [_stems(text) for text in {phrase.sentence for phrase in phrases}]
     often = Counter(word for text in sentences for word in text)
@@ -291,6 +294,9 @@ def candidates(phrases: Sequence[Phrase], encode: Encode) -> Candidates | None:
         twice = frozenset(pair for pair, times in pairs.items() if times > 1)
         said = [name and as_in_kitchen(name, twice) for name in said]
     useful = [i for i in telling if said[i] and not foreign.intersection(_stems(said[i] or "")[1:])]
+    if kitchen and sense is not None and useful:
+        made = sense(tuple(said[i] or "" for i in useful))
+        useful = [i for i, odds in zip(useful, made, strict=True) if odds >= SENSE]
     if not useful:
         return None
     names = tuple(said[i] or "" for i in useful)
@@ -303,18 +309,19 @@ def spoken(
     encode: Encode,
     *,
     sight: Encode | None = None,
+    sense: Encode | None = None,
     worth: Worth | None = None,
 ) -> list[Name | None]:
     """The phrase that names each step, in order, or None where nothing that is said is likely to.
 
     spans_s: the steps' seconds. encode: the sentence encoder's. sight: names (L) to how well they fit the steps'
-    pictures, (M, L) of :meth:`PhraseBank.shares_below`. Steps and phrases are aligned one to one by Drop-DTW, both
-    droppable; a name's score is the chance that it is right or plausible.
+    pictures, (M, L) of :meth:`PhraseBank.shares_below`. sense: as of :func:`candidates`. Steps and phrases are aligned
+    one to one by Drop-DTW, both droppable; a name's score is the chance that it is right or plausible.
     """
     from stepformer.core.align import drop_dtw
 
     worth = worth or WORTH
-    found = candidates(phrases, encode) if len(spans_s) else None
+    found = candidates(phrases, encode, sense) if len(spans_s) else None
     if found is None:
         return [None] * len(spans_s)
     log_odds = worth.log_odds(found.features(spans_s))

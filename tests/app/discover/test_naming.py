@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from stepformer.app.discover.presence import present_texts
 from stepformer.app.naming import (
+    SENSE,
     SURE_SAID,
     Name,
     PhraseBank,
     as_in_kitchen,
+    candidates,
     foreign_words,
     guess,
     load_bank,
@@ -208,6 +210,27 @@ def test_a_recipes_name_ends_where_the_next_sentence_begins(heard, name):
 def test_words_that_are_said_together_twice_are_one_thing():
     assert as_in_kitchen("pour the lentil tonic") == "pour the lentil"
     assert as_in_kitchen("pour the lentil tonic", {("lentil", "tonic")}) == "pour the lentil tonic"
+
+
+def test_a_recipes_name_that_makes_no_sense_is_no_candidate():
+    asked = []
+
+    def sense(names):
+        asked.append(names)
+        return np.array([SENSE - 0.1 if name == "stir the sauce" else SENSE for name in names])
+
+    def encode(names):
+        return np.ones((len(names), 2))
+
+    said = [phrase(text, i) for i, text in enumerate(KITCHEN)]
+    kept = candidates(said, encode, sense)
+    assert kept is not None and set(kept.names) == {*KITCHEN} - {"stir the sauce"} and asked == [tuple(KITCHEN)]
+    assert candidates(said, encode, lambda names: np.full(len(names), SENSE - 1)) is None
+    workshop = [
+        phrase(text, i) for i, text in enumerate(("loosen the lug nuts", "jack up the car", "remove the wheel"))
+    ]
+    other = candidates(workshop, encode, sense)
+    assert other is not None and len(other.names) == 3 and len(asked) == 1  # it knows recipes only
 
 
 def test_words_of_other_work_were_misheard():

@@ -50,7 +50,10 @@ def said(monkeypatch):
 @pytest.fixture
 def alike(monkeypatch):
     """A sentence encoder to which all texts mean much the same."""
-    encoder = SimpleNamespace(encode_text=lambda texts: np.ones((len(texts), 4)) + np.eye(len(texts), 4))
+    encoder = SimpleNamespace(
+        encode_text=lambda texts: np.ones((len(texts), 4)) + np.eye(len(texts), 4),
+        sense=lambda names: np.array([-9.0 if "spoon" in name else 9.0 for name in names]),
+    )
     monkeypatch.setattr("stepformer.encoders.sentence.default_sentence_encoder", lambda: encoder)
 
 
@@ -63,6 +66,15 @@ def test_spoken_steps_are_named_by_the_narrator(said, alike):
     assert [step.label for step in found] == texts
     assert all(step.meta["source"] == "spoken" and not step.meta["guess"] for step in found)
     assert found.meta["narration"] == {"source": "beside", "where": "talk.srt"}
+
+
+def test_a_name_that_makes_no_sense_is_not_shown(said, alike):
+    model = tiny_model()
+    vectors, _, edges = planted(noise=0.25)
+    texts = ["crack the eggs", "whisk the eggs", "pour the spoon into onions", "fry the eggs", "serve the eggs"]
+    lines = [(edge + 2.0, text) for edge, text in zip(edges, texts, strict=False)]
+    found = model.find(Features(vectors), narration=said(*lines)).timeline
+    assert {step.label for step in found if step.meta.get("source") == "spoken"} == {*texts} - {texts[2]}
 
 
 def test_what_is_said_keeps_steps_that_would_be_background(said, monkeypatch):

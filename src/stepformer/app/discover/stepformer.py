@@ -442,17 +442,18 @@ class StepFormer:
         from stepformer.encoders.sentence import default_sentence_encoder
 
         try:
-            # the same phrases are asked about for every number of steps that is tried
-            meaning = functools.cache(default_sentence_encoder().encode_text)
+            sentences = default_sentence_encoder()
         except MissingError as error:
             notes.append(f"what is said names no step: {error}")
             return lambda spans, looks: [None] * len(spans)
+        # the same phrases are asked about for every number of steps that is tried
+        meaning, sense = functools.cache(sentences.encode_text), functools.cache(sentences.sense)
         bank = self._bank_here(None, [], "")
         if bank is None or bank.pictures is None:
-            return lambda spans, looks: spoken(spans, phrases, meaning)
+            return lambda spans, looks: spoken(spans, phrases, meaning, sense=sense)
         look = functools.cache(self.encoder.encode_text)
         return lambda spans, looks: spoken(
-            spans, phrases, meaning, sight=lambda names: bank.shares_below(look(names), looks)
+            spans, phrases, meaning, sense=sense, sight=lambda names: bank.shares_below(look(names), looks)
         )
 
     def _seen(
