@@ -328,7 +328,10 @@ def spoken(
     if sight is not None:
         log_odds = worth.with_sight(log_odds, sight(found.names))
     chance = 1 / (1 + np.exp(-log_odds))
-    costs = np.where(found.near(spans_s) > 0, SHOWN_SAID - chance, np.inf)
+    near = found.near(spans_s)
+    # the model knows how early a phrase is, not how late: people seldom speak of what is over
+    late = np.array([[(p.start_s + p.end_s) / 2 > end for p in found.phrases] for _, end in spans_s])
+    costs = np.where(near > 0, SHOWN_SAID - chance * np.where(late, near, 1.0), np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
     names: list[Name | None] = [None] * len(spans_s)
     for column, row in enumerate(assignment):

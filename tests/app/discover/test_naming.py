@@ -150,6 +150,12 @@ def test_what_is_said_there_names_the_step():
     assert names[0].meta()["guess"] is False and names[0].said_s == 4 and names[0].score > SURE_SAID
 
 
+def test_what_is_said_when_a_step_is_over_names_the_next():
+    phrases = [phrase("whisk the eggs", 9.75), phrase("pour the oil", 19.75)]
+    names = spoken([(5.0, 10.0), (10.0, 15.0), (15.0, 20.0), (20.0, 25.0)], phrases, EGGS.encode_text)
+    assert [n and n.text for n in names] == [None, "whisk the eggs", None, "pour the oil"]
+
+
 def test_pictures_decide_between_what_is_said_at_once():
     two = Texts(stir_the_soup=[1, 0, 1], slice_the_bread=[0, 1, 1])
     phrases = [phrase("stir the soup", 2), phrase("slice the bread", 3)]

@@ -190,6 +190,15 @@ def test_two_spoken_steps_are_two_though_the_picture_hardly_changes(said, alike)
     assert [step.start_s for step in found] == [0, 20, 44]
 
 
+def test_what_is_said_during_a_step_names_no_later_one(said, alike):
+    vectors, _, _ = planted(lengths=(20, 24, 20, 20), noise=0.25)
+    vectors[30:44] += 0.15 * vectors[50]
+    lines = [(4.0, "crack the eggs"), (23.0, "whisk the eggs"), (40.0, "salt the eggs"), (66.0, "fry the eggs")]
+    found = tiny_model().find(Features(vectors), narration=said(*lines)).timeline
+    assert [step.label for step in found] == [*(text for _, text in lines[:3]), None, "fry the eggs"]
+    assert [step.start_s for step in found] == pytest.approx([0, 20, 30, 44, 64], abs=1)
+
+
 def test_what_is_plainly_spoken_of_is_no_background(said, alike, monkeypatch):
     """A stretch that the engine drops comes back where an action is spoken of, without the talk before it."""
     vectors, _, _ = planted(lengths=(30, 20, 20, 20), noise=0.25)

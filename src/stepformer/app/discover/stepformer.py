@@ -505,21 +505,25 @@ def _as_spoken(
     seen: Features,
     phrases: Sequence[Phrase],
 ) -> tuple[Sequence[Segment], list[Name | None]]:
-    """Steps and their names, with a step more wherever that gives a name more: what is plainly spoken of is no
-    background, and two things that are, are two steps, also where pictures hardly change between them."""
+    """Steps and their names, with a step more wherever that gives a name more, or as many of which more are said during
+    their own step: what is plainly spoken of is no background, and two things that are, are two steps, also where
+    pictures hardly change between them."""
 
-    def count(names: Sequence[Name | None]) -> int:
-        return sum(name is not None for name in names)
+    def worth(pieces: Sequence[Segment], names: Sequence[Name | None]) -> tuple[int, int]:
+        said_s = [None if name is None else name.said_s for name in names]
+        spans_s = [_span(piece, seen) for piece in pieces]
+        own = [s is not None and start <= s < end for s, (start, end) in zip(said_s, spans_s, strict=True)]
+        return sum(name is not None for name in names), sum(own)
 
     for gap in _gaps(pieces, seen):
         more = sorted((*pieces, _around(gap, pieces, seen, phrases)), key=lambda piece: piece.first)
-        if count(more_names := named(more)) > count(names):
+        if worth(more, more_names := named(more)) > worth(pieces, names):
             pieces, names = more, more_names
     at = 0
     while at < len(pieces):
         halves = _cut(pieces[at], seen) if _acts(pieces[at], seen, phrases) > 1 else ()
         more = [*pieces[:at], *halves, *pieces[at + 1 :]]
-        if halves and count(more_names := named(more)) > count(names):
+        if halves and worth(more, more_names := named(more)) > worth(pieces, names):
             pieces, names = more, more_names
         else:
             at += 1
