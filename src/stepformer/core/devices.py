@@ -80,7 +80,8 @@ def seed_device(device: torch.device, seed: int) -> None:
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)
     elif device.type == "cuda":
-        torch.cuda.default_generators[device.index or torch.cuda.current_device()].manual_seed(seed)
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.default_generators[index].manual_seed(seed)
     else:
         torch.manual_seed(seed)
 
