@@ -297,8 +297,7 @@ def read_names() -> list[tuple[str, bool]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    add(parser, "data")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="train anew and write here")
+    add(parser, "data", "out")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -306,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         if not args.data:
             raise UsageError("give --data, the folder of public datasets")
-        learn(Path(args.data) / "youcook2", args.out)
+        learn(Path(args.data) / "youcook2", Path(args.out))
     read = read_names()
     odds, absurd = default_sentence_encoder().sense([name for name, _ in read]), np.array([mark for _, mark in read])
     for least in (-np.inf, -1.0, -0.5, SENSE, 0.5, 1.0, 1.5, 2.0):
