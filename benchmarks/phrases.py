@@ -131,7 +131,7 @@ def as_stream(gold: Sequence[Any], options: PhraseOptions, marks: bool) -> list[
     found: list[list[str]] = [[] for _ in gold]
     for phrase in extract_phrases(cues, options):
         if not phrase.chatter:
-            middle = (phrase.start_s + phrase.end_s) / 2
+            middle = phrase.middle_s
             found[next((i for i, until in enumerate(bounds) if middle < until), len(gold) - 1)].append(phrase.text)
     return found
 

@@ -48,6 +48,8 @@ def test_whatever_decides_the_numbers_changes_the_id(other):
 def test_rows_without_training_are_the_same_run_wherever_models_are_trained():
     for label in ("pooled32", "Kukleva et al."):
         assert ids("table1", label) == ids("table1", label, replace(SETUP, device="cuda")) != set()
+    # Shen learns where models do
+    assert len(ids("table1", "Shen et al.") | ids("table1", "Shen et al.", replace(SETUP, device="cuda"))) == 8
 
 
 def test_code_counts_and_comments_do_not(tmp_path, monkeypatch):

@@ -261,7 +261,7 @@ class Candidates:
         x = unit(self.meanings)
         alike = np.asarray(x @ x.T, np.float64)
         np.fill_diagonal(alike, 0.0)
-        early = [[max(0.0, a - (p.start_s + p.end_s) / 2) for p in self.phrases] for a, _ in spans_s]
+        early = [[max(0.0, a - p.middle_s) for p in self.phrases] for a, _ in spans_s]
         local = near @ alike / np.maximum(near.sum(1, keepdims=True) - near, 1.0)
         shared = alike.sum(1) / max(1, count - 1)
         if count == 1:  # there is nothing to compare with
@@ -330,7 +330,7 @@ def spoken(
     chance = 1 / (1 + np.exp(-log_odds))
     near = found.near(spans_s)
     # the model knows how early a phrase is, not how late: people seldom speak of what is over
-    late = np.array([[(p.start_s + p.end_s) / 2 > end for p in found.phrases] for _, end in spans_s])
+    late = np.array([[p.middle_s > end for p in found.phrases] for _, end in spans_s])
     costs = np.where(near > 0, SHOWN_SAID - chance * np.where(late, near, 1.0), np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
     names: list[Name | None] = [None] * len(spans_s)
@@ -360,7 +360,7 @@ def tell_apart(names: Sequence[Name | None], everywhere: bool = False) -> list[N
 
 def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
     """1 inside the step, falling to 0 where the phrase is too early or too late to be about it."""
-    middle = (phrase.start_s + phrase.end_s) / 2
+    middle = phrase.middle_s
     if middle < span[0]:
         return max(0.0, 1.0 - (span[0] - middle) / EARLY_S)
     if middle > span[1]:

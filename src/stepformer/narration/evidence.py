@@ -91,7 +91,7 @@ def topics(
     if len(useful) <= _LEAST_PHRASES:
         return None
     said = np.asarray(vectors, np.float64)[useful]
-    middles = np.array([(phrases[i].start_s + phrases[i].end_s) / 2 + options.text_later_s for i in useful])
+    middles = np.array([phrases[i].middle_s + options.text_later_s for i in useful])
     away = ((np.arange(frames) + 0.5) / rate_hz)[:, None] - middles
     weight = np.exp(-0.5 * (away / options.topic_s) ** 2)  # (N, L)
     total = weight.sum(1, keepdims=True)
@@ -135,7 +135,7 @@ def agreement(
         return options.doubt
     half = max(1, round(_WINDOW_S / 2 * rate_hz))
     around = _near(np.asarray(phrase_vectors)[useful], frame_vectors, half, "wrap")
-    middles = np.array([(phrases[i].start_s + phrases[i].end_s) / 2 + options.later_s for i in useful])
+    middles = np.array([phrases[i].middle_s + options.later_s for i in useful])
     at = (middles * rate_hz).astype(np.int64)
     rows, frames = np.arange(len(useful)), around.shape[1]
     # the same phrases at all other times, in their order: what chance would give

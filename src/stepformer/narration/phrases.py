@@ -32,6 +32,11 @@ class Phrase:
     said_object: str | None = None  # where a reference was resolved, the object as it was said: "it", or "" for nothing
     aside: str = ""  # why it is not done here and now: see asides.aside; "" if it is
 
+    @property
+    def middle_s(self) -> float:
+        """The middle of when it was said."""
+        return (self.start_s + self.end_s) / 2
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and Parquet."""
         return asdict(self)

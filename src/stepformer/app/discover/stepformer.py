@@ -551,7 +551,7 @@ def _around(gap: Segment, pieces: Sequence[Segment], seen: Features, phrases: Se
 
 def _acts(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> int:
     """How many actions are spoken of during a piece."""
-    middles = [(p.start_s + p.end_s) / 2 * seen.rate_hz for p in phrases if not p.chatter and not p.negated]
+    middles = [p.middle_s * seen.rate_hz for p in phrases if not p.chatter and not p.negated]
     return sum(piece.first <= middle < piece.last for middle in middles)
 
 
