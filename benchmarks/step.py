@@ -206,13 +206,14 @@ def _replayed(function: Callable[[], Any] | None, graph: Any = None) -> float:
     """Median ms of a function recorded as a CUDA graph."""
     import torch
 
+    from stepformer.core.devices import Beside
+
     if graph is None:
         assert function is not None
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        warm_up = Beside(torch.device("cuda"), 11)
+        with warm_up:
             function()
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up.join()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

@@ -67,7 +67,11 @@ def _triton_works() -> bool:
 
 
 @lru_cache
-def _side(device: torch.device, number: int) -> torch.cuda.Stream:
+def side_stream(device: torch.device, number: int) -> torch.cuda.Stream:
+    """A stream of a GPU, the same one for the same number.
+
+    torch hands out 32 in turn: whoever asks for new ones is given, in the end, one that others wait for.
+    """
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
@@ -100,7 +104,7 @@ class Beside:
 
     def __enter__(self) -> None:
         if self._device is not None:
-            side = _side(self._device, self._number)
+            side = side_stream(self._device, self._number)
             side.wait_stream(torch.cuda.current_stream(self._device))
             self._inside, self._begun = torch.cuda.stream(side), True
             self._inside.__enter__()
@@ -113,7 +117,7 @@ class Beside:
     def join(self) -> None:
         """What follows waits for the work inside, on the device."""
         if self._device is not None and self._begun:
-            torch.cuda.current_stream(self._device).wait_stream(_side(self._device, self._number))
+            torch.cuda.current_stream(self._device).wait_stream(side_stream(self._device, self._number))
             self._begun = False
 
 

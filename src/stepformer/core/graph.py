@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stepformer.core.devices import Beside, has_triton, seed_device
+from stepformer.core.devices import Beside, has_triton, seed_device, side_stream
 from stepformer.core.losses import BUILT_IN, Ahead, Criterion, Drawn
 from stepformer.core.model import Looked, Slots, StepDecoder
 from stepformer.core.stack import Stack, weight_kinds
@@ -206,7 +206,7 @@ class GraphStep:
         self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
         self._flags: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
         self._cuda = device.type == "cuda"
-        self._copies: Any = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
+        self._copies: Any = side_stream(device, 10) if self._cuda else None
         self._turn = 0
         self._free = [torch.zeros((), dtype=torch.int32, pin_memory=self._cuda) for _ in range(_LATE + 2)]
         self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(_LATE + 2)]
@@ -332,12 +332,11 @@ class GraphStep:
         """Runs the step twice to warm up, without an update, and records it."""
         self.finish()
         self.bad.fill_(1)
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        warm_up = Beside(self.device, 11)
+        with warm_up:
             for _ in range(2):
                 self._step(recorded)
-        torch.cuda.current_stream().wait_stream(side)
+        warm_up.join()
         torch.cuda.synchronize()
         recorded.graph = torch.cuda.CUDAGraph()
         others = [other.graph for other in self._recorded.values()]  # all shapes share their memory

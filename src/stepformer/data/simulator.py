@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from stepformer.core.config import SimConfig
+from stepformer.core.devices import Beside
 from stepformer.data.world import OWNERS, PARAPHRASES, Videos, World
 from stepformer.errors import UsageError
 
@@ -74,11 +75,10 @@ class _Recorded:
         self._generator, self._graph = torch.Generator(device=device), torch.cuda.CUDAGraph()
         self._graph.register_generator_state(self._generator)
         with torch.cuda.device(device):
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
+            warm_up = Beside(device, 11)
+            with warm_up:
                 make(self._generator)  # what is set up at its first use cannot be recorded
-            torch.cuda.current_stream().wait_stream(side)
+            warm_up.join()
             with torch.cuda.graph(self._graph):
                 self._made = make(self._generator)
 

@@ -189,6 +189,19 @@ def test_recorded_on_a_gpu_a_saved_run_goes_on_exactly(preset, tmp_path):
     assert torch.equal(weights(second.mean), weights(whole.mean))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_batches_come_beside_the_step_however_many_trainings_went_before(tmp_path):
+    """torch gives out 32 streams in turn: copies must not be put on one that waits for the step."""
+    from stepformer.core.devices import side_stream
+
+    trainers = [make(tmp_path / str(i), "paper", True, "cuda") for i in range(12)]
+    for trainer in trainers:
+        trainer.train_step(0)
+        trainer.settle()
+        copies = trainer._graph._copies.cuda_stream
+        assert copies not in {side_stream(trainer._graph.device, number).cuda_stream for number in range(10)}
+
+
 def test_sizes_come_in_few_steps():
     assert [padded_size(n, 1000) for n in (1, 125, 128, 129, 700, 999, 1000, 1001)] == [
         128, 128, 128, 256, 768, 1000, 1000, 1024,
