@@ -118,8 +118,10 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         how = "one CUDA graph" if row["recorded"] else "kernels one by one"
         floor_ms = sum(part["floor_ms"] for part in row["parts"].values())
+        took = [part["ms"] for part in row["parts"].values() if part["ms"] is not None]
+        alone = f" (one alone {sum(took):.2f})" if took else ""
         print(
-            f"\n{row['preset']}, {row['batch']} x {row['frames']} x {row['width']} ({how}): {row['step_ms']:.2f} ms, "
+            f"\n{row['preset']}, {row['batch']} x {row['frames']} x {row['width']} ({how}): {row['step_ms']:.2f} ms{alone}, "
             f"{row['step_ms'] / floor_ms:.2f} times the floor; the straightforward step {row['reference_ms']:.2f} ms, "
             f"{row['reference_ms'] / row['step_ms']:.1f} times; {row['peak_mib']:.0f} MiB"
         )
