@@ -57,13 +57,11 @@ Row = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of this command."""
     add(parser, "device", "threads", "repeats", "seed", device="cpu", threads=1, repeats=5)
     parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measures, compares, prints."""
     from stepformer.core.devices import torch_device
 
     device = torch_device(args.device)

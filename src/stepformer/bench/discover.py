@@ -34,7 +34,6 @@ LIMIT = 0.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("video", nargs="?", type=Path, help="video to time (default: the longer demo video)")
     add(parser, "model", "repeats", "seconds", seconds=60.0)
 
@@ -83,7 +82,6 @@ def start_s(model: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Times and prints."""
     from stepformer.app.discover import load_model
     from stepformer.base import weights
 

@@ -40,13 +40,11 @@ LIMIT_MS = 100.0  # what an answer may take
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     add(parser, "limit", "threads", "seed", limit=10_000, threads=2)
     parser.add_argument("--queries", type=positive, default=200, metavar="N", help="questions")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Builds, asks, prints."""
     import torch
 
     from stepformer.encoders.sentence import default_sentence_encoder
@@ -139,7 +137,6 @@ def build(folder: Path, library: SyntheticLibrary, count: int, threads: int) -> 
 
 
 def measure(folder: Path, encode: Encode, videos: int, queries: int, threads: int, seed: int = 0) -> dict[str, Any]:
-    """Everything the command prints."""
     from stepformer.app.search import FOLDER, open_index
     from stepformer.app.search.index import unit
 

@@ -63,7 +63,6 @@ class Ceilings(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     several: dict[str, Any] = {"action": Several, "type": numbers, "nargs": "+", "metavar": "N"}
     parser.add_argument(
         "--presets", action=Several, nargs="+", default=["default"], metavar="NAME", help="training presets"
@@ -76,7 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measures and prints."""
     shapes, device = asked(args)
     ceilings = measure_ceilings(device, args.threads)
     rows = []

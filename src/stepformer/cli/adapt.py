@@ -25,7 +25,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     add(parser, "encoder", "world", "videos", "out", "resume", "train_steps", "batch", "set", "seed", "device",
         "threads", encoder={"required": True}, out={"required": True})  # fmt: skip
     parser.add_argument(
@@ -34,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains, and says where the model is."""
     from stepformer import encoders
     from stepformer.app.training import adapt
     from stepformer.core.config import make_config, merged

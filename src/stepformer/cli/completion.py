@@ -28,12 +28,10 @@ _FILES = ("FILE", "VIDEO", "TIMELINE", "PATH", "OUT", "SUBTITLES", "STORE", "CON
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the script."""
     text = script(args.shell)
     answer(args, {"shell": args.shell, "script": text}, text)
 

@@ -25,12 +25,10 @@ STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     add(parser, "out", "model", "device", "threads", out="out/demo")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the demo and says where everything is."""
     import stepformer as sf
     from stepformer.base import weights
     from stepformer.media import add_sound

@@ -33,7 +33,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     add(parser, "steps", "detail")
     parser.add_argument(
         "--percentile", type=float, metavar="P", help="the paper's drop threshold: this percentile of similarities"
@@ -51,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Discovers, prints, writes."""
     from stepformer.app.naming import read_bank
 
     knobs = Knobs(

@@ -53,13 +53,11 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("--quick", action="store_true", help="hash no weights, run nothing")
     add(parser, "model")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints each check as it is done."""
     checks = []
     for check in examine(args.model, args.quick):
         checks.append(check)

@@ -38,7 +38,6 @@ WRITERS = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     from stepformer.evaluation.predictions import ID_KINDS
     from stepformer.evaluation.protocols import PROTOCOLS
     from stepformer.evaluation.table1 import DISTANCES
@@ -69,7 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audits or scores."""
     from stepformer.data import read_dataset
 
     if args.check == bool(args.predictions):

@@ -31,7 +31,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("timeline", nargs="?", metavar="TIMELINE", help="timeline file, or - for JSON on stdin")
     parser.add_argument("out", nargs="*", metavar="OUT", help="files to write; a path ending in / takes clips")
     add(parser, "format", "from")

@@ -26,7 +26,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     add(parser, "step")
     parser.add_argument("--steps-file", metavar="FILE", help="a file with one step per line; # starts a comment")
     add(parser, "unordered")
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Locates, prints, writes."""
     texts = [*args.step, *(lines_of(args.steps_file, "steps file") if args.steps_file else [])]
     if not texts:
         raise UsageError('give the steps: --step "crack the eggs" --step "whisk", or --steps-file FILE')

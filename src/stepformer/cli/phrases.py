@@ -32,7 +32,6 @@ _SOUND = (".mp3", ".wav", ".m4a", ".flac", ".ogg", ".opus", ".aac")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("file", type=Path, metavar="FILE", help="subtitle file, video or sound")
     add(parser, "from")
     parser.add_argument("--video-id", metavar="ID", help="which video of a HowTo100M file (default: the only one)")
@@ -41,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the phrases."""
     from stepformer.media import SUFFIXES
     from stepformer.narration import extract_phrases, read_subtitles
     from stepformer.narration.cleaning import is_english

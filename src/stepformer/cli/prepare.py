@@ -30,7 +30,6 @@ def _add_features(parser: argparse.ArgumentParser) -> None:
 
 
 def _features(args: argparse.Namespace) -> int:
-    """Fills the store, lists what failed."""
     if args.captions is not None and args.from_ != "arrays":
         raise UsageError("--captions goes with --from arrays; subtitles of videos are found beside them")
     summary = _videos(args) if args.from_ == "videos" else _imported(args)
@@ -110,7 +109,6 @@ def _add_phrases(parser: argparse.ArgumentParser) -> None:
 
 
 def _phrases(args: argparse.Namespace) -> int:
-    """Makes the table, lists what failed."""
     from stepformer.base.progress import Progress
     from stepformer.narration.prepare import Report, prepare
 

@@ -26,7 +26,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("videos", nargs="+", metavar="VIDEO", help="videos, folders, globs, feature stores, or -")
     add(parser, "steps", "detail", "no_labels")
     parser.add_argument(
@@ -38,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Finds the procedure, prints it, writes what was asked for."""
     sources = find_inputs(args.videos)
     if args.dry_run:
         names = [str(source) for source in sources]

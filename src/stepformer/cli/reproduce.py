@@ -43,7 +43,6 @@ KINDS = ("control", "published", "model")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     # clustering multiplies small matrices: threads of the matrix product wait for each other longer than they work
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     whats = ("table1", "table2", "table3", "table4", "data", "evidence", "figures", "all")

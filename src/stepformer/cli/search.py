@@ -32,7 +32,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("folder", metavar="FOLDER", help="feature store, or folder of stores or videos")
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
@@ -42,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Updates and answers, as asked."""
     if args.text is None and not args.update:
         raise UsageError("say what to look for, or --update the index (stepformer search --help has examples)")
     if args.rebuild and not args.update:

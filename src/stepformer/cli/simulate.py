@@ -21,7 +21,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     add(parser, "out", "overwrite", "encoder", "seed", "threads", out={"required": True}, encoder="clip")
     parser.add_argument(
         "--procedures", type=positive, default=2000, metavar="N", help="procedures drawn from the grammar"
@@ -29,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Gathers, embeds, divides and saves; prints what came of it."""
     from stepformer.data.world import build_world
 
     return make(args, build_world)

@@ -37,7 +37,6 @@ FIELDS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument(
         "--preset", choices=("paper", "released", "default"), help="for what is not set otherwise (default: default)"
     )

@@ -25,7 +25,6 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
     parser.add_argument("timeline", metavar="TIMELINE", help="a timeline file, or a video")
     add(parser, "video", "model", "title", "sure_only", "subtitles", *LISTENING)
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on (default: any free one)")
