@@ -446,14 +446,14 @@ def test_given_steps(video, capsys):
 
 def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
     from stepformer.base import weights
-    from stepformer.media import add_sound, frames_at, read_audio
+    from stepformer.media import VideoReader, add_sound, read_audio
     from stepformer.narration import Narration, Phrase
 
     # the demo's own voice, put over a silent video
     with resources.as_file(resources.files("stepformer.cli") / "demo_voice.ogg") as voice:
         add_sound("talk.mp4", voice, "said.mp4")
     assert len(read_audio("said.mp4")) / 16_000 == pytest.approx(21.0, abs=0.3)
-    first, same = (frames_at(path, [0.5], size=(32, 32)).pictures for path in ("talk.mp4", "said.mp4"))
+    first, same = (VideoReader(path).pictures_at([0.5], (32, 32))[0][1] for path in ("talk.mp4", "said.mp4"))
     assert (first == same).all()
     Path("said.mp4").unlink()
     # without the parser: every cue is a phrase

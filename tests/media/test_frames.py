@@ -120,9 +120,8 @@ def test_any_seconds_in_any_order(clip, name):
     @settings(deadline=None, max_examples=15)
     @given(st.lists(st.floats(0, times_s[-1]), min_size=1, max_size=6))
     def check(seconds):
-        batch = video.frames_at(path, seconds, size=(64, 128))
-        assert batch.times_s.tolist() == seconds
-        for second, stamp, picture in zip(seconds, batch.shown_s, batch.pictures, strict=True):
+        found = video.VideoReader(path).pictures_at(seconds, size=(64, 128))
+        for second, (stamp, picture) in zip(seconds, found, strict=True):
             expected = on_screen(times_s, second)
             assert read_time_s(picture) == pytest.approx(expected, abs=0.0011)
             assert stamp == pytest.approx(expected, abs=0.0011)
@@ -256,10 +255,10 @@ def test_crop_fit_and_whole(tmp_path):
         for _ in range(5):
             out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         out.mux(stream.encode(None))
-    crop = video.frames_at(path, [0.5], size=(64, 64)).pictures[0]
-    fit = video.frames_at(path, [0.5], size=(64, 64), resize="fit").pictures[0]
-    whole = video.frames_at(path, [0.5], size=(224, 224), resize="whole").pictures[0]
-    own = video.frames_at(path, [0.5]).pictures[0]
+    reader = video.VideoReader(path)
+    ways = {"crop": (64, 64), "fit": (64, 64), "whole": (224, 224)}
+    crop, fit, whole = (reader.pictures_at([0.5], size, resize)[0][1] for resize, size in ways.items())
+    own = reader.pictures_at([0.5])[0][1]
     assert whole.shape == (80, 224, 3)  # a third of 224, to the nearest multiple of 16
     assert whole[:, :66].max() < 60 and whole[:, 84:140].min() > 200
     assert crop[:, 4:-4].min() > 200
@@ -282,7 +281,7 @@ def test_pixels_that_are_not_square(tmp_path):
         out.mux(stream.encode(None))
     info = video.probe(path)
     assert (info.width, info.height) == (256, 128)
-    assert video.frames_at(path, [0.0]).pictures.shape == (1, 128, 256, 3)
+    assert video.VideoReader(path).pictures_at([0.0])[0][1].shape == (128, 256, 3)
 
 
 def test_a_header_without_a_length(tmp_path):
@@ -318,8 +317,8 @@ def test_wrong_calls(clip, tmp_path):
         list(reader.frames_at([float("nan")]))
     with pytest.raises(UsageError, match="positive"):
         reader.seconds(0.0)
-    with pytest.raises(InputError, match=r"no picture at 99 s; it lasts 6\.00 s"):
-        video.frames_at(path, [1.0, 99.0])
+    before, behind = reader.pictures_at([1.0, 99.0])
+    assert before is not None and behind is None and reader.end_s == pytest.approx(6.0)
 
 
 @settings(deadline=None, max_examples=60)

@@ -17,11 +17,11 @@ from stepformer.media.chapters import CHAPTER_SUFFIXES, write_chapters
 from stepformer.media.container import Problem, VideoInfo, VideoWarning, probe
 from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video
 from stepformer.media.picture import FrameSpec
-from stepformer.media.reader import FrameBatch, VideoReader, frames_at
+from stepformer.media.reader import FrameBatch, VideoReader
 from stepformer.media.subtitles import subtitles_beside
 
 __all__ = [
     "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "FrameBatch", "FrameSpec", "Problem", "VideoInfo",
-    "VideoReader", "VideoWarning", "add_sound", "audio_blocks", "find_videos", "frames_at",
+    "VideoReader", "VideoWarning", "add_sound", "audio_blocks", "find_videos",
     "is_ours", "is_video", "probe", "read_audio", "subtitles_beside", "write_chapters",
 ]  # fmt: skip

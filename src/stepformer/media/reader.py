@@ -155,29 +155,6 @@ class VideoReader:
         self.stats = {"packets": decoder.read, "decoded": decoder.decoded, "seeks": decoder.seeks}
 
 
-def frames_at(
-    path: str | os.PathLike[str],
-    times_s: Sequence[float],
-    *,
-    size: tuple[int, int] | None = None,
-    resize: Resize = "crop",
-) -> FrameBatch:
-    """The pictures at given seconds, all at once, in the order asked for. For many, use :class:`VideoReader`.
-
-    Raises :class:`InputError` when one of the seconds lies after the end of the picture.
-    """
-    if not len(times_s):
-        raise UsageError("frames_at was given no seconds")
-    reader = VideoReader(path)
-    found = reader.pictures_at(times_s, size, resize)
-    there = [one for one in found if one is not None]
-    if len(there) < len(found):
-        missing = min(time_s for time_s, one in zip(times_s, found, strict=True) if one is None)
-        raise InputError(f"{path} has no picture at {missing:g} s; it lasts {reader.end_s or 0.0:.2f} s")
-    shown_s, pictures = zip(*there, strict=True)
-    return FrameBatch(np.maximum(times_s, 0.0), np.asarray(shown_s), np.stack(pictures))
-
-
 def _rising(times_s: Iterable[float]) -> Iterator[float]:
     before = -math.inf
     for time_s in times_s:
