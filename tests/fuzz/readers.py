@@ -486,10 +486,11 @@ def _world(folder: Path) -> bytes:
 def readers(folder: Path) -> list[Reader]:
     """All of them; ``folder`` is for making seeds."""
     from stepformer.app.naming import read_bank
+    from stepformer.base.guard import read_text, toml_of
     from stepformer.base.safe_pickle import load_restricted
     from stepformer.cli.inputs import lines_of
     from stepformer.core.checkpoint import load_checkpoint
-    from stepformer.core.config import read_config
+    from stepformer.core.config import make_config
     from stepformer.core.training import _cut_metrics
     from stepformer.data import read_coin, read_crosstask
     from stepformer.data.howto100m import read_howto100m
@@ -568,7 +569,7 @@ def readers(folder: Path) -> list[Reader]:
             "config",
             "run.toml",
             b'preset = "paper"\nsteps = 10\n[optim]\nlr = 1e-3\n[data]\nworld = "w"\n',
-            read_config,
+            lambda path: make_config(toml_of(read_text(path), path)),
         ),
         Reader("COIN", "COIN.json", json.dumps(coin).encode(), read_coin),
         Reader("COIN gzipped", "COIN.json.gz", gzip.compress(json.dumps(coin).encode(), mtime=0), read_coin),

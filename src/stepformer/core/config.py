@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stepformer.base.files import no_such
-from stepformer.base.guard import read_text, reader, toml_of
 from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, check_ranges, preset
@@ -219,16 +216,8 @@ def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
     return made
 
 
-@reader("config")
-def read_config(path: str | Path, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
-    """A run from a TOML file, with dotted overrides such as ``{"optim.lr": 1e-4}``."""
-    if not Path(path).exists():
-        raise no_such(path, "config file")
-    return make_config(merged(toml_of(read_text(path), path), overrides or {}))
-
-
 def merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values with dotted overrides put in."""
+    """Nested values with dotted overrides such as ``{"optim.lr": 1e-4}`` put in."""
     out = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for dotted, value in overrides.items():
         *path, last = dotted.split(".")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
 import pytest
 
-from stepformer.core.config import TrainConfig, make_config, merged, read_config
-from stepformer.errors import InputError, StepFormerError, UsageError
+from stepformer.core.config import TrainConfig, make_config, merged
+from stepformer.errors import UsageError
 
 
 @pytest.mark.parametrize("preset", ["paper", "released", "default"])
@@ -25,7 +26,7 @@ def test_a_file_overrides_the_preset_and_the_command_line_overrides_the_file(tmp
         '[inference]\nthreshold = "fixed"\nsimilarity = 1\n'
     )
     plain = make_config({"preset": "paper"})
-    config = read_config(path, {"optim.lr": 0.02, "loss.weights.seq": 0})
+    config = make_config(merged(tomllib.loads(path.read_text()), {"optim.lr": 0.02, "loss.weights.seq": 0}))
     assert (config.steps, config.optim.lr, config.optim.clip) == (50, 0.02, 0.5)
     assert dict(config.loss.weights) == {**plain.loss.weights, "div": 0.7, "seq": 0.0}
     assert config.model == plain.model and config.optim.betas == plain.optim.betas
@@ -86,17 +87,6 @@ def test_merging_changes_neither_of_the_two():
 def test_a_mistake_gets_a_sentence(values, sentence):
     with pytest.raises(UsageError, match=sentence):
         make_config(values)
-
-
-def test_a_file_that_cannot_be_read_gets_a_sentence(tmp_path):
-    with pytest.raises(InputError, match="there is no config file"):
-        read_config(tmp_path / "nowhere.toml")
-    with pytest.raises(InputError, match="Is a directory"):
-        read_config(tmp_path)
-    for text in (b"steps = = 3", b"\xff\xfe\x00", b"steps = 3\nsteps = 4\n"):
-        (tmp_path / "bad.toml").write_bytes(text)
-        with pytest.raises(StepFormerError, match=r"bad\.toml is no readable (TOML|UTF-8 text)"):
-            read_config(tmp_path / "bad.toml")
 
 
 def test_the_default_config_is_whole():
