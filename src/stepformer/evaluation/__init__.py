@@ -9,8 +9,7 @@ from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import (
     Confusion,
     LengthError,
-    TaskScore,
-    VideoScore,
+    Score,
     confusion,
     frame_count,
     own_labels,
@@ -39,8 +38,8 @@ from stepformer.evaluation.table1 import (
 from stepformer.evaluation.table2 import score_table2
 
 __all__ = [
-    "Confusion", "LengthError", "Table1Options", "Table1Result", "TaskInput", "TaskScore", "VideoScore",
-    "assign", "cluster_segments", "confusion", "frame_count", "moments", "own_labels", "rasterise", "resample",
+    "Confusion", "LengthError", "Score", "Table1Options", "Table1Result", "TaskInput", "assign",
+    "cluster_segments", "confusion", "frame_count", "moments", "own_labels", "rasterise", "resample",
     "score_crosstask_recall", "score_macro", "score_macro_task", "score_per_video", "score_segmental", "score_table1",
     "score_table1_task", "score_table2", "score_task", "score_video", "task_labels",
 ]  # fmt: skip

@@ -72,43 +72,45 @@ class Confusion:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskScore:
-    """Scores of one task, each in [0, 1]; ``matches`` are the (cluster, step) pairs of the Hungarian matching."""
+class Score:
+    """Scores of a task or a video, each in [0, 1], of what they are made from: frames that are rightly called a step,
+    called a step, labelled as one, that agree (background included), and all.
 
-    precision: float
-    recall: float
-    f1: float
-    mof: float
-    mof_historical: float
+    Of a task, ``matches`` are the (cluster, step) pairs of the Hungarian matching.
+    """
+
     correct: int
     predicted: int
     labelled: int
+    agreeing: int
     frames: int
+    mof_historical: float = float("nan")
     matches: tuple[tuple[int, int], ...] = ()
 
     @property
-    def iou(self) -> float:
-        """Matched frames over predicted or labelled frames."""
-        return ratio(self.correct, self.predicted + self.labelled - self.correct)
+    def precision(self) -> float:
+        """Of what is predicted."""
+        return ratio(self.correct, self.predicted)
 
-
-@dataclass(frozen=True, slots=True)
-class VideoScore:
-    """Scores of one video against its own step list, each in [0, 1]."""
-
-    iou: float
-    precision: float
-    recall: float
-    mof: float
-    correct: int
-    predicted: int
-    labelled: int
-    frames: int
+    @property
+    def recall(self) -> float:
+        """Of what is labelled."""
+        return ratio(self.correct, self.labelled)
 
     @property
     def f1(self) -> float:
         """Harmonic mean of precision and recall."""
         return harmonic(self.precision, self.recall)
+
+    @property
+    def iou(self) -> float:
+        """Correct frames over predicted or labelled ones."""
+        return ratio(self.correct, self.predicted + self.labelled - self.correct)
+
+    @property
+    def mof(self) -> float:
+        """Mean over frames."""
+        return ratio(self.agreeing, self.frames)
 
 
 def ratio(part: float, whole: float) -> float:
@@ -196,9 +198,7 @@ def renumber(ids: IntArray) -> tuple[IntArray, IntArray]:
     return values[int(has_background) :], inverse.reshape(-1).astype(np.int64) - int(has_background)
 
 
-def score_task(
-    predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence[npt.ArrayLike] | IntArray
-) -> TaskScore:
+def score_task(predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence[npt.ArrayLike] | IntArray) -> Score:
     """The task score of lists of int arrays, one per video, -1 background: ``.precision .recall .f1 .mof``.
 
     Cluster ids and step ids are unrelated; one Hungarian matching for the whole list relates them.
@@ -211,24 +211,12 @@ def score_task(
     overlap = table.counts[1:, 1:]  # (P, L), background left out
     rows, columns = assign(overlap)
     correct = int(overlap[rows, columns].sum())
-    predicted, labelled = int(table.counts[1:].sum()), int(table.counts[:, 1:].sum())
-    frames = table.frames
-    precision, recall = ratio(correct, predicted), ratio(correct, labelled)
     matches = tuple(
         (int(table.clusters[r]), int(table.steps[c])) for r, c in zip(rows, columns, strict=True) if overlap[r, c]
     )
-    return TaskScore(
-        precision=precision,
-        recall=recall,
-        f1=harmonic(precision, recall),
-        mof=ratio(correct + int(table.counts[0, 0]), frames),
-        mof_historical=_historical_mof(table, rows, columns) if table.dense else float("nan"),
-        correct=correct,
-        predicted=predicted,
-        labelled=labelled,
-        frames=frames,
-        matches=matches,
-    )
+    predicted, labelled = int(table.counts[1:].sum()), int(table.counts[:, 1:].sum())
+    historical = _historical_mof(table, rows, columns) if table.dense else float("nan")
+    return Score(correct, predicted, labelled, correct + int(table.counts[0, 0]), table.frames, historical, matches)
 
 
 def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], beyond: int | None = None) -> list[IntArray]:
@@ -252,7 +240,7 @@ def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> floa
     return ratio(int(table.counts[p[:, None] == y[None, :]].sum()), table.frames)
 
 
-def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:
+def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> Score:
     """The video score of two int arrays in the same ids, -1 background: ``.iou .precision .recall .mof``.
 
     >>> score = score_video([0, 0, 1, -1], [0, 1, 1, -1])
@@ -267,16 +255,7 @@ def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> VideoScore:
     agree = p == y
     is_step = y != BACKGROUND
     correct, predicted, labelled = int((agree & is_step).sum()), int((p != BACKGROUND).sum()), int(is_step.sum())
-    return VideoScore(
-        iou=ratio(correct, predicted + labelled - correct),
-        precision=ratio(correct, predicted),
-        recall=ratio(correct, labelled),
-        mof=ratio(int(agree.sum()), len(p)),
-        correct=correct,
-        predicted=predicted,
-        labelled=labelled,
-        frames=len(p),
-    )
+    return Score(correct, predicted, labelled, int(agree.sum()), len(p))
 
 
 def frame_count(duration_s: float, rate_hz: float = LABEL_RATE_HZ) -> int:

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import Clustering, keep_nearest, kmeans
-from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, TaskScore, check_ids, score_task
+from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, Score, check_ids, score_task
 
 METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
 DISTANCES = ("euclidean", "cosine")
@@ -136,7 +136,7 @@ def cluster_segments(
     return [clusters[ids] for ids in numbered]
 
 
-def score_table1_task(task: TaskInput, options: Table1Options | None = None) -> list[TaskScore]:
+def score_table1_task(task: TaskInput, options: Table1Options | None = None) -> list[Score]:
     """The scores of one task, one for each seed."""
     options = options or Table1Options()
     if task.vectors is None:
