@@ -47,7 +47,7 @@ def test_every_dependency_is_forbidden_to_the_core_or_allowed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     forbidden = next(c["forbidden_modules"] for c in contracts if c["type"] == "forbidden")
-    names = {"pillow": "PIL"}
+    names = {"pillow": "PIL", "protobuf": "google"}
     needed = {
         names.get(name, name.replace("-", "_"))
         for name in (line.split(">")[0].split("<")[0] for line in project["project"]["dependencies"])
