@@ -115,16 +115,8 @@ class Step:
 
     def to_dict(self) -> dict[str, Any]:
         """The step as plain JSON values; ``meta`` only when there is any."""
-        out: dict[str, Any] = {
-            "start_s": self.start_s,
-            "end_s": self.end_s,
-            "label": self.label,
-            "score": self.score,
-            "slot": self.slot,
-        }
-        if self.meta:
-            out["meta"] = dict(self.meta)
-        return out
+        plain = {name: getattr(self, name) for name in ("start_s", "end_s", "label", "score", "slot")}
+        return plain | ({"meta": dict(self.meta)} if self.meta else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ own taxonomy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,6 @@ def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
             yield item.get("id"), start, end, item.get("label")
         else:
             yield tuple(item) if isinstance(item, list) and len(item) == 4 else (None,) * 4
-
-
-def _id_order(step_id: str) -> tuple[float, str]:
-    """Numbers by their size, then names."""
-    value = number(step_id)
-    return (math.inf if value is None else value, step_id)
 
 
 @reader("COIN file")
@@ -103,7 +96,8 @@ def read_coin(source: Path | str) -> Dataset:
         subset = entry.get("official_subset", entry.get("subset"))
         kept.append((str(video), task, duration, None if subset is None else str(subset), rows))
 
-    ids = {task: sorted(steps, key=_id_order) for task, steps in texts.items()}
+    # numbers by their size, then names
+    ids = {task: sorted(steps, key=lambda i: (number(i) is None, number(i), i)) for task, steps in texts.items()}
     tasks = {task: Task(task, task, tuple(texts[task][i] for i in ids[task])) for task in sorted(texts)}
     videos = []
     for video, task, duration, subset, rows in kept:

@@ -19,13 +19,7 @@ USES: tuple[Use, ...] = ("both", "slots", "structure")
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """How finely a video is cut and by what. At most one of ``steps``, ``detail``, ``percentile``, ``similarity``.
-
-    steps: how many steps. detail: 0 few and long, 0.5 the default, 1 many and short. percentile: the drop
-    threshold is this percentile of the slot-frame similarities (the paper's way; 90 keeps the best tenth of the pairs).
-    similarity: the drop threshold itself (the released code's way). ordered: slots in order; False gives that up
-    (the paper's ablation). use: "both" slots and structure, or one alone; "slots" with percentile 90 is the paper's.
-    """
+    """How finely a video is cut and by what: the options of :meth:`StepFormer.discover`, checked."""
 
     steps: int | None = None
     detail: float | None = None

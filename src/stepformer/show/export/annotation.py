@@ -172,19 +172,18 @@ def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
     file's notes hold it. Overlaps and steps past the end stay.
     """
     rate, notes = frame_rate(timeline, options)
-    result: list[dict[str, Any]] = []
-    for step, span in zip(timeline, spans(timeline, rate), strict=True):
-        region: dict[str, Any] = {
-            "id": f"step{len(result) + 1}",
+    result = [
+        {
+            "id": f"step{number}",
             "from_name": "steps",
             "to_name": "video",
             "type": "timelinelabels",
             "origin": "prediction",
             "value": {"ranges": [{"start": span.start + 1, "end": span.end}], "timelinelabels": [span.name]},
+            **_known(score=step.score),
         }
-        if step.score is not None:
-            region["score"] = step.score
-        result.append(region)
+        for number, (step, span) in enumerate(zip(timeline, spans(timeline, rate), strict=True), 1)
+    ]
     task = {
         "data": {"video": options.video or timeline.video},
         "meta": json.loads(stamp(timeline)),
@@ -192,6 +191,10 @@ def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
     }
     config = f"labelling configuration for these names: {labeling_config(timeline, rate)}"
     return Rendered(json.dumps([task], indent=2, ensure_ascii=False) + "\n", (*notes, config))
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def labeling_config(timeline: Timeline, rate: float) -> str:
@@ -210,17 +213,11 @@ def render_fiftyone(timeline: Timeline, options: Options) -> Rendered:
     The key is the stem of the video's file, which FiftyOne finds in the folder ``data`` beside the file. Names are
     given as strings (no ``classes``). Overlaps, zero lengths and steps past the end stay.
     """
-    detections: list[dict[str, Any]] = []
+    detections = []
     for i, step in enumerate(timeline):
-        detection: dict[str, Any] = {"label": bare_name(step, i), "timestamps": [step.start_s, step.end_s]}
-        if step.score is not None:
-            detection["confidence"] = step.score
-        attributes: dict[str, Any] = {"guess": True} if is_guess(step) else {}
-        if step.slot is not None:
-            attributes["slot"] = step.slot
-        if attributes:
-            detection["attributes"] = attributes
-        detections.append(detection)
+        attributes = ({"guess": True} if is_guess(step) else {}) | _known(slot=step.slot)
+        detection = {"label": bare_name(step, i), "timestamps": [step.start_s, step.end_s]}
+        detections.append(detection | _known(confidence=step.score, attributes=attributes or None))
     key = PurePath(options.video or timeline.video).stem or "video"
     return Rendered(json.dumps({"labels": {key: detections or None}}, indent=2, ensure_ascii=False) + "\n")
 
