@@ -113,10 +113,10 @@ def _phased_clips(path: Path, encoder: Any, phase_s: float) -> Iterator[NDArray[
     count = int((float(reader.info.duration_s or 0.0) - phase_s) * rate)
     times = [max(0.0, phase_s + t) for i in range(count) for t in wants.times_s(i, rate)]
     kept: list[NDArray[np.uint8]] = []
-    for batch in reader.frames_at(times, size=wants.size, resize=wants.resize):
-        kept.extend(batch.pictures)
-        while len(kept) >= wants.frames:
-            clip, kept = np.stack(kept[: wants.frames]), kept[wants.frames :]
+    for _, _, picture in reader.frames_at(times, wants.size, wants.resize):
+        kept.append(picture)
+        if len(kept) == wants.frames:
+            clip, kept = np.stack(kept), []
             yield clip[None] if wants.frames > 1 else clip
 
 

@@ -3,9 +3,9 @@
 >>> reader = VideoReader("talk.mp4")                                # doctest: +SKIP
 >>> reader.info.duration_s                                          # doctest: +SKIP
 61.2
->>> for batch in reader.seconds(rate_hz=1.0, size=(224, 224)):      # doctest: +SKIP
-...     batch.pictures.shape                                        # FrameBatch: times_s, shown_s, pictures
-(32, 224, 224, 3)
+>>> for second, shown_s, picture in reader.seconds(rate_hz=1.0, size=(224, 224)):      # doctest: +SKIP
+...     picture.shape
+(224, 224, 3)
 
 Everything here stands on PyAV, which carries its own FFmpeg; nothing is imported before it is needed.
 """
@@ -17,11 +17,11 @@ from stepformer.media.chapters import CHAPTER_SUFFIXES, write_chapters
 from stepformer.media.container import Problem, VideoInfo, VideoWarning, probe
 from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video
 from stepformer.media.picture import FrameSpec
-from stepformer.media.reader import FrameBatch, VideoReader
+from stepformer.media.reader import VideoReader
 from stepformer.media.subtitles import subtitles_beside
 
 __all__ = [
-    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "FrameBatch", "FrameSpec", "Problem", "VideoInfo",
+    "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "FrameSpec", "Problem", "VideoInfo",
     "VideoReader", "VideoWarning", "add_sound", "audio_blocks", "find_videos",
     "is_ours", "is_video", "probe", "read_audio", "subtitles_beside", "write_chapters",
 ]  # fmt: skip

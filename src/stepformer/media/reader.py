@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,6 @@ import numpy.typing as npt
 from stepformer.errors import InputError, UsageError
 from stepformer.media.container import Problem, Problems, VideoInfo, probe
 from stepformer.media.picture import FrameSpec, Painter, Picture, Resize
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameBatch:
-    """Pictures (n, H, W, 3) uint8 RGB on screen at ``times_s`` (n,); ``shown_s`` (n,) is when each came on screen."""
-
-    times_s: npt.NDArray[np.float64]
-    shown_s: npt.NDArray[np.float64]
-    pictures: npt.NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.times_s)
 
 
 class VideoReader:
@@ -59,22 +46,16 @@ class VideoReader:
     def frames_at(
         self,
         times_s: Iterable[float],
-        *,
         size: tuple[int, int] | None = None,
         resize: Resize = "crop",
-        batch: int = 32,
         sparse: bool = True,
-    ) -> Iterator[FrameBatch]:
-        """The pictures on screen at rising ``times_s`` (which may never end), up to the end of the video.
+    ) -> Iterator[tuple[float, float, Picture]]:
+        """(second, when the picture on screen then came, the picture (H, W, 3)) at rising ``times_s`` (which may never
+        end), up to the end of the video.
 
         A second before the first picture shows the first picture. ``sparse=False`` decodes every frame on the way.
         """
-        if batch < 1:
-            raise UsageError(f"a batch has at least one picture, got {batch}")
-        shown = self._pictures(_rising(times_s), Painter(size, resize), sparse)
-        while chunk := list(itertools.islice(shown, batch)):
-            times, stamps, pictures = zip(*chunk, strict=True)
-            yield FrameBatch(np.asarray(times), np.asarray(stamps), np.stack(pictures))
+        return self._pictures(_rising(times_s), Painter(size, resize), sparse)
 
     def pictures_at(
         self, times_s: Sequence[float], size: tuple[int, int] | None = None, resize: Resize = "crop"
@@ -82,11 +63,11 @@ class VideoReader:
         """When the picture at each second came on screen, and the picture (H, W, 3), for seconds in any order; None
         after the end of the video."""
         order = sorted(range(len(times_s)), key=times_s.__getitem__)
-        shown = self._pictures(_rising(times_s[i] for i in order), Painter(size, resize), sparse=True)
+        shown = self.frames_at((times_s[i] for i in order), size, resize)
         found = {i: (shown_s, picture) for (_, shown_s, picture), i in zip(shown, order, strict=False)}
         return [found.get(i) for i in range(len(times_s))]
 
-    def seconds(self, rate_hz: float = 1.0, **how: Any) -> Iterator[FrameBatch]:
+    def seconds(self, rate_hz: float = 1.0, **how: Any) -> Iterator[tuple[float, float, Picture]]:
         """The picture in the middle of each ``1 / rate_hz`` seconds. Options: :meth:`frames_at`."""
         if not rate_hz > 0:
             raise UsageError(f"rate_hz must be positive, got {rate_hz}")
