@@ -163,7 +163,8 @@ def _sets(args: argparse.Namespace, model: Any) -> Iterator[tuple[str, str, int,
             thinned = [less for video in videos if (less := with_less_background(video)) is not None]
             for view, chosen in zip(VIEWS, (videos, thinned), strict=True):
                 if chosen:
-                    yield view, encoder, seed, [Seen(v, model.similarity(v.features.vectors)) for v in chosen]
+                    seen = [Seen(v, model.similarity(model.run(v.features.vectors))) for v in chosen]
+                    yield view, encoder, seed, seen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

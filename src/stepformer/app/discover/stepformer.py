@@ -201,7 +201,7 @@ class StepFormer:
         seen = _at_working_rate(features)
         began = time.perf_counter()
         output = self.run(seen.vectors)
-        similarity = self._similarity(output)
+        similarity = self.similarity(output)
         modelled = time.perf_counter()
         notes: list[str] = []
         heard = self._heard(narration, notes)
@@ -266,11 +266,8 @@ class StepFormer:
             timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent, phrases
         )
 
-    def similarity(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """(K, N) similarities of slots with frames, as discovery uses them, of vectors (N, D)."""
-        return self._similarity(self.run(vectors))
-
-    def _similarity(self, output: Slots) -> NDArray[np.float64]:
+    def similarity(self, output: Slots) -> NDArray[np.float64]:
+        """(K, N) similarities of slots with frames, as discovery uses them, of what :meth:`run` gives."""
         return slot_similarity(output, _all(output), self.inference)[0].double().numpy()
 
     # -- localisation -------------------------------------------------------------------------------------------
