@@ -27,7 +27,7 @@ class Logger(Protocol):
         """The run has ended, or stopped."""
 
 
-class TensorBoard:
+class _TensorBoard:
     """``tensorboard/`` in the run folder."""
 
     def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
@@ -38,16 +38,14 @@ class TensorBoard:
         self._writer: Any = SummaryWriter(str(out / "tensorboard"))
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
-        """A scalar per number."""
         for name, value in row.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Flushes."""
         self._writer.close()
 
 
-class Wandb:
+class _Wandb:
     """A Weights & Biases run, named after the run folder; its own environment variables say which project, and whether
     it needs the network (``WANDB_MODE=offline``). A resumed training goes on with its run: ``wandb.id`` keeps which.
     """
@@ -64,15 +62,13 @@ class Wandb:
         self._run: Any = wandb.init(dir=str(out), id=known, name=out.name, config=dict(config), resume="allow")
 
     def write(self, step: int, row: Mapping[str, float]) -> None:
-        """One row."""
         self._run.log(dict(row), step=step)
 
     def close(self) -> None:
-        """Uploads what is left."""
         self._run.finish()
 
 
-class Csv:
+class _Csv:
     """``metrics.csv`` in the run folder, from ``metrics.jsonl`` at the end: a column per number, a row per step."""
 
     def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
@@ -98,7 +94,7 @@ class Csv:
 
 
 LOGGERS: Registry[Callable[[Path, Mapping[str, Any]], Logger]] = Registry(
-    "logger", "loggers", {"tensorboard": TensorBoard, "wandb": Wandb, "csv": Csv}
+    "logger", "loggers", {"tensorboard": _TensorBoard, "wandb": _Wandb, "csv": _Csv}
 )
 
 

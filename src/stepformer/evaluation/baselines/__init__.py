@@ -56,18 +56,14 @@ class FeatureVideo:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise InputError(f"video {self.video}: rate_hz must be positive, got {self.rate_hz}")
-        features = matrix(self.features, f"video {self.video}: features")
-        if len(features) == 0:
+        for name in ("features", "phrase_vectors", "phrase_times_s"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, matrix(getattr(self, name), f"video {self.video}: {name}"))
+        if len(self.features) == 0:
             raise InputError(f"video {self.video}: it has no features")
-        object.__setattr__(self, "features", features)
-        if self.phrase_vectors is not None:
-            said = matrix(self.phrase_vectors, f"video {self.video}: phrase_vectors")
-            object.__setattr__(self, "phrase_vectors", said)
-        if self.phrase_times_s is not None:
-            times = matrix(self.phrase_times_s, f"video {self.video}: phrase_times_s")
-            if self.phrase_vectors is None or times.shape != (len(self.phrase_vectors), 2):
-                raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row per phrase vector")
-            object.__setattr__(self, "phrase_times_s", times)
+        phrases = -1 if self.phrase_vectors is None else len(self.phrase_vectors)
+        if self.phrase_times_s is not None and self.phrase_times_s.shape != (phrases, 2):
+            raise InputError(f"video {self.video}: phrase_times_s must be (L, 2), one row per phrase vector")
 
     @property
     def duration_s(self) -> float:
