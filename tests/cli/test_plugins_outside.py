@@ -50,12 +50,12 @@ assert labels.tolist() == [0] * 3 + [1] * 5 + [2] * 4, labels
 
 import types
 from stepformer.narration import Word
-from stepformer.narration.pipeline import make_resolver, make_segmenter
+from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, make_stage
 model = types.SimpleNamespace(split=lambda text: ["add salt ", "stir"])
 sys.modules["wtpsplit"] = types.SimpleNamespace(SaT=lambda name: model)  # a stand-in for the package
-ends = make_segmenter("sat").ends([Word(i, i + 1, text) for i, text in enumerate(("add", "salt", "stir"))], ())
+ends = make_stage(SEGMENTERS, "sat").ends([Word(i, i + 1, text) for i, text in enumerate(("add", "salt", "stir"))], ())
 assert ends == [False, True, True], ends
-assert type(make_resolver("stanza")).__name__ == "Stanza"
+assert type(make_stage(RESOLVERS, "stanza")).__name__ == "Stanza"
 
 run("export", "steps.json", "notes.md")
 run("export", "notes.md", "back.json")

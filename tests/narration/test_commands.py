@@ -15,7 +15,7 @@ from stepformer.base.plugins import import_plugins
 from stepformer.cli import _run, main
 from stepformer.narration import Cue, PhraseOptions, extract_phrases
 from stepformer.narration.cues import Word
-from stepformer.narration.pipeline import make_segmenter
+from stepformer.narration.pipeline import SEGMENTERS, make_stage
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 
@@ -85,7 +85,7 @@ def test_a_splitting_model_comes_in_as_a_plugin(parser, monkeypatch) -> None:
 
     monkeypatch.setitem(sys.modules, "wtpsplit", types.SimpleNamespace(SaT=SaT))
     import_plugins([str(EXAMPLES / "punctuation.py")])
-    stage = make_segmenter("sat:tiny")
+    stage = make_stage(SEGMENTERS, "sat:tiny")
     words = [Word(i, i + 1, text) for i, text in enumerate(["add", "salt", "now", "stir"])]
     assert list(stage.ends(words, ())) == [False, True, False, True]
     assert stage.ends([], ()) == []

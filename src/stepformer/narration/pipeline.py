@@ -45,18 +45,10 @@ def extract_phrases(cues: Iterable[Cue], options: PhraseOptions | None = None) -
     return without_repeats(phrases) if options.released else phrases
 
 
-def make_segmenter(name: str) -> Segmenter | None:
-    """The punctuation stage of this name; None for "none"."""
-    return None if name == "none" else _made(SEGMENTERS, name)
-
-
-def make_resolver(name: str) -> Resolver | None:
-    """The co-reference stage of this name, new for each video; None for "none"."""
-    return None if name == "none" else _made(RESOLVERS, name)
-
-
-def _made(stages: Registry[Callable[..., Stage]], name: str) -> Stage:
-    """A stage by NAME, or by NAME:VALUE with a value for its maker."""
+def make_stage(stages: Registry[Callable[..., Stage]], name: str) -> Stage | None:
+    """A stage by NAME, or by NAME:VALUE with a value for its maker; None for "none"."""
+    if name == "none":
+        return None
     kind, _, value = name.partition(":")
     maker = stages[kind]
     try:
@@ -104,7 +96,7 @@ def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
 def trees_of(cues: Iterable[Cue], options: PhraseOptions) -> Iterator[Tree]:
     """The parsed stretches of one video's narration."""
     parser = load_parser(options.parser)
-    segmenter = make_segmenter(options.punctuation)
+    segmenter = make_stage(SEGMENTERS, options.punctuation)
     for words in stretches(_spoken(cues, options)):
         help_ = steer([word.text for word in words]) if options.steer else Steering({}, frozenset())
         starts = None if segmenter is None else functools.partial(_starts, words, segmenter, help_.starts)
@@ -114,7 +106,7 @@ def trees_of(cues: Iterable[Cue], options: PhraseOptions) -> Iterator[Tree]:
 def phrases_of(trees: Iterable[Tree], options: PhraseOptions) -> Iterator[Phrase]:
     """The phrases of :func:`trees_of`, a stretch at a time."""
     parser = load_parser(options.parser)
-    resolver = make_resolver(options.coreference)
+    resolver = make_stage(RESOLVERS, options.coreference)  # new for each video
     for tree in trees:
         resolved = resolver.resolve(tree) if resolver is not None else {}
         phrases = Extractor(

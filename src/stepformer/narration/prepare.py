@@ -118,11 +118,11 @@ def prepare(
     if not src.exists():
         raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
     from stepformer.narration.parse import find_pipeline
-    from stepformer.narration.pipeline import make_resolver, make_segmenter
+    from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, make_stage
 
     find_pipeline(options.parser)  # raises now what every video would raise
-    make_segmenter(options.punctuation)
-    make_resolver(options.coreference)
+    make_stage(SEGMENTERS, options.punctuation)
+    make_stage(RESOLVERS, options.coreference)
     with _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)}) as done:
         report = Report(resumed=len(done.where))
         seen = 0
