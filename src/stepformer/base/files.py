@@ -106,14 +106,9 @@ def lock_folder(path: Path) -> IO[bytes]:
     except OSError as error:
         raise WriteError(f"{path} cannot be written: {error.strerror}") from error
     try:
-        if os.name == "nt":
-            import msvcrt
+        import fcntl
 
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         with suppress(OSError):
             handle.close()
