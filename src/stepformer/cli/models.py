@@ -50,10 +50,6 @@ def _pull(args: argparse.Namespace) -> None:
     answer(args, paths, "\n".join(f"{name}  {path}" for name, path in paths.items()))
 
 
-def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="names (default: all that are here)")
-
-
 def _verify(args: argparse.Namespace) -> int:
     names = args.names or [name for name in weights.names() if weights.find(name) is not None]
     problems = {name: weights.verify(name) for name in names}
@@ -64,10 +60,6 @@ def _verify(args: argparse.Namespace) -> int:
             lines.append(f"{'':<20} remove {weights.folder_of(name)} and run: stepformer models pull {name}")
     answer(args, problems, "\n".join(lines) or "nothing is here yet; stepformer models list shows what there is")
     return 1 if any(problems.values()) else 0
-
-
-def _add_info(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a name as stepformer models list shows it, or a checkpoint file")
 
 
 def _info(args: argparse.Namespace) -> None:
@@ -182,13 +174,13 @@ INFO = Command(
     """Shows where named weights come from, their hashes, licence and training data, and where they lie here; or, for
 a step decoder (default, or a checkpoint file), how it was trained, on what, and its verified hash.""",
     ["stepformer models info default", "stepformer models info minilm --json"],
-    _add_info,
+    lambda parser: parser.add_argument("name", metavar="NAME", help="a name as models list shows it, or a checkpoint"),
     _info,
 )
 VERIFY = Command(
     "Hashes the pulled weights again. Exit code 1 if a file is damaged or gone, 4 if a named one was never pulled.",
     ["stepformer models verify", "stepformer models verify minilm"],
-    _add_verify,
+    lambda parser: parser.add_argument("names", nargs="*", metavar="NAME", help="names (default: all that are here)"),
     _verify,
 )
 CONVERT = Command(

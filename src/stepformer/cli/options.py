@@ -185,7 +185,7 @@ class Command:
 
     HELP: str
     EXAMPLES: Sequence[str]
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    add_arguments: Callable[[argparse.ArgumentParser], object]
     run: Callable[[argparse.Namespace], int | None]
 
 
