@@ -18,9 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/stepformer demo
 
-test: setup
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/mypy
+test: lint types
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
 

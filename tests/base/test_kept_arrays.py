@@ -33,4 +33,3 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path):
     (tmp_path / "file").write_text("")
     assert not keep_arrays(tmp_path / "file" / "a.safetensors", {"x": np.zeros(3)})
     assert kept_arrays(tmp_path / "nothing.safetensors") is None
-

@@ -18,7 +18,6 @@ def test_a_made_store_and_one_that_is_given(tmp_path, capsys):
         assert shown["ratio"] == pytest.approx(rates, rel=0.2, abs=0.02)  # they are rounded
 
 
-
 def test_what_howto100m_needs():
     """737 to 744 GB in the 16,667 steps of an epoch."""
     assert needed(72, 4.0) == pytest.approx(743.6 / (16_667 * 0.004), rel=1e-3)

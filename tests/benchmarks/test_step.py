@@ -45,9 +45,7 @@ def test_the_study_adds_the_parts_and_what_howto100m_takes(capsys, here, tmp_pat
 
 
 def test_a_wider_decoder_has_more_parameters():
-    narrow, wide = (
-        measure(Shape("paper", 2, 8, width, phrases=3), 1, "cpu", 1, reference=False) for width in (16, 32)
-    )
+    narrow, wide = (measure(Shape("paper", 2, 8, width, phrases=3), 1, "cpu", 1, reference=False) for width in (16, 32))
     assert wide["parameters"] > narrow["parameters"]
 
 

@@ -191,7 +191,6 @@ def test_a_folder_is_no_table_of_phrases(tmp_path, monkeypatch, capsys):
     assert "expected a name that ends in .parquet or .jsonl" in capsys.readouterr().err
 
 
-
 def test_what_a_command_returns_is_the_exit_code(command):
     for value, code in ((0, 0), (None, 0), (5, 5)):
         command(lambda args, value=value: value)

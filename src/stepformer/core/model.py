@@ -89,7 +89,7 @@ PRESETS: dict[str, ModelConfig] = {
         level=False,
     ),
     "default": ModelConfig(positions="relative", layers=2),
-}
+}  # fmt: skip
 
 
 def preset(name: str, **changes: Any) -> ModelConfig:

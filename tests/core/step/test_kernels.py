@@ -254,9 +254,7 @@ def with_kernels(monkeypatch):
 @pytest.mark.parametrize("average", ["all", "matched"])
 @pytest.mark.parametrize("form", ["log_mean", "mean_log"])
 @pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize(
-    "weights", [{"smooth": 0.7, "seq": 1.0, "glob": 2.0, "div": 0.5}, {"glob": 0.3, "seq": 3.0}]
-)
+@pytest.mark.parametrize("weights", [{"smooth": 0.7, "seq": 1.0, "glob": 2.0, "div": 0.5}, {"glob": 0.3, "seq": 3.0}])
 def test_losses_of_pairs_together(with_kernels, average, form, both_ways, weights):
     slots, phrases, mask = pairs(0)
     criterion = losses.Criterion(

@@ -99,7 +99,7 @@ def test_training_lowers_the_loss(tmp_path):
     config = small(
         steps=40, batch=8, validation__every=0, optim__lr=5e-3, model__dim=64, model__dropout=0.0,
         data__store=[str(store)],
-    )
+    )  # fmt: skip
     trainer = make_trainer(config, tmp_path / "run", "cpu", quiet=True)
     trainer.run()
     for name, least in (("seq", 1.0), ("glob", 0.8)):
