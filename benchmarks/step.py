@@ -118,12 +118,12 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         how = "one CUDA graph" if row["recorded"] else "kernels one by one"
         floor_ms = sum(part["floor_ms"] for part in row["parts"].values())
-        took = [part["ms"] for part in row["parts"].values() if part["ms"] is not None]
-        alone = f" (one alone {sum(took):.2f})" if took else ""
+        known = [part["ms"] for part in row["parts"].values() if part["ms"] is not None]
+        alone = f" ms (one alone {sum(known):.2f})" if known else " ms"
         print(
-            f"\n{row['preset']}, {row['batch']} x {row['frames']} x {row['width']} ({how}): {row['step_ms']:.2f} ms{alone}, "
-            f"{row['step_ms'] / floor_ms:.2f} times the floor; the straightforward step {row['reference_ms']:.2f} ms, "
-            f"{row['reference_ms'] / row['step_ms']:.1f} times; {row['peak_mib']:.0f} MiB"
+            f"\n{row['preset']}, {row['batch']} x {row['frames']} x {row['width']} ({how}): {row['step_ms']:.2f}{alone}"
+            f", {row['step_ms'] / floor_ms:.2f} times the floor; the straightforward step {row['reference_ms']:.2f} ms"
+            f", {row['reference_ms'] / row['step_ms']:.1f} times; {row['peak_mib']:.0f} MiB"
         )
         for name, part in row["parts"].items():
             took = "" if part["ms"] is None else f", took {part['ms']:.3f} ms"
