@@ -65,6 +65,7 @@ _SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the 
 _BETWEEN = word_set("and or also then plus just like maybe ,")
 _NO_NOUNS = lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS - lexicon.COMPOUND_ENDS
 _PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
+_THINGS = (lexicon.CONCRETE_NOUNS | lexicon.TIME_NOUNS | {"it", "way"}) - {"can"}
 
 
 def spoken_names(phrases: Sequence[Phrase]) -> list[str | None]:
@@ -129,7 +130,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split())))
     where = _misplaced(verb, thing, where)
     last, opening, place = thing.rpartition(" ")[2], where.partition(" ")[0], where.rpartition(" ")[2]
-    if phrase.sentence and place not in phrase.sentence.lower():
+    if phrase.sentence and (place not in phrase.sentence.lower() or _said_elsewhere(phrase)):
         where = ""  # "in this": what is meant is not sure
     misheard = opening == "at" and place in _NOT_AT
     if (opening == "out" and verb in _NEEDS_A_PLACE) or (misheard and not thing):
@@ -196,6 +197,14 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     if name and verb in ("put", "throw") and (where or particle) and _PLACING.isdisjoint(name.split()):
         return None  # "throw the lid down on lid"
     return name
+
+
+def _said_elsewhere(phrase: Phrase) -> bool:
+    """Whether the place was said behind another thing: "add water, a pinch of salt, mix it to a soft dough"."""
+    before, found, _ = f" {phrase.sentence.lower()} ".partition(f" {phrase.preposition} ")
+    last = before.split()[-1:] if found and phrase.object else []
+    own = {phrase.verb, *phrase.object.split(), *(phrase.said_object or "").split()}
+    return bool(last) and last[0] in _THINGS and last[0] not in own
 
 
 def _makes_sense(verb: str, thing: str, where: str) -> bool:
