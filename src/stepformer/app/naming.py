@@ -44,12 +44,12 @@ TOPIC_SHARE = 0.5
 SHOWN_SAID, SURE_SAID = 0.55, 0.8
 """A spoken name is shown if the chance that it is right or plausible is at least the first, and is sure from the
 second: ``stepformer bench said`` sets both."""
-SENSE = 0.0
+SENSE = 1.0
 """Log odds (:meth:`SentenceEncoder.sense`) from which a recipe's name makes sense, by ``stepformer bench sense``."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
 _APART = 0.5  # weight of what sets a step apart from its video, beside what it is
 _KITCHEN = ("baking", "cooking", "drinks")
-_CERTAIN, _FOREIGN = 1.0, -1.15  # log odds of all names that they are a recipe's, and of a word that is none of it
+_CERTAIN = 1.0  # log odds of all names that they are a recipe's
 _OFTEN = 3  # sentences in which a word is heard rightly, whatever it is
 _PHRASE_ENDS = words("phrase_ends")
 _EVERYWHERE = words("everywhere")  # things that the phrases which ship do not have in all their topics
@@ -59,6 +59,9 @@ _NO_VERBS = word_set("ground flavor half fine hot coarse had touch")  # as capti
 _NUMBERS = words("amounts")
 _NO_RECIPE = -2.3  # log odds of a verb that only other work has
 _NOUNS = frozenset(word.rstrip("s") for word in lexicon.CONCRETE_NOUNS)
+_JOINTS = _PHRASE_ENDS - {"of", "or"} | {"together", "down"}  # a name may end before them
+_UNENDING = {"of", "or"} | lexicon.OBJECT_PRONOUNS | MEASURES | PARTICLES
+_PLACING = word_set("put place set lay throw stick pop dump drop transfer bring keep leave")  # need their place
 _SECOND_NOUNS = words("second_nouns")
 _LEADING = word_set("spring ground ginger bay cherry button snow fat")  # no noun of a recipe ends in these
 _STATES = word_set("make keep leave")
@@ -284,23 +287,29 @@ def candidates(phrases: Sequence[Phrase], encode: Encode, sense: Encode | None =
     sentences = [_stems(text) for text in {phrase.sentence for phrase in phrases}]
     often = Counter(word for text in sentences for word in text)
     sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
-    foreign: frozenset[str] = frozenset()
     if kitchen := in_kitchen([name for name in said if name is not None]):
         said = [name and " ".join(KITCHEN_HOMOPHONES.get(word, word) for word in name.split()) for name in said]
-        foreign = foreign_words([name for name in said if name is not None])
-    telling = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
+    useful = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
     if kitchen:
         pairs = Counter(pair for text in sentences for pair in set(itertools.pairwise(text)))
         twice = frozenset(pair for pair, times in pairs.items() if times > 1)
         said = [name and as_in_kitchen(name, twice) for name in said]
-    useful = [i for i in telling if said[i] and not foreign.intersection(_stems(said[i] or "")[1:])]
-    if kitchen and sense is not None and useful:
-        made = sense(tuple(said[i] or "" for i in useful))
-        useful = [i for i, odds in zip(useful, made, strict=True) if odds >= SENSE]
+        forms = [(i, form) for i in useful for form in _forms(said[i]) if says_enough(phrases[i], form, sure)]
+        made = np.full(len(forms), SENSE) if sense is None or not forms else sense(tuple(form for _, form in forms))
+        longest = {i: form for (i, form), odds in zip(forms, made, strict=True) if odds >= SENSE}
+        said, useful = [longest.get(i) for i in range(len(said))], sorted(longest)
     if not useful:
         return None
     names = tuple(said[i] or "" for i in useful)
     return Candidates(names, tuple(phrases[i] for i in useful), np.asarray(encode(names), np.float32))
+
+
+def _forms(name: str | None) -> list[str]:
+    """A name up to each of its places and things in turn, the whole name last."""
+    parts = (name or "").split()
+    ends = [at for at in range(2, len(parts)) if parts[at] in _JOINTS and parts[at - 1] not in _JOINTS | _UNENDING]
+    shorter = [" ".join(parts[:at]).rstrip(",") for at in ends if parts[0] not in _PLACING]
+    return [*shorter, name] if name else []
 
 
 def spoken(
@@ -479,21 +488,6 @@ def in_kitchen(names: Sequence[str]) -> bool:
     """Whether names are those of a recipe, by all their words."""
     odds = _kitchen_odds()
     return sum(odds.get(word, 0.0) for word in {word for name in names for word in _stems(name)}) > _CERTAIN
-
-
-def foreign_words(names: Sequence[str]) -> frozenset[str]:
-    """Words (without a plural s) of a recipe's names that hardly any recipe has: what was misheard, as "hit the pie
-    with a hammer" among chicken and flour. A word that is said four times is heard rightly."""
-    if not in_kitchen(names):
-        return frozenset()
-    odds = _kitchen_odds()
-    said = Counter(word for name in names for word in set(_stems(name)))
-    never = (
-        odds.keys() - {word for text in _texts(True) for word in text} - {food.rstrip("s") for food in words("foods")}
-    )
-    heard = {word for word, times in said.items() if times < 4 and (word in never or odds.get(word, 0.0) < _FOREIGN)}
-    usual = MEASURES.union(TIME_NOUNS, PARTICLES, _PHRASE_ENDS, _VAGUE, _NUMBERS, lexicon.NUMBERS, words("step_words"))
-    return frozenset(heard - _EVERYWHERE - {word.rstrip("s") for word in usual})
 
 
 def _stems(text: str) -> list[str]:
