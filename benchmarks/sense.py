@@ -2,9 +2,9 @@
 minutes on two free cores, and measures it on names read by hand.
 
 The sentence encoder gets a change of low rank in its upper layers, and learns to tell steps as people write them, those
-of the recipes that ship and of YouCook2, from the same steps spoiled as captions spoil them: a word misheard, another
-verb, thing or place, a word lost, the next sentence run on. Videos with narration are left out, so that no name that is
-read here, or measured by ``bench said``, was learned from.
+of the recipes that ship, of YouCook2 and of Goal-Step, from the same steps spoiled as captions spoil them: a word
+misheard, another verb, thing or place, a word lost, the next sentence run on. Videos with narration are left out, so
+that no name that is read here, or measured by ``bench said``, was learned from.
 """
 
 from __future__ import annotations

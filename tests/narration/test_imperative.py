@@ -16,6 +16,8 @@ always toast the bun or the last moment -> toast the bun
 we add around one tablespoon of cumin seeds -> add one tablespoon of cumin seeds
 you don't want to add too much dressing so add too much water ->
 now boil the table ->
+and let it cook another minute to a minute and a half -> let it cook
+take the avocado all the way to the ends -> take the avocado
 wind what yarn you have around the needle ->
 and we put some sprinkle on the chicken ->
 then divide the dough into two half in the bowl ->
