@@ -389,4 +389,5 @@ def run(args: argparse.Namespace) -> int:
     for least in sorted({-np.inf, -1.0, 0.0, 0.5, SENSE, 1.5, 2.0}):
         shown = odds >= least
         print(f"from {least:5.1f}: {shown.sum()} of {len(read)} names read, {(shown & absurd).sum()} senseless")
+    print(f"AUC {(odds[~absurd][:, None] > odds[absurd]).mean():.3f}")
     return 0
