@@ -198,8 +198,8 @@ def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Spans]]:
         return videos[i].video.features.duration_s
 
     out["equal, as many as without narration"] = lambda i: _equal(max(1, len(alone[i])), end_s(i))
-    out["equal, told the number"] = lambda i: _equal(len(videos[i].video.steps), end_s(i))
-    out["K-means of frames, told the number"] = lambda i: _kmeans(videos[i].video, None)
+    out["equal, given the number"] = lambda i: _equal(len(videos[i].video.steps), end_s(i))
+    out["K-means of frames, given the number"] = lambda i: _kmeans(videos[i].video, None)
     out["the phrases' own times"] = lambda i: at_phrases(videos[i])
     return out
 
