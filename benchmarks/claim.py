@@ -8,9 +8,10 @@ said is about the steps. Both are made better here, one at a time, until the cla
 - *clear narration* says 95% of the steps within a second, and hardly anything else (60% within eight seconds, and an
   irrelevant phrase every 24 s, otherwise).
 
-Models are trained as those of the tables are, with a quarter of the axes of every batch exchanged. Nothing is chosen:
-every row has the default engine, and a second score with the paper's inference at its automatic threshold. A second
-table has what the models are above the controls, with the interval of a paired bootstrap over tasks.
+Models are trained as those of the tables are, with a quarter of the axes of every batch exchanged, and every row's
+options are chosen by the tables' rule on dev videos of the same closeness; a second score has the paper's inference, of
+which only the threshold is chosen. A second table has what the models are above the controls, with the interval of a
+paired bootstrap over tasks.
 """
 
 from __future__ import annotations
@@ -34,32 +35,23 @@ from torch.nn import functional as F
 
 from stepformer.cli.options import Several, above_zero, add
 from stepformer.core.config import TrainConfig, make_config
-from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, no_slots, pooled_slots
 from stepformer.core.training import Trainer
 from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import Videos, World, load_world
 from stepformer.evaluation.statistics import f1_draws, interval, mean_draws
-from stepformer.evaluation.validation import (
-    FULL,
-    Trial,
-    discover_all,
-    discover_units,
-    locate_all,
-    locate_units,
-    make_trial,
-    model_slots,
-    segments_of,
-    summary,
-)  # fmt: skip
+from stepformer.evaluation.validation import few, make_trial, summary
+from stepformer.reproduce.methods import Method, Stage, answer, choose, units_of
 from stepformer.reproduce.plan import CLEAR
+from stepformer.reproduce.sources import half_sparse
 
 HELP = __doc__ or ""
 EXAMPLES = ["stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json"]
 CLOSENESS = (0.0, 0.1, 0.2, 0.4)
 MODELS = ("paper", "default")
-CONTROLS = ("GT text", "pooled32", "frame K-means")
+CONTROLS = {"GT text": "text", "pooled32": "pooled", "frame K-means": "kmeans"}
 SPLITS = {"test": "CrossTask", "coin_test": "COIN"}
-ENGINES = {"engine": DEFAULT_INFERENCE, "paper's": replace(PAPER_INFERENCE, threshold="automatic")}
+RULES = {"chosen": "grid", "paper's": "paper"}
+_DEV = 60  # videos that options are chosen on
 Units = dict[str, Any]
 
 
@@ -80,7 +72,8 @@ class Closer(Simulator):
 
 @lru_cache(maxsize=1)
 def _world(path: str) -> World:
-    return load_world(path)
+    world = load_world(path)
+    return replace(world, extra={**world.extra, "choose": half_sparse(few(world.dev, _DEV))})
 
 
 def _simulator(world: str, config: TrainConfig, closeness: float, device: str) -> Closer:
@@ -94,7 +87,7 @@ def _config(preset: str, seed: int, clear: bool, steps: int, batch: int) -> Trai
     return make_config(
         {
             "preset": preset, "seed": seed, "steps": steps, "batch": batch, "loggers": (),
-            "data": {"simulator": simulator}, "validation": {"every": 0}, "optim": {"ema": 0.99},
+            "data": {"simulator": simulator}, "validation": {"every": 0},
         }
     )  # fmt: skip
 
@@ -104,44 +97,30 @@ def measure(world: str, what: str, closeness: float, clear: bool, seed: int, arg
     torch.set_num_threads(1)
     device = str(args["device"])
     config = _config(what if what in MODELS else "paper", seed, clear, args["steps"], args["batch"])
-    make = None
+    model = None
     if what in MODELS:
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(config, folder, _simulator(world, config, closeness, device), device, quiet=True)
             trainer.run()
-            make = model_slots(trainer.mean.cpu())
-    elif what == "pooled32":
-        make = lambda batch: pooled_slots(batch.video, batch.video_mask)  # noqa: E731
-    out: dict[str, Units] = {}
+            model = trainer.mean.cpu()
     simulator = _simulator(world, config, closeness, "cpu")  # where tables draw and score their videos too
-    for split in SPLITS:
-        trial = make_trial(simulator, split, args["videos"], seed=seed + 1)
-        outputs = [make(batch) if make else no_slots(batch.video) for batch in trial.batches]
-        for name, inference in ENGINES.items():
-            units: Units = {"tasks": trial.tasks}
-            if what != "frame K-means":
-                units["locate"] = locate_units(trial, locate_all(trial, outputs, inference))
-            if what == "frame K-means":
-                units["discover"] = discover_units(trial, _each_frame(trial), FULL)
-            elif make:
-                found = segments_of(trial, outputs, discover_all(trial, outputs, inference), "slots")
-                units["discover"] = discover_units(trial, found, FULL)
-            out[f"{split}, {name}"] = units
+
+    def stage(split: str, limit: int | None = None) -> Stage:
+        return Stage(make_trial(simulator, split, limit, seed=seed + 1), True, seed, model=model)
+
+    dev = stage("choose")
+    tested = {split: stage(split, args["videos"]) for split in SPLITS}
+    out: dict[str, Units] = {}
+    for name, rule in RULES.items():
+        method = Method(CONTROLS.get(what, "slots"), rule=rule)
+        chosen = choose(answer(method, dev), dev.trial)
+        for split, on in tested.items():
+            out[f"{split}, {name}"] = {**units_of(answer(method, on), chosen, on.trial), "tasks": on.trial.tasks}
     return out
 
 
 def _row(world: str, options: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     return {**job, "units": measure(world, job["row"], job["closeness"], job["clear"], job["seed"], options)}
-
-
-def _each_frame(trial: Trial) -> tuple[list[Any], list[Any]]:
-    """Every frame is a segment of its own, so that clustering segments is K-means of the frames."""
-    frames = [
-        video[:n].float().cpu().numpy()
-        for batch in trial.batches
-        for video, n in zip(batch.video, batch.video_mask.sum(1).tolist(), strict=True)
-    ]
-    return [np.arange(len(video)) for video in frames], frames
 
 
 def scores(units: Units) -> dict[str, float]:
@@ -152,7 +131,7 @@ def scores(units: Units) -> dict[str, float]:
 
 def gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each model less each control of the same closeness: the difference in percent and its interval over tasks."""
-    columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
+    columns = [f"{split}, {name}" for split, name in product(SPLITS, RULES)]
     out = []
     for closeness, clear, what in sorted({(r["closeness"], r["clear"], r["row"]) for r in rows if r["row"] in MODELS}):
         model = {
@@ -181,8 +160,8 @@ def gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def gap_table(found: list[dict[str, Any]]) -> str:
     """One row per condition, model and control."""
-    columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
-    heads = [f"{SPLITS[split]}, {name}" for split, name in product(SPLITS, ENGINES)]
+    columns = [f"{split}, {name}" for split, name in product(SPLITS, RULES)]
+    heads = [f"{SPLITS[split]}, {name}" for split, name in product(SPLITS, RULES)]
     lines = [f"| closeness | narration | difference | {' | '.join(heads)} |", "|---" * (3 + len(heads)) + "|"]
     cells: dict[tuple[Any, ...], dict[str, str]] = {}
     for g in found:
@@ -197,8 +176,8 @@ def gap_table(found: list[dict[str, Any]]) -> str:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """One row per condition and method, from the JSON: IoU / F1 on both datasets with both inferences, over seeds."""
-    columns = [f"{split}, {name}" for split, name in product(SPLITS, ENGINES)]
-    heads = [f"{SPLITS[split]}, {name}" for split, name in product(SPLITS, ENGINES)]
+    columns = [f"{split}, {name}" for split, name in product(SPLITS, RULES)]
+    heads = [f"{SPLITS[split]}, {name}" for split, name in product(SPLITS, RULES)]
     lines = [f"| closeness | narration | row | {' | '.join(heads)} |", "|---" * (3 + len(heads)) + "|"]
     for closeness, clear, what in sorted(
         {(r["closeness"], r["clear"], r["row"]) for r in rows},
@@ -225,6 +204,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--closeness", action=Several, type=float, nargs="+", default=list(CLOSENESS), metavar="C",
         help="shares of the text",
     )  # fmt: skip
+    parser.add_argument("--controls", action="store_true", help="rows that nothing is learned for alone")
     parser.add_argument(
         "--stop-after", type=above_zero, metavar="SECONDS", help="show what is done by then (default: all)"
     )
@@ -240,7 +220,7 @@ def run(args: argparse.Namespace) -> int:
     jobs = [
         {"row": what, "closeness": c, "clear": clear, "seed": seed}
         for seed, c, clear, what in product(args.seeds, args.closeness, (False, True), (*MODELS, *CONTROLS))
-        if what in MODELS or not clear
+        if (not args.controls if what in MODELS else not clear)
     ]
     rows: list[dict[str, Any]] = []
     start = time.monotonic()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.claim import ENGINES, SPLITS, gap_table, gaps
+from benchmarks.claim import RULES, SPLITS, gap_table, gaps
 
 
 def _row(name, iou, found, seed):
@@ -10,7 +10,7 @@ def _row(name, iou, found, seed):
     units = {"tasks": np.arange(12) // 2, "locate": np.full((12, 4), iou)}
     units["discover"] = np.tile(np.array([found, 100, 100, found, 200]), (2, 12, 1))
     return {"closeness": 0.0, "clear": False, "row": name, "seed": seed,
-            "units": {f"{s}, {e}": units for s in SPLITS for e in ENGINES}}  # fmt: skip
+            "units": {f"{s}, {e}": units for s in SPLITS for e in RULES}}  # fmt: skip
 
 
 def test_a_difference_that_all_tasks_share_has_an_interval_of_its_own_size():
