@@ -48,6 +48,8 @@ _GRID = 2.0**20  # gains are multiples of 1 / _GRID: sums are exact, and ties do
 _ALIKE = 2.0**14  # steps in which rows differ: slots that are alike but for rounding are equal
 _SHIFTS = 16
 _BELOW = 8e-7  # a threshold so far below all frames keeps them all
+_PLAIN = (4.0, 5.0)  # distance of two kinds in spreads within them; 3.5 have evenly spread values, 2.7 normal ones
+_PLAIN_FRAMES = 16  # in fewer frames two kinds come by chance
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
 _OFTENEST = 2
@@ -89,7 +91,9 @@ class InferenceConfig:
     to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
 
     Whoever types a step expects it in the video, and expects little else there: background stands only where it
-    explains ``background_share`` of the video, or ``background_s`` seconds of a long one.
+    explains ``background_share`` of the video, or ``background_s`` seconds of a long one. All this is for texts that
+    fit poorly. As far as frames plainly fall into two kinds, those that some text fits and those that none does
+    (:func:`plain_kinds`), texts separate, background may be short, and both kinds of evidence count for more.
 
     **How many steps**: as many as make the sum largest, less ``number_weight`` penalties times half the square of how
     many standard deviations the logarithm of their number lies from what is usual for a video of so many pieces
@@ -260,6 +264,15 @@ def contrast(values: Tensor, mask: Tensor) -> Tensor:
     low = mask & ~high
     means = [torch.where(kind, values, 0.0).sum(1) / kind.sum(1).clamp(min=1) for kind in (high, low)]
     return torch.where(high.any(1) & low.any(1), means[0] - means[1], 0.0)
+
+
+def plain_kinds(values: Tensor, mask: Tensor) -> Tensor:
+    """(B,) how plainly values (B, N) are of two kinds, 0 to 1: how far the kinds lie apart for how wide they are."""
+    share = (mask & (values >= otsu_threshold(values, mask)[:, None])).sum(1) / mask.sum(1).clamp(min=1)
+    apart = contrast(values, mask)
+    within = (_spread(values, mask).square() - share * (1 - share) * apart.square()).clamp(min=0.0).sqrt()
+    plain = _ramp(apart / within.clamp(min=_FLAT), *_PLAIN)
+    return torch.where(mask.sum(1) >= _PLAIN_FRAMES, plain, 0.0).nan_to_num()  # of no rows there is no maximum
 
 
 def threshold_of(
@@ -615,13 +628,14 @@ def find_texts(
     lengths = there.sum(1)
     there = torch.arange(M, device=mask.device) < lengths[:, None]
     rows, taken = _text_rows(output, mask, texts, lengths, config)
-    spread = mask[..., None]  # nothing asks for it
+    spread, plain = mask[..., None], rows.new_zeros(len(rows))
     if config.text_weight or not config.is_drop_dtw:
         spread = _spread_out(output.frames if structure is None else structure, mask)
     if config.text_weight:
-        weight = separability(rows, lengths, spread, mask, config)
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
         direct = cosines(texts, output.frames)
+        plain = plain_kinds(evidence_of(direct, there, 0.0), mask)
+        weight = torch.maximum(separability(rows, lengths, spread, mask, config), plain)
         shown, threshold = _shown(direct, there, mask, config, config.locate_keep, rate_hz)
         if output.slots.shape[1]:
             every = torch.ones(output.slots.shape[:2], dtype=torch.bool, device=mask.device)
@@ -630,8 +644,8 @@ def find_texts(
             shown = (by_slots + weight[:, None] * shown) / (1 + weight[:, None])
         else:
             shown = weight[:, None] * shown + 1e-3  # of equals a step goes before background
-        worth = (config.text_weight * weight)[:, None, None] * (rows - config.text_margin)
-        gains = _on_grid(worth + config.locate_step_weight * shown[:, None])
+        worth = (config.text_weight * (1 + plain) * weight)[:, None, None] * (rows - config.text_margin)
+        gains = _on_grid(worth + ((config.locate_step_weight + plain)[:, None] * shown)[:, None])
     else:
         gains, threshold = _gains(rows, there, mask, config, config.locate_keep, rate_hz)
     if config.ordered and not config.is_drop_dtw:
@@ -649,7 +663,7 @@ def find_texts(
     else:
         penalty = config.locate_penalty * penalty_of(spread, mask, rate_hz, config)
         if config.ordered:  # every text has one segment, so a penalty decides on stretches of background alone
-            least = (config.background_share * frames).clamp(max=config.background_s * rate_hz)
+            least = (config.background_share * frames).clamp(max=config.background_s * rate_hz) * (1 - plain)
             penalty = torch.maximum(penalty, least.to(penalty.dtype))
         task = segments.programme(gains, spread * math.sqrt(config.structure_weight), mask)
         found, _ = segments.solve(task, penalty, ordered=config.ordered, skip=skip)

@@ -22,6 +22,7 @@ from stepformer.core.inference import (
     otsu_threshold,
     penalty_of,
     pieces,
+    plain_kinds,
     pooled_slots,
     random_slots,
     separability,
@@ -152,6 +153,34 @@ def test_texts_weigh_by_how_well_they_separate_the_moments_of_a_video():
     stranger = torch.randn(1, 80, D, generator=g)
     found = find_texts(no_slots(stranger), mask, kinds[None], four, DEFAULT_INFERENCE, structure=structure)
     assert [(s.first, s.last, s.row) for s in found.segments[0]] == [(20 * i, 20 * i + 20, i) for i in range(4)]
+
+
+def test_texts_that_plainly_fit_are_found_between_changing_background(monkeypatch):
+    """Background changes more than steps do, so cuts of the pictures say nothing of the texts' places."""
+    g = torch.Generator().manual_seed(5)
+    texts, other = (torch.nn.functional.normalize(torch.randn(n, 256, generator=g), dim=1) for n in (3, 40))
+    frames = other.repeat_interleave(5, 0)
+    for i, start in enumerate((31, 90, 150)):
+        frames[start : start + 7] += 0.5 * texts[i]
+    frames = torch.nn.functional.normalize(frames, dim=1) + 0.03 * torch.randn(200, 256, generator=g)
+    mask, three = torch.ones(1, 200, dtype=torch.bool), torch.tensor([3])
+
+    def placed():
+        found = find_texts(no_slots(frames[None]), mask, texts[None], three, DEFAULT_INFERENCE).segments[0]
+        return [(s.first, s.last) for s in found]
+
+    assert placed() == [(31, 38), (90, 97), (150, 157)]
+    monkeypatch.setattr("stepformer.core.inference.plain_kinds", lambda values, mask: values.new_zeros(len(values)))
+    assert placed() != [(31, 38), (90, 97), (150, 157)]
+
+
+def test_two_kinds_are_plain_where_they_lie_further_apart_than_they_are_wide():
+    g = torch.Generator().manual_seed(0)
+    mask = torch.arange(400) < torch.tensor([[400]] * 4 + [[12]])
+    one, even = torch.randn(400, generator=g), torch.rand(400, generator=g)
+    two = torch.cat([torch.randn(300, generator=g), 8 + torch.randn(100, generator=g)])
+    values = torch.stack([one, even, two, torch.full((400,), -torch.inf), two[294:].repeat(4)[:400]])
+    assert plain_kinds(values, mask).tolist() == [0, 0, 1, 0, 0]  # of 12 frames nothing is said
 
 
 def test_texts_with_nothing_to_go_by_take_equal_parts():
