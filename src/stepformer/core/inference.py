@@ -48,8 +48,7 @@ _GRID = 2.0**20  # gains are multiples of 1 / _GRID: sums are exact, and ties do
 _ALIKE = 2.0**14  # steps in which rows differ: slots that are alike but for rounding are equal
 _SHIFTS = 16
 _BELOW = 8e-7  # a threshold so far below all frames keeps them all
-_PLAIN = (4.0, 5.0)  # distance of two kinds in spreads within them; 3.5 have evenly spread values, 2.7 normal ones
-_PLAIN_FRAMES = 16  # in fewer frames two kinds come by chance
+_EVEN, _FEW = 3.5, 36.0  # distance of two kinds in spreads within them: of evenly spread values; by chance, times looks
 _FLAT = 1e-6  # spread of similarities below which rows cannot tell any frame from another
 _ENOUGH = 64
 _OFTENEST = 2
@@ -266,13 +265,17 @@ def contrast(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(high.any(1) & low.any(1), means[0] - means[1], 0.0)
 
 
-def plain_kinds(values: Tensor, mask: Tensor) -> Tensor:
-    """(B,) how plainly values (B, N) are of two kinds, 0 to 1: how far the kinds lie apart for how wide they are."""
+def plain_kinds(values: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
+    """(B,) how plainly values (B, N) are of two kinds, 0 to 1: how far the kinds lie apart for how wide they are.
+
+    The fewer looks at the video, the further: so far apart are 5% of the divisions that texts of other videos make.
+    """
     share = (mask & (values >= otsu_threshold(values, mask)[:, None])).sum(1) / mask.sum(1).clamp(min=1)
     apart = contrast(values, mask)
     within = (_spread(values, mask).square() - share * (1 - share) * apart.square()).clamp(min=0.0).sqrt()
-    plain = _ramp(apart / within.clamp(min=_FLAT), *_PLAIN)
-    return torch.where(mask.sum(1) >= _PLAIN_FRAMES, plain, 0.0).nan_to_num()  # of no rows there is no maximum
+    looks = mask.sum(1).clamp(min=1) / values.new_tensor(look_frames(mask, rate_hz))
+    plain = (apart / within.clamp(min=_FLAT) - _EVEN - _FEW / looks).clamp(0.0, 1.0)
+    return plain.nan_to_num()  # of no rows there is no maximum
 
 
 def threshold_of(
@@ -634,7 +637,7 @@ def find_texts(
     if config.text_weight:
         # background is where neither slots nor texts fit; where slots do not tell two kinds of frames apart, texts do
         direct = cosines(texts, output.frames)
-        plain = plain_kinds(evidence_of(direct, there, 0.0), mask)
+        plain = plain_kinds(evidence_of(direct, there, 0.0), mask, rate_hz)
         weight = torch.maximum(separability(rows, lengths, spread, mask, config), plain)
         shown, threshold = _shown(direct, there, mask, config, config.locate_keep, rate_hz)
         if output.slots.shape[1]:
