@@ -406,7 +406,7 @@ def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch)
     )
     timeline = model.discover(video, listening=Listening(said))
     assert 5 <= len(timeline) <= 12
-    spoken = {step.label for step in timeline if step.meta.get("guess") is False}
+    spoken = {step.label for step in timeline if step.meta.get("source") == "spoken"}
     assert {"turn on the tap", "take the soap"} <= spoken
     located = model.locate(video, ["turn on the tap", "rinse the hands", "change the tyre of a car"])
     assert located.meta["absent"] == ["change the tyre of a car"]
