@@ -223,9 +223,8 @@ def test_ffmpeg_reads_captions(tmp_path, name):
 
 @pytest.mark.slow
 def test_ffmpeg_decodes_clips_without_errors(video, tmp_path):
-    for exact in (False, True):
-        export.write(timeline_of(video), f"{tmp_path / str(exact)}/", exact=exact)
-        for clip in (tmp_path / str(exact)).iterdir():
-            command = [tool("ffmpeg", "ffmpeg"), "-v", "error", "-i", str(clip), "-f", "null", "-"]
-            done = subprocess.run(command, check=True, capture_output=True)
-            assert not done.stderr, (clip, done.stderr)
+    export.write(timeline_of(video), f"{tmp_path / 'clips'}/")
+    for clip in (tmp_path / "clips").iterdir():
+        command = [tool("ffmpeg", "ffmpeg"), "-v", "error", "-i", str(clip), "-f", "null", "-"]
+        done = subprocess.run(command, check=True, capture_output=True)
+        assert not done.stderr, (clip, done.stderr)

@@ -174,7 +174,7 @@ def test_view_in_a_browser(tmp_path):
     command = [sys.executable, "-m", "stepformer", "view", "pan cakes.json", "--no-browser", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         try:
-            url = json.loads(server.stdout.readline())["url"]
+            url = json.loads(b"".join(iter(server.stdout.readline, b"}\n")) + b"}")["url"]
             with Browser(binary, width=700, height=900) as browser:
                 browser.open(url)
                 browser.wait("video.readyState > 0")
