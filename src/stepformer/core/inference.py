@@ -257,12 +257,14 @@ def otsu_threshold(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(flat, below, threshold.to(values.dtype))
 
 
-def contrast(values: Tensor, mask: Tensor) -> Tensor:
-    """(B,) how far the means of the two kinds lie apart that values (B, N) are best divided into."""
+def _divided(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the two kinds that values (B, N) are best divided into: the share of the high one (B,), and how far their
+    means lie apart (B,)."""
     high = mask & (values >= otsu_threshold(values, mask)[:, None])
     low = mask & ~high
     means = [torch.where(kind, values, 0.0).sum(1) / kind.sum(1).clamp(min=1) for kind in (high, low)]
-    return torch.where(high.any(1) & low.any(1), means[0] - means[1], 0.0)
+    apart = torch.where(high.any(1) & low.any(1), means[0] - means[1], 0.0)
+    return high.sum(1) / mask.sum(1).clamp(min=1), apart
 
 
 def plain_kinds(values: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
@@ -270,8 +272,7 @@ def plain_kinds(values: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
 
     The fewer looks at the video, the further: so far apart are 5% of the divisions that texts of other videos make.
     """
-    share = (mask & (values >= otsu_threshold(values, mask)[:, None])).sum(1) / mask.sum(1).clamp(min=1)
-    apart = contrast(values, mask)
+    share, apart = _divided(values, mask)
     within = (_spread(values, mask).square() - share * (1 - share) * apart.square()).clamp(min=0.0).sqrt()
     looks = mask.sum(1).clamp(min=1) / values.new_tensor(look_frames(mask, rate_hz))
     plain = (apart / within.clamp(min=_FLAT) - _EVEN - _FEW / looks).clamp(0.0, 1.0)
@@ -315,7 +316,8 @@ def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, co
     if not config.contrast_to:
         return similarity.new_ones(len(similarity))
     spread = _spread(similarity, rows[..., None] & mask[:, None]).clamp(min=_FLAT)
-    sure = _ramp(contrast(evidence_of(similarity, rows, 0.0), mask) / spread, config.contrast_from, config.contrast_to)
+    apart = _divided(evidence_of(similarity, rows, 0.0), mask)[1]
+    sure = _ramp(apart / spread, config.contrast_from, config.contrast_to)
     return torch.where(mask.sum(1) / rate_hz >= rows.sum(1), sure, 0.0)
 
 
