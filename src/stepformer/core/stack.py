@@ -152,22 +152,24 @@ class _Layers(torch.autograd.Function):
         def norm(
             number: int, given: str, layer: int, bias: Tensor | None, site: int, y: Tensor | None, add: Any
         ) -> None:
+            rows = R if number else K
             ops.add_norm(
-                x[number - 1] if number else start, branch, bias, full[given][layer],
-                full[f"{given}_bias"][layer], query if add is not None else None, x[number], y, add, mean[number],
-                rstd[number], seed, site, dropout, eps,
+                x[number - 1, : K if number == 1 else R] if number else start, branch, bias, full[given][layer],
+                full[f"{given}_bias"][layer], query if add is not None else None, x[number, :rows], y, add,
+                mean[number, :rows], rstd[number, :rows], seed, site, dropout, eps,
             )  # fmt: skip
 
         for i in range(L):
             s = stack.sites(i)
             bias = full["ff2_bias"][i - 1] if i else None
-            norm(3 * i, "norm1", i, bias, s[0] - 1, y1[i], None if content else yq[i])
+            first = K if i == 0 else R  # before they have seen a video, slots are the same in all
+            norm(3 * i, "norm1", i, bias, s[0] - 1, y1[i, :first], None if content else yq[i, :first])
             if content:
-                torch.mm(y1[i], half["qkv"][i].t(), out=qkv[i])
+                torch.mm(y1[i, :first], half["qkv"][i].t(), out=qkv[i, :first])
             else:
-                for rows, given in ((slice(0, 2 * D), yq[i]), (slice(2 * D, 3 * D), y1[i])):
-                    torch.mm(given, half["qkv"][i, rows].t(), out=qkv[i, :, rows])
-            ops.attend(qkv[i], full["qkv_bias"][i], own[i], None, None, None, K, H, seed, s[0], dropout)
+                for rows, given in ((slice(0, 2 * D), yq[i, :first]), (slice(2 * D, 3 * D), y1[i, :first])):
+                    torch.mm(given, half["qkv"][i, rows].t(), out=qkv[i, :first, rows])
+            ops.attend(qkv[i, :first], full["qkv_bias"][i], own[i], None, None, None, K, H, seed, s[0], dropout)
             branch = own[i] @ half["out"][i].t()
             plain, asking = (y2[i], None) if content else (None, y2[i])
             norm(3 * i + 1, "norm2", i, full["out_bias"][i], s[1], plain, asking)
@@ -229,10 +231,20 @@ class _Layers(torch.autograd.Function):
         passed = new(B, K * H, _pitch(N))[..., :N] if d_value is not None else None
 
         def norm(number: int, given: str, layer: int, site: int, up: Tensor | None = None) -> None:
+            rows = len(dx)
             ops.add_norm_back(
-                dy[number] if up is None else up, x[number], full[given][layer], mean[number], rstd[number], dx,
-                up is None, d_branch[number] if number else None, norm_sums[number], seed, site, dropout,
+                dy[number, :rows] if up is None else up, x[number, :rows], full[given][layer], mean[number, :rows],
+                rstd[number, :rows], dx, up is None, d_branch[number] if number else None, norm_sums[number], seed,
+                site, dropout,
             )  # fmt: skip
+
+        grad = stack.grad
+        # too small to fill the GPU each: biases and norms, and what is made per head, beside the large products
+        small, *per_head = (Beside(key.device, number) for number in (3, 4, 8))
+
+        def to_head(name: str, layer: int, few: Tensor, many: Tensor) -> None:
+            out = grad[name][layer].view(H, size, D)
+            weight_gradient(_heads(few, H), _heads(many.view(R, H * D), H), out)
 
         norm(3 * L, "norm", 0, 6 * L - 1, d_state.reshape(R, D).contiguous())
         for i in reversed(range(L)):
@@ -247,6 +259,8 @@ class _Layers(torch.autograd.Function):
             extra = d_seen.contiguous() if ctx.attention and i == L - 1 else None
             ops.softmax_back(d_scores, scores[i], mask, level[i], extra, H, passed, size**-0.5, seed, s[2], dropout)
             torch.bmm(d_scores, key, out=d_folded[i])
+            with per_head[0]:  # while the GPU's cache holds what was just written
+                to_head("k", i, q[i], d_folded[i])
             if d_key is not None:
                 d_key.baddbmm_(d_scores.mT, folded[i])
             if d_value is not None and passed is not None:
@@ -255,23 +269,29 @@ class _Layers(torch.autograd.Function):
             torch.mm(d_q[i], half["q"][i], out=dy[3 * i + 1])
             norm(3 * i + 1, "norm2", i, s[1])
             down = d_own[i] @ half["out"][i]
-            ops.attend(qkv[i], full["qkv_bias"][i], None, down, d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout)
+            given = qkv[i] if i else qkv[i, :K]
+            ops.attend(given, full["qkv_bias"][i], None, down, d_qkv[i], qkv_sums[i], K, H, seed, s[0], dropout)
+            if i == 0:  # the first layer's slots are the same in all videos: what follows is of their sum
+                begun, dx = d_qkv[0].view(B, K, 3 * D).sum(0, dtype=wide).to(kind), dx.view(B, K, D).sum(0)
+            rows, up = (R, d_qkv[i]) if i else (K, begun)
             if content:
-                torch.mm(d_qkv[i], half["qkv"][i], out=dy[3 * i])
+                torch.mm(up, half["qkv"][i], out=dy[3 * i, :rows])
             else:
-                torch.mm(d_qkv[i, :, : 2 * D], half["qkv"][i, : 2 * D], out=added[i])
-                torch.addmm(added[i], d_qkv[i, :, 2 * D :], half["qkv"][i, 2 * D :], out=dy[3 * i])
+                torch.mm(up[:, : 2 * D], half["qkv"][i, : 2 * D], out=added[i, :rows])
+                torch.addmm(added[i, :rows], up[:, 2 * D :], half["qkv"][i, 2 * D :], out=dy[3 * i, :rows])
             norm(3 * i, "norm1", i, s[0] - 1)
 
-        grad = stack.grad
-        # too small to fill the GPU each: biases and norms, and what is made per head, beside the large products
-        small, *per_head = (Beside(key.device, number) for number in (3, 4, 8))
-        for side, name, few, many in zip(per_head, "kv", (q, d_mixed), (d_folded, read), strict=True):
-            with side:
-                for one, other, out in zip(few, many, grad[name], strict=True):
-                    weight_gradient(_heads(one, H), _heads(other.view(R, H * D), H), out.view(H, size, D))
+        def to_qkv(down: Tensor, layers: slice, rows: slice) -> None:
+            parts = ((slice(0, 3 * D), y1),) if content else ((slice(0, 2 * D), yq), (slice(2 * D, 3 * D), y1))
+            for part, given in parts:
+                weight_gradient(down[..., part], given[layers, rows], grad["qkv"][layers, part])
+
+        with per_head[1]:
+            for i in range(L):
+                to_head("v", i, d_mixed[i], read[i])
         weight_gradient(d_cross, mixed, grad["cross_out"])  # first: the small ones add to it
         with small:
+            to_qkv(begun[None], slice(0, 1), slice(0, K))
             to, made = [], []
             rounded = norm_sums.sum(1).to(kind)  # (3 L + 1, 3, D)
             for name, down in (("qkv_bias", qkv_sums), ("q_bias", d_q), ("ff1_bias", before_sums)):
@@ -290,16 +310,11 @@ class _Layers(torch.autograd.Function):
             summed = grad["cross_out_bias"]  # of what the values' bias was added to as well
             torch.bmm(summed[:, None], half["cross_out"], out=grad["v_bias"][:, None])
             grad["cross_out"].addcmul_(summed[..., None], half["v_bias"][:, None])
-            if content:
-                d_queries = dx.view(B, K, D).sum(0)
-            else:
-                d_queries = added.view(L * B, K, D).sum(0, dtype=wide)
+            d_queries = dx
+            if not content:
+                d_queries = added[0, :K] + added[1:].reshape(-1, K, D).sum(0, dtype=wide)
                 d_queries += dy[1::3].reshape(L * B, K, D).sum(0, dtype=wide)
-        if content:
-            weight_gradient(d_qkv, y1, grad["qkv"])
-        else:
-            weight_gradient(d_qkv[:, :, : 2 * D], yq, grad["qkv"][:, : 2 * D])
-            weight_gradient(d_qkv[:, :, 2 * D :], y1, grad["qkv"][:, 2 * D :])
+        to_qkv(d_qkv[1:], slice(1, L), slice(0, R))
         for name, down, given in (
             ("out", d_own, own), ("q", d_q, y2), ("ff1", d_before, y3), ("ff2", d_ff, after),
         ):  # fmt: skip

@@ -268,10 +268,10 @@ def _with_bias(x, bias, c, ok, SIZE: tl.constexpr):  # type: ignore[no-untyped-d
 @triton.jit(do_not_specialize=["site"])
 def _attend(  # type: ignore[no-untyped-def]
     qkv, bias, out, grad, d_qkv, sums, seed, site, scale, K, HEADS,
-    DIM: tl.constexpr, SIZE: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BACK: tl.constexpr,
-    THRESHOLD: tl.constexpr,
+    DIM: tl.constexpr, SIZE: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, SHARED: tl.constexpr,
+    BACK: tl.constexpr, THRESHOLD: tl.constexpr,
 ):  # fmt: skip
-    """One head of one video: its slots attend to each other. SIZE: width of a head."""
+    """One head of one video: its slots attend to each other. SIZE: width of a head. SHARED: one qkv for all videos."""
     program = tl.program_id(0)
     item, head = program // HEADS, program % HEADS
     i = tl.arange(0, SLOTS)
@@ -279,9 +279,10 @@ def _attend(  # type: ignore[no-untyped-def]
     ok = (i < K)[:, None] & (c < SIZE)[None, :]
     at = (item * K + i)[:, None] * (3 * DIM) + head * SIZE + c[None, :]
     bias += head * SIZE
-    q = _with_bias(qkv + at, bias, c, ok, SIZE)
-    k = _with_bias(qkv + at + DIM, bias + DIM, c, ok, SIZE)
-    v = _with_bias(qkv + at + 2 * DIM, bias + 2 * DIM, c, ok, SIZE)
+    qkv += at - item * K * (3 * DIM) if SHARED else at
+    q = _with_bias(qkv, bias, c, ok, SIZE)
+    k = _with_bias(qkv + DIM, bias + DIM, c, ok, SIZE)
+    v = _with_bias(qkv + 2 * DIM, bias + 2 * DIM, c, ok, SIZE)
     pair = (i < K)[:, None] & (i < K)[None, :]
     p = tl.where(pair, tl.dot(q, tl.trans(k)) * scale, -1e30)
     p = tl.where(pair, tl.exp(p - tl.max(p, axis=1)[:, None]), 0.0)
@@ -492,15 +493,17 @@ def attend(
 ) -> None:  # fmt: skip
     """The slots of a video attend to each other: qkv (R, 3 D) -> out (R, D), or grad (R, D) -> d_qkv (R, 3 D).
 
-    bias (3 D): added to qkv here, as products without one are faster by more than it takes.
-    sums (B, 3 D): of d_qkv over each video's slots.
+    qkv (K, 3 D): the same for all videos. bias (3 D): added to qkv here, as products without one are faster by more
+    than it takes. sums (B, 3 D): of d_qkv over each video's slots.
     """
-    rows, dim = len(qkv), qkv.shape[1] // 3
+    given = out if grad is None else grad
+    assert given is not None
+    rows, dim = given.shape
     size = dim // heads
     _attend[(rows // slots * heads,)](
         qkv, bias, out, grad, d_qkv, sums, seed, site, size**-0.5, slots, heads,
-        DIM=dim, SIZE=size, SLOTS=_width(slots), WIDTH=_width(size), BACK=grad is not None, THRESHOLD=threshold,
-        num_warps=2 if slots <= 32 else 4,
+        DIM=dim, SIZE=size, SLOTS=_width(slots), WIDTH=_width(size), SHARED=len(qkv) < rows, BACK=grad is not None,
+        THRESHOLD=threshold, num_warps=2 if slots <= 32 else 4,
     )  # fmt: skip
 
 

@@ -145,7 +145,9 @@ def attend(
     slots: int, heads: int, seed: Tensor, site: int, threshold: int,
 ) -> None:  # fmt: skip
     size = qkv.shape[1] // 3 // heads
-    q, k, v = (_wide(qkv) + bias).view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
+    made = out if grad is None else grad
+    qkv = (_wide(qkv) + bias).repeat(len(made) // len(qkv), 1)  # given once where it is the same in all videos
+    q, k, v = qkv.view(-1, slots, 3, heads, size).permute(2, 0, 3, 1, 4)  # (B, H, K, D / H) each
     p = (q @ k.mT * size**-0.5).softmax(-1)
     passed = _drop(p, seed, site, threshold)
     if out is not None:

@@ -94,7 +94,7 @@ def test_add_norm(kernels, dropout, query, first):
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize("branch", [False, True])
-@pytest.mark.parametrize(("R", "D"), [(13, 24), (300, 20), (11, 768)])
+@pytest.mark.parametrize(("R", "D"), [(13, 24), (1300, 20), (43, 768)])
 def test_add_norm_back(kernels, dropout, more, branch, R, D):
     parts = kernels.norm_parts(R, D)
     assert parts > 1 or R == 13
@@ -176,21 +176,23 @@ def test_softmax(kernels, dropout, extra):
 
 
 @pytest.mark.parametrize("dropout", [0, DROPOUT])
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("slots", "size"), [(5, 24), (16, 16)])
-def test_attend(kernels, dropout, slots, size):
+def test_attend(kernels, dropout, shared, slots, size):
     B, H = 2, 3
     R, D = B * slots, H * size
+    given_rows = slots if shared else R  # of the first layer, all videos have the same
 
     def draw(*shape):  # Triton multiplies float32 in TF32: numbers that it has exactly, and their sums
         return torch.randn(*shape).mul(16).round().div(16).to(DEVICE)
 
     def forward():
         out = torch.full((R, D), torch.nan, device=DEVICE)
-        return (draw(R, 3 * D), draw(3 * D), out, None, None, None, slots, H, SEED, 11, dropout), [out]
+        return (draw(given_rows, 3 * D), draw(3 * D), out, None, None, None, slots, H, SEED, 11, dropout), [out]
 
     def backward():
         d_qkv, sums = (torch.full((n, 3 * D), torch.nan, device=DEVICE) for n in (R, B))
-        given = draw(R, 3 * D), draw(3 * D), None, draw(R, D)
+        given = draw(given_rows, 3 * D), draw(3 * D), None, draw(R, D)
         return (*given, d_qkv, sums, slots, H, SEED, 11, dropout), [d_qkv, sums]
 
     both(kernels, "attend", forward)

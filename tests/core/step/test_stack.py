@@ -20,6 +20,7 @@ PRESETS = {
     "released": preset("released", **SMALL),
     "default": preset("default", **SMALL),
     "projected": replace(preset("default", **SMALL), feature_dim=16, positions="none", queries="position"),
+    "one layer": replace(preset("paper", **SMALL), layers=1),
     "keys": replace(preset("released", **SMALL), feature_dim=16),
 }
 
