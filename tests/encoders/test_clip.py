@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 from torch import nn
 
 from benchmarks import clip_data, sight, tower
-from stepformer.base.weights.install import clip_from_onnx
 from stepformer.encoders import clip, clip_vit
 from stepformer.encoders.bert import Bert, BertConfig
 from stepformer.encoders.sentence import SentenceEncoder
@@ -132,69 +131,6 @@ def test_missing_weights_are_named():
     del state["vision_model.encoder.layers.1.mlp.fc2.weight"]
     with pytest.raises(InputError, match=r"lack vision_model.encoder.layers.1.mlp.fc2.weight"):
         clip_vit.ClipViT(state)
-
-
-# -- out of an ONNX graph -----------------------------------------------------------------------------------------
-
-
-def field(number, value):
-    """A protocol buffer field: bytes, text or a number."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def varint(value):
-    out = b""
-    while value > 127:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
-
-
-def tensor(name, array, listed=False):
-    kind = {"float32": 1, "int8": 3}[array.dtype.name]
-    shape = b"".join(field(1, n) for n in array.shape)
-    values = field((4 if kind == 1 else 5) if listed else 9, array.tobytes())
-    return field(5, shape + field(2, kind) + field(8, name) + values)
-
-
-def graph_of(weight, scale, zero):
-    node = b"".join(field(1, name) for name in ("x", "onnx::7_quantized", "x_zero", "onnx::7_zero_point"))
-    node += field(2, "y") + field(3, "/vision_model/encoder/layers.0/mlp/fc1/MatMul_quant") + field(4, "MatMulInteger")
-    body = field(1, field(1, "a") + field(3, "/add") + field(4, "Add")) + field(1, node)
-    body += tensor("vision_model.pre_layrnorm.bias", np.arange(3, dtype=np.float32))
-    body += tensor("onnx::7_quantized", weight) + tensor("onnx::7_scale", scale, listed=True)
-    return field(1, 8) + field(7, body + tensor("onnx::7_zero_point", zero, listed=True))
-
-
-def test_weights_come_out_of_an_onnx_graph(tmp_path):
-    from safetensors.numpy import load_file
-
-    weight = np.array([[1, -2], [3, 127], [-128, 0]], np.int8)  # (in, out)
-    scale = np.array([0.5, 0.25], np.float32)
-    (tmp_path / "graph.onnx").write_bytes(graph_of(weight, scale, np.zeros(2, np.int8)))
-    clip_from_onnx(tmp_path / "graph.onnx", tmp_path / "out.safetensors")
-    found = load_file(tmp_path / "out.safetensors")
-    name = "vision_model.encoder.layers.0.mlp.fc1"
-    assert set(found) == {"vision_model.pre_layrnorm.bias", f"{name}.weight", f"{name}.scale"}
-    np.testing.assert_array_equal(found[f"{name}.weight"], weight.T)
-    np.testing.assert_array_equal(found[f"{name}.scale"], scale)
-
-
-@pytest.mark.parametrize("broken", [b"", b"not a graph", graph_of(np.ones((1, 2), np.int8), np.ones(2, np.float32),
-                                                                  np.ones(2, np.int8))[:60]])  # fmt: skip
-def test_what_is_no_graph_is_refused(tmp_path, broken):
-    (tmp_path / "graph.onnx").write_bytes(broken)
-    with pytest.raises(InputError, match="is not the ONNX graph"):
-        clip_from_onnx(tmp_path / "graph.onnx", tmp_path / "out.safetensors")
-
-
-def test_weights_around_another_zero_are_refused(tmp_path):
-    graph = graph_of(np.ones((1, 2), np.int8), np.ones(2, np.float32), np.ones(2, np.int8))
-    (tmp_path / "graph.onnx").write_bytes(graph)
-    with pytest.raises(InputError, match="not quantised around zero"):
-        clip_from_onnx(tmp_path / "graph.onnx", tmp_path / "out.safetensors")
 
 
 # -- the encoder --------------------------------------------------------------------------------------------------

@@ -161,11 +161,12 @@ def test_the_real_voice_check(omelette) -> None:
 
 
 @pytest.mark.slow
-def test_real_speech_to_phrases(parser, omelette) -> None:
+@pytest.mark.parametrize("model", speech.MODELS)
+def test_real_speech_to_phrases(parser, omelette, model) -> None:
     from stepformer.narration import extract_phrases
 
     try:
-        cues = speech.transcribe(omelette, cache=False)
+        cues = speech.transcribe(omelette, model, cache=False)
     except MissingError as error:
         pytest.skip(f"no Whisper weights here: {error}")
     assert all(cue.words for cue in cues)

@@ -141,7 +141,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no_subtitles": {"action": "store_true", "help": "do not look for subtitles beside or inside the video"},
     "no_speech": {"action": "store_true", "help": "do not listen to videos without subtitles"},
     "speech_model": {"metavar": "NAME", "default": SPEECH_MODEL,
-                     "help": "speech to text: base, small (from the model hub only) or a folder"},
+                     "help": "speech to text: base, small (slower, fewer errors) or a folder"},
     "language": {"metavar": "CODE", "default": LANGUAGE,
                  "help": "of subtitles where there are several, and of the speech"},
     # phrases

@@ -30,9 +30,7 @@ from stepformer.narration.cues import Cue
 from stepformer.narration.readers import parse_subtitles
 
 MODELS = ("base", "small")
-"""Names of speech models: base is pinned and fetched by ``stepformer models``, small comes from the model hub only."""
-_PINNED = {"base": "whisper-base"}
-_HUB = {"small": "Systran/faster-whisper-small"}
+"""Names of speech models, pinned and fetched by ``stepformer models``."""
 _VERSION = "2"  # of what is kept
 _BLOCK_S = 30.0
 _PART_S = 600.0  # sound held at once
@@ -169,24 +167,17 @@ def _load(model: str) -> Any:
     except StepFormerError:
         raise
     except Exception as error:
-        if model in _HUB:
-            raise MissingError(
-                f"the speech model {model!r} comes from the model hub only, which cannot be reached: take base, or "
-                "give a folder with its weights"
-            ) from error
         raise MissingError(f"faster-whisper cannot load the speech model {model!r} ({error})") from error
 
 
 def _folder(model: str) -> str:
     if Path(model).is_dir():
         return model
-    if model in _HUB:
-        return _HUB[model]
-    if model not in _PINNED:
+    if model not in MODELS:
         raise UsageError(f"there is no speech model {model!r}; there are {', '.join(MODELS)}, or give a folder")
     from stepformer.base import weights
 
-    return str(weights.pull(_PINNED[model]))
+    return str(weights.pull(f"whisper-{model}"))
 
 
 def _listen(

@@ -68,7 +68,7 @@ class File:
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Named weights. ``main`` is what :func:`stepformer.base.weights.pull` returns: a file in the folder, or "" for the
-    folder itself. ``convert`` names the step that turns an upstream format into safetensors (see install.py).
+    folder itself. ``convert`` names the step that turns what a package carries into what is loaded (convert.py).
     """
 
     name: str

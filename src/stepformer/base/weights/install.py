@@ -9,7 +9,6 @@ import hashlib
 import os
 import tarfile
 import zipfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -17,14 +16,13 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote
 
-import numpy as np
-
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of
 from stepformer.base.guard import reading
 from stepformer.base.weights import File, Weights, folder_of
+from stepformer.base.weights.convert import CONVERSIONS
 from stepformer.base.weights.fetch import DiskFullError, disk_full, download, find_file, need_space
-from stepformer.errors import InputError, MissingError, StepFormerError, WriteError
+from stepformer.errors import MissingError, StepFormerError, WriteError
 
 _HUB = "https://huggingface.co"
 
@@ -54,11 +52,8 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
         if found != sha256:
             raise StepFormerError(f"{weights.name}: {path} has SHA-256 {found}, not {sha256} as registered")
     if weights.convert:
-        originals = [folder / file.path for file in weights.files]
-        CONVERSIONS[weights.convert](originals[0], folder / weights.main)
-        for original in originals:
-            original.unlink()
-        digests = {weights.main: sha256_of(folder / weights.main)}
+        CONVERSIONS[weights.convert](folder)
+        digests = {path.name: sha256_of(path) for path in folder.iterdir()}
     return digests, source
 
 
@@ -155,62 +150,3 @@ def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dic
             if digests[file.path] != file.sha256:
                 raise StepFormerError(f"{file.path} has SHA-256 {digests[file.path]}, not {file.sha256} as registered")
     return digests
-
-
-# -- upstream formats to safetensors -------------------------------------------------------------------------------
-
-
-def clip_from_onnx(source: Path, target: Path) -> None:
-    """CLIP's image tower out of an ONNX graph with 8-bit weights, key for key as the hub publishes the float one.
-
-    A matrix that the graph keeps as integers becomes "NAME.weight" (out, in) int8 and "NAME.scale" (out,) float32: the
-    weight is their product. The graph itself is left behind: processors without VNNI overflow in its integer products.
-    """
-    from google.protobuf.message import DecodeError
-    from safetensors.numpy import save_file
-
-    try:
-        graph = _fields(_fields(source.read_bytes())[7][0])
-        arrays = dict(map(_onnx_tensor, graph[5]))
-        out = {name: array for name, array in arrays.items() if name.endswith((".weight", ".bias", "class_embedding"))}
-        for node in map(_fields, graph[1]):
-            if node[4][0] != b"MatMulInteger":
-                continue
-            name = node[3][0].decode().strip("/").removesuffix("/MatMul_quant").replace("/", ".")
-            stored = node[1][1].decode().removesuffix("_quantized")
-            if arrays[f"{stored}_zero_point"].any():
-                raise InputError(f"{source}: {name} is not quantised around zero")
-            out[f"{name}.weight"] = np.ascontiguousarray(arrays[f"{stored}_quantized"].T)
-            out[f"{name}.scale"] = arrays[f"{stored}_scale"]
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError, DecodeError) as error:
-        raise InputError(f"{source} is not the ONNX graph that was expected: {error}") from error
-    save_file(out, target)
-
-
-def _fields(message: bytes) -> dict[int, list[Any]]:
-    """The values of a protocol buffer message, bytes or numbers, by the number of their field."""
-    from google.protobuf.empty_pb2 import Empty
-    from google.protobuf.unknown_fields import UnknownFieldSet
-
-    values: dict[int, list[Any]] = defaultdict(list)
-    for field in UnknownFieldSet(Empty.FromString(message)):
-        values[field.field_number].append(field.data)
-    return values
-
-
-def _onnx_tensor(message: bytes) -> tuple[str, Any]:
-    """Name and array of a TensorProto of float32 or int8; any other type has no values here.
-
-    Values are raw bytes (field 9) or lists: of floats (4), or of variable-length integers (5), which are one byte each
-    where all are from 0 to 127, as the zero points of symmetric weights are; any other list does not fit its shape.
-    """
-    tensor = _fields(message)
-    name, kind = tensor[8][0].decode(), tensor[2][0]
-    if kind not in (1, 3):
-        return name, np.zeros(0, np.float32)
-    dtype, listed = ("<f4", 4) if kind == 1 else ("i1", 5)
-    raw = [values for values in (*tensor[9], *tensor[listed]) if values]
-    return name, np.frombuffer(raw[0], dtype).reshape(tensor[1])
-
-
-CONVERSIONS: dict[str, Callable[[Path, Path], None]] = {"clip": clip_from_onnx}
