@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
 from stepformer.evaluation.validation import summary
-from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, units_of
+from stepformer.reproduce.methods import Method, Stage, answer, choose, first_options, is_published, units_of
 from stepformer.reproduce.plan import SLOTS, Run, Wanted, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source
 from stepformer.version import __version__
@@ -184,15 +184,32 @@ def work(job: Job) -> None:
     source, first, folder = job.source(), job.runs[0].run, job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
-    bench = _Bench(source, first.seed, first.device, model)
-    chosen = {w.run.id: (store.read(w.run.id) or {}).get("chosen") or bench.chosen(w.run) for w in todo}
+
+    def stage(place: str) -> Stage:
+        trial = source.trial(place, first.seed)
+        return Stage(trial, source.has_texts, first.seed, first.device, model, first.inference)
+
+    dev = cache(partial(stage, "dev"))
+
+    @cache
+    def choice(method: Method) -> dict[str, Any]:
+        if method.kind == "equal cuts":  # it has the options of the model's own row
+            return choice(replace(method, kind="slots"))
+        return choose(answer(method, dev()), dev().trial)
+
+    chosen = {wanted.run.id: (store.read(wanted.run.id) or {}).get("chosen") for wanted in todo}
+    for run in (wanted.run for wanted in todo):
+        if not chosen[run.id] and source.has_dev and run.method.options is None:
+            chosen[run.id] = choice(run.method)
     for place in dict.fromkeys(place for wanted in todo for place in wanted.places):
-        stage = bench.stage(place)
+        there = stage(place)
         for run in [wanted.run for wanted in todo if place in wanted.places]:
-            units, chosen[run.id], curve = bench.score(run, chosen[run.id], stage)
+            made = answer(run.method, there)
+            options = chosen[run.id] = chosen[run.id] or first_options(made)
+            units = {**units_of(made, options, there.trial), "tasks": there.trial.tasks}
+            more = {"curve": list(made.curve)} if made.curve else {}
             seconds = round(time.monotonic() - started, 1)
-            more = {"curve": list(curve)} if curve else {}
-            store.add(run, place, units, {**facts, **more, "chosen": chosen[run.id], "seconds": seconds})
+            store.add(run, place, units, {**facts, **more, "chosen": options, "seconds": seconds})
     shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served
 
 
@@ -211,45 +228,6 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
         state.unlink()
         facts["training"] = {"seconds": round(time.monotonic() - started, 1), "steps": trainer.step}
     return load_checkpoint(last, source.device).model
-
-
-class _Bench:
-    """Chooses options of runs that share a model and a seed, and scores them; dev videos are rendered once."""
-
-    def __init__(self, source: Source, seed: int, device: str, model: StepDecoder | None) -> None:
-        self.source, self.seed, self.device, self.model = source, seed, device, model
-        self._dev: Stage | None = None
-        self._slots: dict[str, Any] | None = None
-
-    def stage(self, place: str) -> Stage:
-        """The videos of a place."""
-        trial = self.source.trial(place, self.seed)
-        return Stage(trial, self.source.has_texts, self.seed, self.device, self.model)
-
-    def chosen(self, run: Run) -> dict[str, Any] | None:
-        """The options of a run, chosen on the dev videos; None where there are none, or nothing to choose."""
-        if not self.source.has_dev or run.method.options is not None:
-            return None
-        method = run.method
-        if method.kind == "equal cuts":  # it has the options of the model's own row
-            method = replace(method, kind="slots")
-        if method == SLOTS and self._slots is not None:
-            return self._slots
-        self._dev = self._dev or self.stage("dev")
-        self._dev.inference = run.inference
-        made = choose(answer(method, self._dev), self._dev.trial)
-        if method == SLOTS:
-            self._slots = made
-        return made
-
-    def score(
-        self, run: Run, chosen: dict[str, Any] | None, stage: Stage
-    ) -> tuple[Arrays, dict[str, Any], Sequence[Any]]:
-        """Units of a run on a place, its options, and the learning curve of what was fitted."""
-        stage.inference = run.inference
-        made = answer(run.method, stage)
-        chosen = chosen or first_options(made)
-        return {**units_of(made, chosen, stage.trial), "tasks": stage.trial.tasks}, chosen, made.curve
 
 
 # -- many jobs --------------------------------------------------------------------------------------------------
