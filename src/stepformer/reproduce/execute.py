@@ -39,7 +39,7 @@ from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
 from stepformer.evaluation.validation import summary
 from stepformer.reproduce.methods import Method, Stage, answer, choose, first_options, is_published, units_of
-from stepformer.reproduce.plan import SLOTS, Run, Wanted, Weights, digest
+from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source
 from stepformer.version import __version__
 
@@ -75,10 +75,10 @@ class RunStore:
         known = (self.read(run_id) or {}).get("scores", {})
         return [place for place in places if place not in known]
 
-    def unscored(self, runs: Sequence[Wanted]) -> list[Wanted]:
+    def unscored(self, runs: Sequence[Run]) -> list[Run]:
         """The runs that are not yet scored everywhere, with the places that are left."""
-        left = [replace(wanted, places=tuple(self.missing(wanted.run.id, wanted.places))) for wanted in runs]
-        return [wanted for wanted in left if wanted.places]
+        left = [replace(run, places=tuple(self.missing(run.id, run.places))) for run in runs]
+        return [run for run in left if run.places]
 
     def add(self, run: Run, place: str, units: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Keeps the scores of one place beside those of others."""
@@ -146,32 +146,31 @@ class Job:
 
     label: str
     source: Callable[[], Source]  # opens it
-    runs: tuple[Wanted, ...]
+    runs: tuple[Run, ...]
     results: Path
     work: Path
 
     @property
     def id(self) -> str:
         """A training's is the same whatever rows are asked for, so that it is found again."""
-        weights = self.runs[0].run.weights
-        return digest([wanted.run.id for wanted in self.runs] if weights is None else weights.identity)
+        weights = self.runs[0].weights
+        return digest([run.id for run in self.runs] if weights is None else weights.identity)
 
 
-def make_jobs(runs: Sequence[Wanted], job: Job) -> list[Job]:
+def make_jobs(runs: Sequence[Run], job: Job) -> list[Job]:
     """Runs as jobs; ``job`` says what they have in common. Controls come first."""
-    groups: dict[str, list[Wanted]] = {}
-    for wanted in runs:
-        run = wanted.run
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
         # a checkpoint has no seed of its own: its rows of several seeds are several jobs
         shared = digest([run.seed, None if run.weights is None else run.weights.identity])
-        groups.setdefault(run.id if is_published(run.method) else shared, []).append(wanted)
+        groups.setdefault(run.id if is_published(run.method) else shared, []).append(run)
     out = []
     for members in groups.values():
         first = members[0]
-        named = next((wanted.label for wanted in members if wanted.run.method == SLOTS), first.label)
-        name = "controls" if first.run.weights is None and len(members) > 1 else named
-        out.append(replace(job, label=f"{name}, seed {first.run.seed}", runs=tuple(members)))
-    return sorted(out, key=lambda j: j.runs[0].run.weights is not None)
+        named = next((run.label for run in members if run.method == SLOTS), first.label)
+        name = "controls" if first.weights is None and len(members) > 1 else named
+        out.append(replace(job, label=f"{name}, seed {first.seed}", runs=tuple(members)))
+    return sorted(out, key=lambda j: j.runs[0].weights is not None)
 
 
 def work(job: Job) -> None:
@@ -181,7 +180,7 @@ def work(job: Job) -> None:
     if not todo:
         return
     started = time.monotonic()
-    source, first, folder = job.source(), job.runs[0].run, job.work / job.id
+    source, first, folder = job.source(), job.runs[0], job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
 
@@ -197,13 +196,12 @@ def work(job: Job) -> None:
             return choice(replace(method, kind="slots"))
         return choose(answer(method, dev()), dev().trial)
 
-    chosen = {wanted.run.id: (store.read(wanted.run.id) or {}).get("chosen") for wanted in todo}
-    for run in (wanted.run for wanted in todo):
-        if not chosen[run.id] and source.has_dev and run.method.options is None:
-            chosen[run.id] = choice(run.method)
-    for place in dict.fromkeys(place for wanted in todo for place in wanted.places):
+    chosen = {run.id: (store.read(run.id) or {}).get("chosen") for run in todo}
+    for run in todo if source.has_dev else ():
+        chosen[run.id] = chosen[run.id] or choice(run.method)
+    for place in dict.fromkeys(place for run in todo for place in run.places):
         there = stage(place)
-        for run in [wanted.run for wanted in todo if place in wanted.places]:
+        for run in [run for run in todo if place in run.places]:
             made = answer(run.method, there)
             options = chosen[run.id] = chosen[run.id] or first_options(made)
             units = {**units_of(made, options, there.trial), "tasks": there.trial.tasks}

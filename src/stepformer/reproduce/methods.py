@@ -91,7 +91,7 @@ class Method:
     (``baseline NAME``), whose source has the hash ``code``.
     smoothed: whether texts also choose a window that frames are averaged over.
     rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
-    without Drop-DTW), ``own`` (what the model brings, nothing chosen). options: fixed, instead of a rule.
+    without Drop-DTW), ``own`` (what the model brings, nothing chosen).
     updates: optimiser steps per model of a published method, at most.
     """
 
@@ -99,7 +99,6 @@ class Method:
     smoothed: bool = False
     setting: str = ""
     rule: str = "grid"
-    options: tuple[tuple[str, Any], ...] | None = None
     updates: int = 0
     code: str = ""
 
@@ -207,11 +206,7 @@ def answer(method: Method, stage: Stage) -> Answer:
     """A method on the videos of a stage."""
     with torch.inference_mode(not is_published(method)):
         made = _METHODS.get(method.kind, _registered)(method, stage)
-    if not stage.has_texts:
-        made = replace(made, locate=None)
-    if method.options is not None:
-        made = replace(made, locate_options=[dict(method.options)], discover_options=[dict(method.options)])
-    return made
+    return made if stage.has_texts else replace(made, locate=None)
 
 
 def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options | None = None) -> Answer:
@@ -391,9 +386,7 @@ def _retuned(fitted: Any, videos: Sequence[FeatureVideo], tried: Sequence[Option
 
 
 def _kukleva(method: Method, stage: Stage) -> Answer:
-    # exactly the budget, unless options are given
-    given = {"epochs": 0, "min_updates": method.updates} if method.options is None else dict(method.options)
-    fitted, videos, _ = _fit(method, stage, **given)
+    fitted, videos, _ = _fit(method, stage, epochs=0, min_updates=method.updates)  # exactly the budget
     shares = [0.4, *(round(0.05 * i, 2) for i in range(15) if i != 8)]
     pairs = itertools.product(shares, (True, False))
     return _retuned(fitted, videos, [{"background": share, "decode": decode} for share, decode in pairs])
