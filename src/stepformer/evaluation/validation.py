@@ -24,11 +24,9 @@ from stepformer.core.segments import programme, solve, spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
 from stepformer.data.world import Videos
 from stepformer.evaluation.metrics import matched, score_video
-from stepformer.evaluation.statistics import by_task, discovery_scores
+from stepformer.evaluation.statistics import FloatArray, IntArray, by_task, discovery_scores
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 SlotMaker = Callable[[Batch], Slots]
 Segments = tuple[list[IntArray], list[npt.NDArray[np.float32]] | None]  # per video; vectors, or None: cluster ids
 

@@ -23,14 +23,12 @@ from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots
 from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
-from stepformer.evaluation.metrics import matched
+from stepformer.evaluation.metrics import IntArray, matched
 from stepformer.evaluation.table1 import cluster_segments
 from stepformer.evaluation.validation import FULL, Trial, locate_units, task_steps
 from stepformer.reproduce.methods import Method, Stage, answer, first_options
 from stepformer.reproduce.sources import Source, Words
 from stepformer.show.export.pictures import UNMATCHED, bar, color, draw_alignment, text_of
-
-IntArray = npt.NDArray[np.int64]
 
 PUBLISHED = (("kukleva", "Kukleva et al."), ("elhamifar", "Elhamifar et al."), ("shen", "Shen et al."))
 _UPDATES = 500  # of a published method: enough for a picture

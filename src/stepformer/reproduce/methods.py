@@ -33,7 +33,7 @@ from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline, divided
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
-from stepformer.evaluation.statistics import by_task
+from stepformer.evaluation.statistics import FloatArray, IntArray, by_task
 from stepformer.evaluation.table1 import Table1Options
 from stepformer.evaluation.validation import (
     FULL,
@@ -53,8 +53,6 @@ from stepformer.evaluation.validation import (
     task_steps,
 )
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Options = Mapping[str, Any]
 
 BUDGET = 30
