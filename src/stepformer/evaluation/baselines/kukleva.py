@@ -154,10 +154,7 @@ def train_stack(
     """
     curve = Curve()
     device = inputs[0].device
-    names = [name for name, _ in models[0].named_parameters()]
-    stacked = {
-        name: torch.stack([m.get_parameter(name).detach() for m in models]).requires_grad_() for name in names
-    }  # (G, ...) each
+    stacked, _ = torch.func.stack_module_state(list(models))  # (G, ...) each
     optimizer = torch.optim.Adam(
         stacked.values(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
@@ -186,8 +183,8 @@ def train_stack(
         curve.add(float(loss.detach() / weight.sum()))
     with torch.no_grad():
         for number, model in enumerate(models):
-            for name in names:
-                model.get_parameter(name).copy_(stacked[name][number])
+            for name, values in stacked.items():
+                model.get_parameter(name).copy_(values[number])
             model.eval()
     return curve.points
 
