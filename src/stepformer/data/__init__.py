@@ -1,7 +1,8 @@
 """Features and phrases of many videos: the store, readers for public datasets, and the simulator.
 
 A dataset is one file with one ``read_*`` function and one line in ``READERS``; every reader gives the records of
-:mod:`stepformer.data.records`. Names are loaded when first used.
+:mod:`stepformer.data.records`, and an InputError where nothing of its layout is there. Names are
+loaded when first used.
 """
 
 from __future__ import annotations

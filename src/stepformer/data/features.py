@@ -184,10 +184,9 @@ def prepare_features(
         todo = []
         for source in sources:
             before, now = writer.meta(source.name), source.stamp()
-            if before and all(before.get(key) == now.get(key) for key in ("source", "subtitles")):
-                summary.skipped += 1
-            else:
+            if any(before.get(key) != now.get(key) for key in ("source", "subtitles")):
                 todo.append(source)
+        summary.skipped = len(sources) - len(todo)
         jobs = min(jobs, max(1, len(todo)))
         for outcome in run_anywhere(
             cluster, partial(_encode, settings=settings), todo, jobs, _start, (settings,), time_limit_s, gpu=True,
@@ -263,10 +262,7 @@ def _named(pairs: Sequence[tuple[Path, Path | None]], root: Path) -> list[Source
         return utf8(place.with_suffix("").as_posix())  # the files of a store name their videos in UTF-8
 
     shared = Counter(short(video) for video, _ in pairs)
-    named = []
-    for video, subtitles in pairs:
-        name = short(video) if shared[short(video)] == 1 else short(video) + video.suffix
-        named.append(Source(name, video, subtitles))
+    named = [Source(short(video) + video.suffix * (shared[short(video)] > 1), video, said) for video, said in pairs]
     if len({source.name for source in named}) < len(named):
         raise InputError("the list names a video twice")
     return named

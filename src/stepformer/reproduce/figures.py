@@ -51,7 +51,7 @@ class Scene:
     def drawn(self) -> tuple[Slots, Trial]:
         """The slots and the trial of the drawn video alone, without padding."""
         batch, texts = self.stage.trial.batches[self.video], self.stage.trial.texts[self.video]
-        output, n = self.stage.outputs()[self.video], int(batch.video_mask.sum())
+        output, n = self.stage.outputs[self.video], int(batch.video_mask.sum())
         one = batch._replace(**{name: getattr(batch, name)[:, :n] for name in ("video", "video_mask", "labels")})
         own = replace(self.stage.trial, batches=[one], texts=[texts[:, : int((one.steps >= 0).sum())]])
         return Slots(output.slots, output.frames[:, :n], None), own

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def _units(answer: Answer, name: str, options: Options, trial: Trial, how: Table
 # -- methods ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass
 class Stage:
     """The videos of one trial as methods see them; the model's slots are made once."""
 
@@ -188,16 +188,13 @@ class Stage:
     device: str = "cpu"  # that methods are fitted on
     model: StepDecoder | None = None
     inference: Options | None = None  # that the model brings
-    _outputs: list[Slots] | None = None
 
+    @cached_property
     def outputs(self) -> list[Slots]:
         """The model's slots, batch by batch."""
-        if self._outputs is None:
-            if self.model is None:
-                raise UsageError("this row needs a model, and none is given")
-            make = model_slots(self.model)
-            self._outputs = [make(batch) for batch in self.trial.batches]
-        return self._outputs
+        if self.model is None:
+            raise UsageError("this row needs a model, and none is given")
+        return list(map(model_slots(self.model), self.trial.batches))
 
 
 def answer(method: Method, stage: Stage) -> Answer:
@@ -228,7 +225,7 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
 
 
 def _slots(method: Method, stage: Stage) -> Answer:
-    return slot_answer(stage.trial, stage.outputs(), method.rule, stage.inference)
+    return slot_answer(stage.trial, stage.outputs, method.rule, stage.inference)
 
 
 def _control_slots(method: Method, stage: Stage) -> Answer:

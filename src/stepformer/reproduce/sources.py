@@ -80,9 +80,8 @@ class Simulated(Source):
         self.world: World = load_world(path)
         self.fingerprint = sha256_of(path)
         if limit is not None:
-            held_out, test = few(self.world.dev, limit), few(self.world.test, limit)
-            extra = {name: few(videos, limit) for name, videos in self.world.extra.items()}
-            self.world = replace(self.world, dev=held_out, test=test, extra=extra)
+            world, extra = self.world, {name: few(videos, limit) for name, videos in self.world.extra.items()}
+            self.world = replace(world, dev=few(world.dev, limit), test=few(world.test, limit), extra=extra)
             self.fingerprint += f" {limit} videos per split"
         self.dim = self.world.dim
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]

@@ -229,8 +229,7 @@ def in_time_order(labels: IntArray, times: npt.NDArray[np.floating], k: int) -> 
     """The labels renumbered so that the cluster with the smallest mean time is 0, the next 1, and so on."""
     sizes = np.bincount(labels, minlength=k)
     means = np.bincount(labels, weights=times, minlength=k) / np.maximum(sizes, 1)
-    rank = np.empty(k, np.int64)
-    rank[np.argsort(means, kind="stable")] = np.arange(k)
+    rank = np.argsort(np.argsort(means, kind="stable"))
     return rank[labels]
 
 
