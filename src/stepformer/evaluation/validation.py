@@ -115,12 +115,12 @@ def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> 
     out = np.zeros((len(options.seeds), len(found), 5), np.int64)
     for group in by_task(trial.tasks):
         own, truth = [found[i] for i in group], [labels[i] for i in group]
+        if vectors is None:
+            out[:, group] = video_counts(own, truth)
+            continue
         for number, seed in enumerate(options.seeds):
-            if vectors is None:
-                out[number][group] = out[0][group] if number else video_counts(own, truth)
-                continue
             clusters = cluster_segments(own, [vectors[i] for i in group], task_steps(trial, group), seed, options)
-            out[number][group] = video_counts(clusters, truth)
+            out[number, group] = video_counts(clusters, truth)
     return out
 
 

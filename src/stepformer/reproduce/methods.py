@@ -258,17 +258,14 @@ def _text(method: Method, stage: Stage) -> Answer:
 
 def _uniform(method: Method, stage: Stage) -> Answer:
     """As many equal parts as the video (localisation) or its task (discovery) has steps."""
-    labels, kinds = stage.trial.labels(), stage.trial.kinds
+    trial, labels = stage.trial, stage.trial.labels()
+    steps = {trial.tasks[group[0]]: task_steps(trial, group) for group in by_task(trial.tasks)}
 
     def find(_: Options) -> list[IntArray]:
-        return [np.arange(len(y)) * int((k >= 0).sum()) // len(y) for y, k in zip(labels, kinds, strict=True)]
+        return [np.arange(len(y)) * int((k >= 0).sum()) // len(y) for y, k in zip(labels, trial.kinds, strict=True)]
 
     def cut(_: Options) -> Segments:
-        parts = [np.empty(0, np.int64)] * len(labels)
-        for group in by_task(stage.trial.tasks):
-            for i in group:
-                parts[i] = np.arange(len(labels[i])) * task_steps(stage.trial, group) // len(labels[i])
-        return parts, None
+        return [np.arange(len(y)) * steps[t] // len(y) for y, t in zip(labels, trial.tasks, strict=True)], None
 
     return Answer(find, cut)
 
