@@ -28,6 +28,7 @@ import mmap
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -434,7 +435,7 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
     return len(data)
 
 
-class StoreWriter:
+class StoreWriter(AbstractContextManager["StoreWriter"]):
     """Creates or continues a store. Use as a context manager; what is finished is kept even after an error.
 
     Raises :class:`InputError` when the folder holds another encoder's features or another writer is at work.
@@ -460,9 +461,6 @@ class StoreWriter:
         except BaseException:
             self._lock.close()
             raise
-
-    def __enter__(self) -> StoreWriter:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
