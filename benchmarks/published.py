@@ -31,8 +31,8 @@ DEV_TASKS = ("Cheese", "Coffee", "Peanut")
 NO_ORDER = (("min_updates", 0), ("standardize", False), ("spread", 2.0), ("decode", False))
 _KUKLEVA, _KMEANS = (("min_updates", 0),), (("keep", 1.0), ("time_weight", 0.0))
 # label, what the method sees of the frames (:func:`seen`), its kind, setting and options
-ROWS: tuple[tuple[str, str, str, str, tuple[tuple[str, Any], ...] | None], ...] = (
-    ("uniform, as many steps", "raw", "uniform", "", None),
+ROWS: tuple[tuple[str, str, str, Any, tuple[tuple[str, Any], ...]], ...] = (
+    ("uniform, as many steps", "raw", "uniform", "", ()),
     ("K-means", "raw", "kmeans", "", _KMEANS),
     ("K-means, spaces aligned", "aligned", "kmeans", "", _KMEANS),
     ("Kukleva et al., one model per task", "blocks", "kukleva", "weak", _KUKLEVA),
@@ -116,14 +116,24 @@ def trial_of(videos: Sequence[Labelled], frames: Sequence[npt.NDArray[np.float32
 
 def counts(videos: Sequence[Labelled], row: int, seeds: Sequence[int]) -> npt.NDArray[np.int64]:
     """(seeds, K-means seeds, V, 5) counts of every video, of one of the rows."""
-    from stepformer.reproduce.methods import Method, Stage, answer, first_options, units_of
+    from stepformer.evaluation.baselines import baseline
+    from stepformer.evaluation.validation import FULL, Segments, discover_units
+    from stepformer.reproduce.methods import Method, Stage, answer, feature_videos
 
     _, how, kind, setting, options = ROWS[row]
     trial = trial_of(videos, seen(videos, how))
     found = []
     for seed in seeds:
-        made = answer(Method(kind, setting=setting, options=options), Stage(trial, False, seed))
-        found.append(units_of(made, first_options(made), trial)["discover"])
+        stage = Stage(trial, False, seed)
+        if kind == "kukleva":
+            members, steps = feature_videos(stage)
+            fitted = baseline(kind, **dict(options)).fit(members, steps, setting=setting, seed=seed)
+            segments: Segments = fitted.segment(members), None
+        else:
+            discover = answer(Method(kind), stage).discover
+            assert discover is not None
+            segments = discover(dict(options))
+        found.append(discover_units(trial, segments, FULL))
     return np.stack(found)
 
 

@@ -142,12 +142,12 @@ class DatasetBuilder(Builder):
         for name, entry in read_json(path).items():
             rows = sorted(zip(entry["timestamps"], entry["sentences"], strict=True))
             steps = [self.add(text) for _, text in rows]
-            starts, ends = ([float(times[i]) for times, _ in rows] for i in (0, 1))
             if owner_of(f"youcook2:{name.removeprefix('v_')}") != "train":
                 self.spare += steps  # its frames, too, belong to a held-out owner
                 continue
-            task, kinds = self.task(f"youcook2:{name}"), list(range(len(steps)))
-            self.videos["train"].append(Planned(steps, kinds, starts, ends, float(entry["duration"]), source, task))
+            timed = [(steps[i], i, float(start), float(end)) for i, ((start, end), _) in enumerate(rows)]
+            task = self.task(f"youcook2:{name}")
+            self.videos["train"].append(Planned(timed, float(entry["duration"]), source, task))
 
     def from_goalstep(self, path: Path) -> None:
         """Egocentric cooking videos; a step that is divided further gives its parts."""
@@ -159,10 +159,7 @@ class DatasetBuilder(Builder):
             if len(rows) > 2:
                 self.videos["train"].append(
                     Planned(
-                        [self.add(text.rstrip(". ")) for _, _, text in rows],
-                        list(range(len(rows))),
-                        [start - first for start, _, _ in rows],
-                        [end - first for _, end, _ in rows],
+                        [(self.add(text.rstrip(". ")), i, a - first, b - first) for i, (a, b, text) in enumerate(rows)],
                         float(video["end_s"]) - first,
                         source,
                         self.task(f"goalstep:{video['video']}"),
@@ -183,10 +180,7 @@ class DatasetBuilder(Builder):
             duration = record.duration_s or last + 3.0 + 27.0 * share_of(record.video)
             self.videos[target].append(
                 Planned(
-                    [self.add(texts[a.step]) for a in rows],
-                    [a.step for a in rows],
-                    [a.start_s for a in rows],
-                    [a.end_s for a in rows],
+                    [(self.add(texts[a.step]), a.step, a.start_s, a.end_s) for a in rows],
                     max(duration, last),
                     source,
                     self.task(f"{dataset.name}:{record.task}"),

@@ -14,7 +14,7 @@ from stepformer.errors import InputError
 from stepformer.reproduce import execute as module
 from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs, stamp, work
 from stepformer.reproduce.methods import Method
-from stepformer.reproduce.plan import Run, Setup, Wanted, plan_tables, smaller
+from stepformer.reproduce.plan import Run, Setup, plan_tables, smaller
 from stepformer.reproduce.sources import Simulated
 
 
@@ -47,7 +47,7 @@ def test_a_job_trains_chooses_scores_and_leaves_nothing_but_results(spec, tmp_pa
     (job,) = make_jobs(wanted(setup, labels=labels), Job("", spec, (), tmp_path / "runs", tmp_path / "work"))
     work(job)
     store = RunStore(tmp_path / "runs")
-    results = {own.run.method.kind: store.read(own.run.id) for own in job.runs}
+    results = {own.method.kind: store.read(own.id) for own in job.runs}
     own = results["slots"]
     assert set(own["scores"]["test"]) == {f"{t}_{m}" for t, m in [
         ("zs", "iou"), ("zs", "precision"), ("zs", "recall"), ("zs", "mof"),
@@ -72,7 +72,7 @@ def test_what_is_scored_already_is_not_scored_again(spec, tmp_path):
     work(job)
     assert not opened
     store = RunStore(job.results)
-    run_id = only.run.id
+    run_id = only.id
     assert store.missing(run_id, ["test", "dev"]) == ["dev"]
     work(replace(job, runs=(replace(only, places=("test", "dev")),)))
     assert set(store.read(run_id)["scores"]) == {"test", "dev"} and len(opened) == 1
@@ -129,7 +129,7 @@ def jobs(tmp_path, monkeypatch):
     fork = multiprocessing.get_context("fork")
     monkeypatch.setattr("stepformer.base.many._context", lambda preload: fork)
     run = Run(Method("uniform"), 0, "f")
-    return [Job(name, None, (Wanted("", run, ()),), tmp_path, tmp_path / "work") for name in "abc"]
+    return [Job(name, None, (run,), tmp_path, tmp_path / "work") for name in "abc"]
 
 
 @pytest.mark.parametrize("parallel", [1, 2])

@@ -113,7 +113,8 @@ def test_uniform_has_as_many_parts_as_steps_and_equal_cuts_as_many_as_the_model(
     made = answer(Method("uniform"), stage)
     for found, kinds in zip(made.locate({}), stage.trial.kinds, strict=True):
         assert len(np.unique(found)) == min((kinds >= 0).sum(), len(found))
-    seen = replace(stage, _outputs=perfect(stage.trial))
+    seen = replace(stage)
+    seen.outputs = perfect(stage.trial)
     reference, cuts = answer(Method("slots"), seen), answer(Method("equal cuts"), seen)
     options = first_options(cuts)
     located, segments = reference.locate(options["locate"]), reference.discover(options["discover"])[0]

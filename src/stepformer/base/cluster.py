@@ -63,8 +63,7 @@ def run_anywhere(
     )
     queue = iter(items)
     waiting: deque[tuple[Item, int]] = deque()  # inputs, and how many actors died over each
-    actors: list[Any] = []
-    asked: dict[Any, tuple[Any, tuple[Item, int] | None, float]] = {}  # answer -> (actor, its input, since)
+    asked: dict[Any, tuple[Any, tuple[Item, int] | None, float]] = {}  # answer of each actor -> (actor, input, since)
     stillborn = 0  # actors that died before they were ready, one after the other
     try:
         while True:
@@ -72,15 +71,15 @@ def run_anywhere(
             working = sum(given is not None for _, given, _ in asked.values())
             if not waiting and not working:
                 return
-            while len(actors) < min(count, working + len(waiting)):
-                actors.append(actor := hand.remote(str(Path.cwd()), work, initializer, initargs))
+            while len(asked) < min(count, working + len(waiting)):
+                actor = hand.remote(str(Path.cwd()), work, initializer, initargs)
                 asked[actor.ready.remote()] = actor, None, 0.0
             for answer in ray.wait(list(asked), timeout=_LOOK_S)[0]:
-                actor, given, _ = asked.pop(answer)
+                actor, given, _ = asked[answer]
                 try:
                     kind, value = ray.get(answer)
                 except ray.exceptions.RayError as error:
-                    actors.remove(actor)
+                    del asked[answer]
                     stillborn += given is None
                     if stillborn == _TRIES:
                         why = str(error).splitlines()[-1]
@@ -95,20 +94,19 @@ def run_anywhere(
                     raise value
                 if given is not None:
                     yield Outcome(given[0], value) if kind == "value" else failure(given[0], value)
+                del asked[answer]
                 if waiting:
                     given = waiting.popleft()
                     asked[actor.work.remote(given[0])] = actor, given, time.monotonic()
                 else:
-                    actors.remove(actor)
                     ray.kill(actor)
             for answer, (actor, given, since) in list(asked.items()):
                 if time_limit_s and given is not None and time.monotonic() - since > time_limit_s:
                     del asked[answer]
-                    actors.remove(actor)
                     ray.kill(actor)
                     yield failure(given[0], given_up(time_limit_s))
     finally:
-        for actor in actors:
+        for actor, _, _ in asked.values():
             ray.kill(actor)
 
 

@@ -268,8 +268,11 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]
     """The arrays of an .npz file by name; what its members say of their size is checked before they are unpacked."""
     with reading(path, "NumPy archive"):
         with zipfile.ZipFile(plain_file(path)) as archive:
-            check_zip(archive, path)
-            for entry in archive.infolist():
+            entries = archive.infolist()
+            packed, unpacked = sum(e.compress_size for e in entries), sum(e.file_size for e in entries)
+            if unpacked > max(FREE_BYTES, EXPANSION * packed) or unpacked > ARRAY_BYTES:
+                raise InputError(_far_more(path, unpacked, packed))
+            for entry in entries:
                 with archive.open(entry) as stream:
                     shape, dtype = _header_of_numbers(stream)
                 if math.prod(shape) * dtype.itemsize > entry.file_size:
@@ -293,14 +296,6 @@ def _header_of_numbers(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if any(not isinstance(n, int) or n < 0 for n in shape):
         raise ValueError(f"its shape is {shape}")
     return shape, dtype
-
-
-def check_zip(archive: zipfile.ZipFile, source: str | os.PathLike[str]) -> None:
-    """Refuses a zip whose members unpack to far more than the file is large."""
-    packed = sum(entry.compress_size for entry in archive.infolist())
-    unpacked = sum(entry.file_size for entry in archive.infolist())
-    if unpacked > max(FREE_BYTES, EXPANSION * packed) or unpacked > ARRAY_BYTES:
-        raise InputError(_far_more(source, unpacked, packed))
 
 
 def _far_more(source: str | os.PathLike[str], unpacked: int, packed: int) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -121,14 +122,10 @@ def run_many(
     start = partial(_Hand, context=_context(preload), given=given, time_limit_s=time_limit_s, silence_s=silence_s)
     queue = iter(items)
     hands: list[_Hand] = []
-    done = False
     try:
         while True:
-            while not done and len(hands) < max(jobs, 1):
-                try:
-                    hands.append(start(next(queue)))
-                except StopIteration:
-                    done = True
+            for item in islice(queue, max(jobs, 1) - len(hands)):
+                hands.append(start(item))
             if not hands:
                 return
             now = time.monotonic()
@@ -157,11 +154,9 @@ def run_many(
                         continue
                     hand.busy = False
                     yield Outcome(hand.item, value) if kind == "value" else failure(hand.item, value)
-                    try:
-                        hand.item = next(queue)
+                    for hand.item in islice(queue, 1):
                         hand.begin()
-                    except StopIteration:
-                        done = True
+                    if not hand.busy:  # nothing is left to do
                         hands.remove(hand)
                         hand.end()
                 elif hand.busy and time.monotonic() > (late := hand.given_up())[0]:

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -32,7 +33,7 @@ class UnknownNameError(UsageError, KeyError):
     __str__ = Exception.__str__  # KeyError would print it as a quoted key
 
 
-class Registry(MutableMapping[str, T]):
+class Registry(UserDict[str, T]):
     """Name -> thing. A built-in is given as ``"module:attribute"``, imported when it is asked for, or as itself.
 
     ``kind`` is what messages call a thing; ``group`` the end of its entry-point group, ``stepformer.<group>``.
@@ -40,7 +41,7 @@ class Registry(MutableMapping[str, T]):
 
     def __init__(self, kind: str, group: str, entries: Mapping[str, T | str]) -> None:
         self.kind, self.group = kind, group
-        self._entries: dict[str, T | str | EntryPoint] = dict(entries)
+        self.data: dict[str, Any] = dict(entries)  # things, or where they are: a text or an EntryPoint
         self._built_in = frozenset(entries)
         self._complete = False
 
@@ -52,31 +53,28 @@ class Registry(MutableMapping[str, T]):
         """Adds a thing under a name that is free; without a thing, a decorator that does."""
         if thing is None:
             return lambda made: self.register(name, made)
-        there = self._entries.get(name)
+        there = self.data.get(name)
         if there is not None and there is not thing and not isinstance(there, EntryPoint):
             raise UsageError(f"there is a {self.kind} {name!r} already; give yours another name")
-        self._entries[name] = thing
+        self.data[name] = thing
         return thing
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._entries:
-            self._complete_names()
-        if name not in self._entries:
-            raise UnknownNameError(f"no {self.kind} {near(name, self._entries)}")
-        entry = self._entries[name]
+        if name not in self:
+            raise UnknownNameError(f"no {self.kind} {near(name, self.data)}")
+        entry = self.data[name]
         if isinstance(entry, str):
             module, _, attribute = entry.partition(":")
-            self._entries[name] = getattr(importlib.import_module(module), attribute)
+            self.data[name] = getattr(importlib.import_module(module), attribute)
         elif isinstance(entry, EntryPoint):
             try:
-                self._entries[name] = entry.load()
+                self.data[name] = entry.load()
             except Exception as error:  # whatever a foreign package raises when it is imported
                 raise UsageError(
                     f"the {self.kind} {name!r} of the installed package {entry.dist.name if entry.dist else '?'} "
                     f"({entry.value}) cannot be imported: {type(error).__name__}: {error}"
                 ) from error
-        found: Any = self._entries[name]
-        return found  # type: ignore[no-any-return]
+        return self.data[name]  # type: ignore[no-any-return]
 
     def usable(self) -> list[T]:
         """Every thing that can be imported; a plugin that cannot is warned of, and stands in nobody's way."""
@@ -88,24 +86,18 @@ class Registry(MutableMapping[str, T]):
                 warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         return found
 
-    def __setitem__(self, name: str, thing: T) -> None:
-        self._entries[name] = thing
-
-    def __delitem__(self, name: str) -> None:
-        del self._entries[name]
-
     def __contains__(self, name: object) -> bool:
-        if name not in self._entries:
+        if name not in self.data:
             self._complete_names()
-        return name in self._entries
+        return name in self.data
 
     def __iter__(self) -> Iterator[str]:
         self._complete_names()
-        return iter(self._entries)
+        return iter(self.data)
 
     def __len__(self) -> int:
         self._complete_names()
-        return len(self._entries)
+        return len(self.data)
 
     def _complete_names(self) -> None:
         """Adds what plugins register and what installed packages name."""
@@ -121,7 +113,7 @@ class Registry(MutableMapping[str, T]):
                     stacklevel=3,
                 )
             else:  # a plugin module may have registered it already
-                self._entries.setdefault(entry.name, entry)
+                self.data.setdefault(entry.name, entry)
 
 
 def use_plugins(names: Iterable[str]) -> None:

@@ -170,9 +170,9 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     entries, wanted = plan_tables(tables, setup, args.only)
     missing = store.unscored(wanted)
     if args.plan:
-        left = {run.run.id for run in missing}
+        left = {run.id for run in missing}
         for run in wanted:
-            print(f"{'to do' if run.run.id in left else 'done'}  {run.run.id}  {run.label}, seed {run.run.seed}")
+            print(f"{'to do' if run.id in left else 'done'}  {run.id}  {run.label}, seed {run.seed}")
         return 0
     write_plan(entries, out, setup.device)
     if len(missing) < len(wanted):

@@ -1,7 +1,8 @@
 """Features and phrases of many videos: the store, readers for public datasets, and the simulator.
 
 A dataset is one file with one ``read_*`` function and one line in ``READERS``; every reader gives the records of
-:mod:`stepformer.data.records`. Names are loaded when first used.
+:mod:`stepformer.data.records`, and an InputError where nothing of its layout is there. Names are
+loaded when first used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, with_features
 
 _READERS = ("crosstask", "coin", "procel", "howto100m", "plain")
-READERS: Registry[Callable[[Any], Any]] = Registry(  # functions of a path that give a Dataset
+READERS: Registry[Callable[[Any], Dataset]] = Registry(
     "dataset reader", "datasets", {name: f"stepformer.data.{name}:read_{name}" for name in _READERS}
 )
 
@@ -64,9 +65,7 @@ def guess_dataset(source: Path | str) -> str:
 
 def read_dataset(source: Path | str, name: str | None = None) -> Dataset:
     """The dataset at a path, read by the reader called ``name`` or by the one its files suggest."""
-    name = name or guess_dataset(source)
-    dataset: Dataset = READERS[name](source)
-    return dataset
+    return READERS[name or guess_dataset(source)](source)
 
 
 __all__ = [

@@ -36,11 +36,7 @@ def _entries(entry: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 @reader("COIN file")
 def read_coin(source: Path | str) -> Dataset:
-    """COIN as one dataset, from a JSON file or the folder that holds it; ``subset`` is "training" or "testing".
-
-    Raises:
-        InputError: the file does not exist, is not JSON, or has neither layout.
-    """
+    """COIN as one dataset, from a JSON file or the folder that holds it; ``subset`` is "training" or "testing"."""
     path = Path(source)
     if path.is_dir():
         found = [path / name for name in _NAMES if (path / name).is_file()]

@@ -89,9 +89,6 @@ def read_crosstask(source: Path | str) -> Dataset:
 
     ``subset`` is "validation" for the 360 videos of ``videos_val.csv`` and "training" for the others;
     ``annotations`` is None for a video that has no annotation file (the related tasks, and most of training).
-
-    Raises:
-        InputError: the source does not exist, or has neither task file nor video list.
     """
     root = Path(source)
     if root.is_dir():

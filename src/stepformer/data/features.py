@@ -184,10 +184,9 @@ def prepare_features(
         todo = []
         for source in sources:
             before, now = writer.meta(source.name), source.stamp()
-            if before and all(before.get(key) == now.get(key) for key in ("source", "subtitles")):
-                summary.skipped += 1
-            else:
+            if any(before.get(key) != now.get(key) for key in ("source", "subtitles")):
                 todo.append(source)
+        summary.skipped = len(sources) - len(todo)
         jobs = min(jobs, max(1, len(todo)))
         for outcome in run_anywhere(
             cluster, partial(_encode, settings=settings), todo, jobs, _start, (settings,), time_limit_s, gpu=True,
@@ -263,10 +262,7 @@ def _named(pairs: Sequence[tuple[Path, Path | None]], root: Path) -> list[Source
         return utf8(place.with_suffix("").as_posix())  # the files of a store name their videos in UTF-8
 
     shared = Counter(short(video) for video, _ in pairs)
-    named = []
-    for video, subtitles in pairs:
-        name = short(video) if shared[short(video)] == 1 else short(video) + video.suffix
-        named.append(Source(name, video, subtitles))
+    named = [Source(short(video) + video.suffix * (shared[short(video)] > 1), video, said) for video, said in pairs]
     if len({source.name for source in named}) < len(named):
         raise InputError("the list names a video twice")
     return named
@@ -293,7 +289,8 @@ def import_features(
     from stepformer import encoders
 
     seen: set[str] = set()
-    count, summary, started = Captioned(), Summary(), time.monotonic()
+    notes: list[str] = []
+    summary, started = Summary(), time.monotonic()
 
     def have(name: str, source: Any) -> bool:
         return name in writer and writer.meta(name).get("source") == source
@@ -304,7 +301,7 @@ def import_features(
     else:
         loaded = encoders.load(encoder)
         info = store_info(loaded, encoder)
-        samples = array_samples(src, loaded, captions, phrase_options, have, count)
+        samples = array_samples(src, loaded, captions, phrase_options, have, notes)
     with StoreWriter(dst, info) as writer:
         for name, sample in samples:
             if isinstance(sample, StepFormerError):
@@ -323,8 +320,7 @@ def import_features(
             seen.add(name)
             advance()
     summary.wall_s = time.monotonic() - started
-    if captions is not None and summary.done:
-        summary.notes += count.sentences()
+    summary.notes += notes if summary.done else []
     return summary
 
 
@@ -394,50 +390,21 @@ def released_sample(data: bytes, where: str) -> StoredVideo:
     return StoredVideo(name, video, rate_hz, len(video) / rate_hz, None, tuple(phrases), text[timed], meta)
 
 
-@dataclass(slots=True)
-class Captioned:
-    """What became of the captions of a folder of arrays: counts that grow while its samples are read."""
-
-    files: int = 0  # feature files
-    captioned: int = 0  # videos in the captions
-    matched: int = 0  # feature files that have captions
-    unreadable: list[str] = field(default_factory=list)  # why, one per subtitle file that cannot be read
-    read: int = 0  # captions that were read for phrases; less than matched where some were done before
-    phrases: int = 0
-    without_vector: int = 0  # phrases of which the text side has no vector: left out
-    example: str = ""  # one of them
-
-    def sentences(self) -> list[str]:
-        """What is worth a warning."""
-        said = []
-        if self.matched < self.files:
-            said.append(f"{self.files - self.matched} of {self.files} feature files have no captions, and no phrases")
-        if self.without_vector:
-            said.append(
-                f"{self.without_vector} of {self.phrases} phrases have no vector and are left out, "
-                f"for instance {self.example!r}"
-            )
-        if self.unreadable:
-            said.append(f"{len(self.unreadable)} subtitle files cannot be read, for instance {self.unreadable[0]}")
-        if self.read and not self.phrases:
-            said.append(f"no phrase was found in the captions of {self.read} videos: there is nothing to train on")
-        return said
-
-
 def array_samples(
     folder: Path,
     encoder: Any,
     captions: Path | None = None,
     phrase_options: Any = None,
     have: Callable[[str, Mapping[str, Any]], bool] = lambda name, source: False,
-    count: Captioned | None = None,
+    notes: list[str] | None = None,
 ) -> Iterator[Sample | tuple[str, None]]:
     """Feature files of a folder and its folders (.npy, .npz, safetensors), one per video, with phrases from captions.
 
     ``encoder`` says whose features they are: rows of its ``dim`` are taken as they are; S3D's 1024-d ones go through
     UniVL's transformer when it is UniVL. Its text side embeds the phrases. ``captions`` is a HowTo100M caption file, or
     a folder of subtitle files, one per video: any format, CSV too. ``have(name, source)`` says which are done already,
-    made from the same file and captions: those come as None, and cost nothing. ``count`` is filled on the way.
+    made from the same file and captions: those come as None, and cost nothing. ``notes`` gets, at the end,
+    what is worth a warning.
 
     Raises:
         InputError: there are no feature files, or captions that go with none of them.
@@ -450,13 +417,14 @@ def array_samples(
     files = find_features(folder, SUFFIXES)
     if not files:
         raise InputError(f"{folder} holds no feature file ({', '.join(SUFFIXES)})")
-    count = Captioned() if count is None else count
-    count.files = len(files)
     said: dict[str, list[Cue]] = {}
+    unreadable: list[str] = []
     if captions is not None:
         if not getattr(encoder, "has_text", True):
             encoder.encode_text(["a phrase"])  # raises, with the encoder's own words
-        said = _captions(captions, files, count)
+        said, unreadable = _captions(captions, files)
+    read = phrases = without_vector = 0
+    example = ""
     for name, path in files.items():
         cues = said.get(name, [])
         source = _source(path, cues)
@@ -464,13 +432,29 @@ def array_samples(
             yield name, None
             continue
         try:
-            yield name, _array_sample(name, path, encoder, cues, phrase_options, source, count)
+            video, unknown = _array_sample(name, path, encoder, cues, phrase_options, source)
         except StepFormerError as error:
             yield name, error
+            continue
+        read, phrases = read + bool(cues), phrases + len(video.phrases) + len(unknown)
+        without_vector, example = without_vector + len(unknown), example or next(iter(unknown), "")
+        yield name, video
+    if captions is None or notes is None:
+        return
+    if len(said) < len(files):
+        notes.append(f"{len(files) - len(said)} of {len(files)} feature files have no captions, and no phrases")
+    if without_vector:
+        left_out = f"{without_vector} of {phrases} phrases have no vector and are left out"
+        notes.append(f"{left_out}, for instance {example!r}")
+    if unreadable:
+        notes.append(f"{len(unreadable)} subtitle files cannot be read, for instance {unreadable[0]}")
+    if read and not phrases:
+        notes.append(f"no phrase was found in the captions of {read} videos: there is nothing to train on")
 
 
-def _captions(captions: Path, files: Mapping[str, Path], count: Captioned) -> dict[str, list[Cue]]:
-    """Cues by the name of the feature file, from a caption file that may be larger than memory, or a folder."""
+def _captions(captions: Path, files: Mapping[str, Path]) -> tuple[dict[str, list[Cue]], list[str]]:
+    """Cues by the name of the feature file, from a caption file that may be larger than memory, or a folder; and why
+    some cannot be read."""
     wanted: dict[str, list[str]] = {}
     for name, path in files.items():
         own = video_id(path.stem)
@@ -479,26 +463,24 @@ def _captions(captions: Path, files: Mapping[str, Path], count: Captioned) -> di
         for key in dict.fromkeys((name, own, video if task.isdecimal() and video else own)):
             wanted.setdefault(key, []).append(name)
     found: dict[str, list[Cue]] = {}
-    other = ""
+    unreadable, captioned, other = [], 0, ""
     for video, read in _caption_entries(captions):
-        count.captioned += 1
-        other = other or video
+        captioned, other = captioned + 1, other or video
         names = wanted.get(video_id(video))
         if names:
             try:
                 cues = read()
             except StepFormerError as error:
-                count.unreadable.append(str(error))
+                unreadable.append(str(error))
                 cues = []
             for name in names:
                 found.setdefault(name, cues)
-    count.matched = len(found)
     if not found:
         raise InputError(
-            f"{captions} has captions of {count.captioned} videos{f', for instance {other!r},' if other else ''} and "
+            f"{captions} has captions of {captioned} videos{f', for instance {other!r},' if other else ''} and "
             f"none of the {len(files)} feature files, for instance {next(iter(files))!r}: the names must be the same"
         )
-    return found
+    return found, unreadable
 
 
 def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cue]]]]:
@@ -527,8 +509,9 @@ def _source(path: Path, cues: list[Cue]) -> dict[str, Any]:
 
 
 def _array_sample(
-    name: str, path: Path, encoder: Any, cues: list[Cue], phrase_options: Any, source: dict[str, Any], count: Captioned
-) -> StoredVideo:
+    name: str, path: Path, encoder: Any, cues: list[Cue], phrase_options: Any, source: dict[str, Any]
+) -> tuple[StoredVideo, list[str]]:
+    """A video, and the phrases that are left out because the text side has no vector of them."""
     from stepformer.data.precomputed import read_features
 
     encoded = read_features(path)
@@ -539,23 +522,17 @@ def _array_sample(
         raise InputError(
             f"{path} has {encoded.vectors.shape[1]} columns, {encoder.name!r} has {encoder.dim}: not its features"
         )
-    phrases: list[Any] = []
-    if cues:
-        phrases = list(extract_phrases(cues, phrase_options or PhraseOptions(detail=True)))
-        count.read += 1
-        count.phrases += len(phrases)
-        if (knows := getattr(encoder, "knows", None)) is not None:
-            known = knows([phrase.text for phrase in phrases])
-            missing = [phrase.text for phrase, there in zip(phrases, known, strict=True) if not there]
-            count.without_vector += len(missing)
-            count.example = count.example or next(iter(missing), "")
-            phrases = [phrase for phrase, there in zip(phrases, known, strict=True) if there]
-    return StoredVideo(
+    heard = list(extract_phrases(cues, phrase_options or PhraseOptions(detail=True))) if cues else []
+    knows = getattr(encoder, "knows", lambda texts: [True] * len(texts))
+    known = knows([phrase.text for phrase in heard])
+    phrases = list(itertools.compress(heard, known))
+    stored = StoredVideo(
         name, encoded.vectors, encoder.rate_hz, len(encoded.vectors) / encoder.rate_hz,
         encoded.structure if getattr(encoder, "structure_dim", 0) else None, tuple(phrases),
         encoder.encode_text([phrase.text for phrase in phrases]) if phrases else None,
         {"source": source},
     )  # fmt: skip
+    return stored, [phrase.text for phrase, there in zip(heard, known, strict=True) if not there]
 
 
 def _array(value: Any) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -62,11 +62,8 @@ class Task:
 
     def fill(self, index: int) -> Procedure:
         """The ``index``-th filling, 0 <= index < fillings; the last slot turns fastest."""
-        chosen: dict[str, str] = {}
-        for name, words in reversed(self.slots):
-            index, at = divmod(index, len(words))
-            chosen[name] = words[at]
-        return self._with(chosen)
+        places = np.unravel_index(index, [len(words) for _, words in self.slots])
+        return self._with({name: words[at] for (name, words), at in zip(self.slots, places, strict=True)})
 
     def generic(self) -> Procedure:
         """The filling where each slot is its own name: "wash the {fruit}" is "wash the fruit"."""

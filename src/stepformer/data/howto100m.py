@@ -71,9 +71,6 @@ def read_howto100m(source: Path | str) -> Dataset:
 
     All cues at once need tens of gigabytes; to go through all of HowTo100M use ``iter_captions`` and ``cues_of`` of
     :mod:`stepformer.narration.readers.structured`.
-
-    Raises:
-        InputError: nothing readable there.
     """
     root = Path(source)
     if not root.exists():

@@ -110,11 +110,7 @@ def _read_task(folder: Path, rate_hz: float, report: Report) -> tuple[Task, list
 
 @reader("folder of timelines")
 def read_plain(source: Path | str, rate_hz: float = 1.0) -> Dataset:
-    """A plain folder as a dataset; ``rate_hz`` is that of its features and gives the durations.
-
-    Raises:
-        InputError: the folder does not exist or has nothing of the layout.
-    """
+    """A plain folder as a dataset; ``rate_hz`` is that of its features and gives the durations."""
     root = Path(source)
     if not root.exists():
         raise no_such(root, "dataset")

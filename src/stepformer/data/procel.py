@@ -139,12 +139,7 @@ def _record(raw: _Raw, task: Task, problems: Problems) -> VideoRecord:
 
 @reader("ProceL file")
 def read_procel(source: Path | str) -> Dataset:
-    """ProceL as one dataset, from a folder of tasks, one ``data.mat`` or one JSON; one task per file.
-
-    Raises:
-        InputError: nothing there, or a file that is neither.
-        MissingError: a ``data.mat`` and no SciPy.
-    """
+    """ProceL as one dataset, from a folder of tasks, one ``data.mat`` or one JSON; one task per file."""
     root = Path(source)
     if not root.exists():
         raise no_such(root, "dataset", "give a ProceL folder, a data.mat or its JSON")

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from stepformer.core.config import SimConfig
 from stepformer.core.devices import Beside
-from stepformer.data.world import OWNERS, PARAPHRASES, Videos, World
+from stepformer.data.world import NEIGHBOURS, OWNERS, PARAPHRASES, Videos, World
 from stepformer.errors import UsageError
 
 _MOST_FRAMES = 4096  # of a video that is validated on
@@ -207,14 +207,13 @@ class Simulator:
         place = column - cut + start
         tail = torch.where(place < others, other.steps.gather(1, place.clamp(0, len(column) - 1)), -1)
         steps = torch.where(chosen & (column >= cut), tail, videos.steps)
-        nothing = torch.full_like(videos.starts, math.nan)
         return replace(
             videos,
             steps=steps,
             kinds=torch.where(chosen, torch.where(steps >= 0, column, -1), videos.kinds),
-            starts=torch.where(chosen, nothing, videos.starts),
-            ends=torch.where(chosen, nothing, videos.ends),
-            durations=torch.where(chosen[:, 0], math.nan, videos.durations),
+            starts=videos.starts.masked_fill(chosen, math.nan),
+            ends=videos.ends.masked_fill(chosen, math.nan),
+            durations=videos.durations.masked_fill(chosen[:, 0], math.nan),
         )
 
     def _window(self, videos: Videos, g: torch.Generator) -> Videos:
@@ -387,7 +386,7 @@ class Simulator:
         mine = torch.randint(1 << 30, (B, 1), device=self.device, generator=g)
         again = torch.randint(2, (B, Q), device=self.device, generator=g)
         pick = (text * 7919 + mine + 5 * again) % self.shows.shape[1]
-        seen = self.shows[text].gather(2, pick[..., None]).squeeze(2)  # (B, Q) pictures
+        seen = self.shows[text, pick]  # (B, Q) pictures
         looks = self.backgrounds.draw(owner, (3,), g)  # a video comes back to a few backgrounds
         behind = looks.gather(1, torch.randint(3, (B, Q), device=self.device, generator=g))
         picture = self.pictures[torch.where(shown >= 0, seen, behind)]
@@ -407,11 +406,6 @@ class Simulator:
         frames = at_frames(picture + clutter[:, :, 0]) + share * at_frames(clutter[:, :, 1] - clutter[:, :, 0]) + flash
         return F.normalize(frames, dim=-1)
 
-    def _neighbour(self, ids: Tensor, g: torch.Generator) -> Tensor:
-        """Vector of one of the nearest sentences of each text."""
-        pick = torch.randint(self.neighbours.shape[1], ids.shape, device=self.device, generator=g)
-        return self.vectors[self.neighbours[ids].gather(-1, pick[..., None]).squeeze(-1)]
-
     def _narration(
         self, videos: Videos, starts: Tensor, ends: Tensor, lengths: Tensor, per_frame: Tensor, g: torch.Generator,
         padded: bool,
@@ -426,10 +420,11 @@ class Simulator:
         when = starts + _uniform(g, B, S) * (ends - starts) + shift
         # other words: a known paraphrase where the step has one, else the text mixed with a neighbouring sentence
         choice = torch.randint(PARAPHRASES, (B, S), device=self.device, generator=g)
-        paraphrase = self.paraphrases[ids].gather(-1, choice[..., None]).squeeze(-1)
+        paraphrase = self.paraphrases[ids, choice]
         known = paraphrase >= 0
         words = torch.where(known, paraphrase, ids)
-        mixed = self.vectors[words] + config.reworded * (~known)[..., None] * self._neighbour(words, g)
+        near = self.neighbours[words, torch.randint(NEIGHBOURS, (B, S), device=self.device, generator=g)]
+        mixed = self.vectors[words] + config.reworded * (~known)[..., None] * self.vectors[near]
         spoken = F.normalize(mixed, dim=-1)
 
         most = math.ceil(float(self.config.max_frames) / config.irrelevant_every_s * 1.5) + 2

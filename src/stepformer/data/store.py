@@ -26,10 +26,11 @@ import json
 import math
 import mmap
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -183,7 +184,7 @@ class FeatureStore(Sequence[StoredVideo]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        folder = self.path = Path(path)
         self.info = read_info(self.path)
         self._positions: dict[str, Entry] = {}
         with reading(self.path / INDEX_FILE, "index of a feature store"):
@@ -197,8 +198,7 @@ class FeatureStore(Sequence[StoredVideo]):
                 self._positions[str(head["id"])] = Entry(offset, shard, rows, duration_s, said or phrases)
         self.ids = tuple(self._positions)
         """Names of the videos, in the order in which they were stored."""
-        self._shards: dict[int, _Shard] = {}
-        self._lock = threading.Lock()
+        self._shard = lru_cache(_OPEN_SHARDS)(lambda number: _Shard(shard_path(folder, number)))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -262,16 +262,6 @@ class FeatureStore(Sequence[StoredVideo]):
         if said.ndim != 2 or said.shape[1] != 3 or entry.said not in (len(said), int((said[:, 2] == 0).sum())):
             raise InputError(f"{self.path}: the times of what {video!r} says are not those that the index counts")
         return Arrays(features, self._array(shard, video, "phrases", (len(said), self.info.dim)), said)
-
-    def _shard(self, number: int) -> _Shard:
-        if (shard := self._shards.get(number)) is not None:
-            return shard
-        with self._lock:
-            if number not in self._shards:
-                self._shards[number] = _Shard(shard_path(self.path, number))
-                if len(self._shards) > _OPEN_SHARDS:
-                    del self._shards[next(iter(self._shards))]  # the one that was opened first
-            return self._shards[number]
 
     def _array(self, shard: _Shard, video: str, kind: str, shape: tuple[int, int]) -> npt.NDArray[Any]:
         try:
@@ -445,7 +435,7 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
     return len(data)
 
 
-class StoreWriter:
+class StoreWriter(AbstractContextManager["StoreWriter"]):
     """Creates or continues a store. Use as a context manager; what is finished is kept even after an error.
 
     Raises :class:`InputError` when the folder holds another encoder's features or another writer is at work.
@@ -471,9 +461,6 @@ class StoreWriter:
         except BaseException:
             self._lock.close()
             raise
-
-    def __enter__(self) -> StoreWriter:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -569,8 +556,8 @@ class StoreWriter:
             os.truncate(index, end)  # a line the kill cut short; its video is still in the spool
         self._next_shard = last_shard + 1  # a shard that never got into the index is written over
         for folder in (SPOOL_FOLDER, SHARD_FOLDER):
-            for partial in (self.path / folder).glob(".*.partial*"):
-                partial.unlink(missing_ok=True)
+            for left in (self.path / folder).glob(".*.partial*"):
+                left.unlink(missing_ok=True)
         for path in self._spool_files():
             try:
                 waiting, _ = _spooled(path)

@@ -21,8 +21,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -250,12 +250,9 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A video: its steps as text ids, their numbers within the task, and their times in seconds."""
+    """A video: of each step the text id, the number within the task, start and end in seconds; and its length."""
 
-    steps: list[int]
-    kinds: list[int]
-    starts: list[float]
-    ends: list[float]
+    steps: list[tuple[int, int, float, float]]
     duration: float
     source: int
     task: int
@@ -263,8 +260,7 @@ class Planned:
 
 def untimed(steps: list[int], source: int, task: int) -> Planned:
     """A procedure without times."""
-    nothing = [math.nan] * len(steps)
-    return Planned(steps, list(range(len(steps))), nothing, nothing, math.nan, source, task)
+    return Planned([(step, i, math.nan, math.nan) for i, step in enumerate(steps)], math.nan, source, task)
 
 
 def share_of(key: str) -> float:
@@ -275,21 +271,18 @@ def share_of(key: str) -> float:
 
 def _arrays(videos: Sequence[Planned]) -> Videos:
     S = max((len(v.steps) for v in videos), default=1)
-
-    def pad(values: Iterable[Sequence[float]], empty: float, kind: Any) -> Tensor:
-        out = np.full((len(videos), S), empty)
-        for row, value in zip(out, values, strict=True):
-            row[: len(value)] = value
-        return torch.from_numpy(out).to(kind)
-
+    rows = np.full((len(videos), S, 4), (-1, -1, math.nan, math.nan))
+    for row, video in zip(rows, videos, strict=True):
+        row[: len(video.steps)] = video.steps
+    steps, kinds, starts, ends = torch.from_numpy(rows).unbind(2)
     return Videos(
-        steps=pad((v.steps for v in videos), -1, torch.int64),
-        starts=pad((v.starts for v in videos), math.nan, torch.float32),
-        ends=pad((v.ends for v in videos), math.nan, torch.float32),
+        steps=steps.long(),
+        starts=starts.float(),
+        ends=ends.float(),
         durations=torch.tensor([v.duration for v in videos], dtype=torch.float32),
         sources=torch.tensor([v.source for v in videos], dtype=torch.int64),
         tasks=torch.tensor([v.task for v in videos], dtype=torch.int64),
-        kinds=pad((v.kinds for v in videos), -1, torch.int64),
+        kinds=kinds.long(),
     )
 
 
@@ -355,7 +348,7 @@ class Builder:
                 for split, videos in self.videos.items()
                 if _owner(split) == number
                 for video in videos
-                for step in video.steps
+                for step, *_ in video.steps
             ]
             own = torch.unique(torch.tensor(steps, dtype=torch.int64))
             own = own[(owner[own] < 0) & (closeness[own] <= NEAR)]
@@ -492,11 +485,9 @@ def _kept(videos: Sequence[Planned], owner: Tensor, number: int, least: int) -> 
     """The videos without the steps that another split owns; those with fewer than ``least`` left are gone."""
     kept = []
     for video in videos:
-        keep = [i for i, step in enumerate(video.steps) if owner[step] == number]
-        if len(keep) >= least:
-            columns = (video.steps, video.kinds, video.starts, video.ends)
-            steps, kinds, starts, ends = ([column[i] for i in keep] for column in columns)
-            kept.append(Planned(steps, kinds, starts, ends, video.duration, video.source, video.task))  # type: ignore[arg-type]
+        steps = [step for step in video.steps if owner[step[0]] == number]
+        if len(steps) >= least:
+            kept.append(replace(video, steps=steps))
     return kept
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stepformer.base import guard
 from stepformer.base.arrays import unit
+from stepformer.base.guard import load_array
 from stepformer.data import read_dataset
 from stepformer.data.precomputed import text_side
 from stepformer.data.records import Dataset, VideoRecord, with_features
@@ -22,9 +23,8 @@ from stepformer.errors import InputError
 from stepformer.evaluation.metrics import own_labels
 from stepformer.evaluation.validation import Trial
 
-Vectors = Mapping[str, npt.NDArray[np.float32]]
 _BATCH = 16  # videos
-Load = Callable[[VideoRecord], npt.NDArray[Any]]  # (N, D) features of a video
+Found = list[tuple[VideoRecord, Callable[[], npt.NDArray[Any]]]]  # videos, and what reads the features (N, D) of each
 
 
 def read_trial(
@@ -49,42 +49,26 @@ def read_trial(
     """
     found = read_dataset(dataset, reader)
     part = found if subset is None else found.select(subset)
-    records, rate_hz, load = videos_with_features(part, features, rate_hz)
-    if limit is not None and limit < len(records):
-        records = [records[i] for i in np.linspace(0, len(records) - 1, limit).astype(int)]
-    vectors = None if texts is None else text_vectors(texts, records, found)
-    return trial_of(records, found, rate_hz, vectors, (), device, load)
+    return trial_of(part, features, texts, rate_hz, limit=limit, device=device)[1]
 
 
-def videos_with_features(
-    dataset: Dataset, features: str | Path | None, rate_hz: float
-) -> tuple[list[VideoRecord], float, Load]:
-    """The annotated videos that have features (as in :func:`read_trial`), the rate of these, and how to read them."""
+def _with_features(dataset: Dataset, features: str | Path | None, rate_hz: float) -> tuple[Found, float]:
+    """The annotated videos that have features (as in :func:`read_trial`), and the rate of these."""
     annotated = [record for record in dataset.videos if record.labels]
-    load: Load = _from_file
     if features is not None and (Path(features) / INFO_FILE).is_file():
-        store = FeatureStore(Path(features))
+        store = FeatureStore(features)
         rate_hz = store.info.rate_hz
-        names = {r.key: next((n for n in (r.key, r.video) if n in store.ids), None) for r in annotated}
-        records = [record for record in annotated if names[record.key] is not None]
-
-        def load(record: VideoRecord) -> npt.NDArray[Any]:
-            return store.read(str(names[record.key])).features
+        names = [(r, next((n for n in (r.key, r.video) if n in store.ids), None)) for r in annotated]
+        found: Found = [(r, partial(lambda n: store.read(n).features, name)) for r, name in names if name is not None]
     else:
         if features is not None:
             bare = replace(dataset, videos=tuple(replace(record, features=None) for record in annotated))
             annotated = list(with_features(bare, features, rate_hz).videos)
-        records = [record for record in annotated if record.features is not None]
-    if not records:
+        found = [(r, partial(load_array, r.features)) for r in annotated if r.features is not None]
+    if not found:
         where = features or "its own folder; give one with --features"
         raise InputError(f"none of the {len(annotated)} annotated videos of {dataset.name} has features in {where}")
-    return records, rate_hz, load
-
-
-def text_vectors(texts: str, records: Sequence[VideoRecord], dataset: Dataset) -> Vectors:
-    """The vectors of the step texts of some videos: from an .npz of texts and vectors, or by the encoder so called."""
-    said = sorted({dataset.tasks[r.task].steps[a.step] for r in records for a in r.labels})
-    return dict(zip(said, unit(text_side(texts).encode_text(said), np.float32), strict=True))
+    return found, rate_hz
 
 
 def phrases_of(
@@ -98,40 +82,44 @@ def phrases_of(
     return [(p, v) for p, v in zip(stored.phrases, stored.phrase_vectors, strict=True) if not p.chatter]
 
 
-def _from_file(record: VideoRecord) -> npt.NDArray[Any]:
-    assert record.features is not None
-    return guard.load_array(record.features)
-
-
 def trial_of(
-    records: Sequence[VideoRecord],
     dataset: Dataset,
+    features: str | Path | None,
+    texts: str | None,
     rate_hz: float,
-    texts: Vectors | None,
-    stores: Sequence[FeatureStore],
-    device: str | torch.device,
-    load: Load,
-) -> Trial:
-    """Annotated videos as padded batches at the rate of their features; ``stores`` may hold their narration."""
-    tasks = {task: i for i, task in enumerate(dict.fromkeys(r.task for r in records))}
+    stores: Sequence[FeatureStore] = (),
+    limit: int | None = None,
+    device: str | torch.device = "cpu",
+) -> tuple[list[VideoRecord], Trial]:
+    """The annotated videos that have features (as in :func:`read_trial`), and these as padded batches at the rate of
+    the features; ``stores`` may hold their narration."""
+    found, rate_hz = _with_features(dataset, features, rate_hz)
+    if limit is not None and limit < len(found):
+        found = [found[i] for i in np.linspace(0, len(found) - 1, limit).astype(int)]
+    records = [record for record, _ in found]
+    steps = {task: dataset.tasks[task].steps for task in dict.fromkeys(record.task for record in records)}
+    if texts is not None:
+        named = sorted({steps[record.task][a.step] for record in records for a in record.labels})
+        known = dict(zip(named, unit(text_side(texts).encode_text(named), np.float32), strict=True))
     videos = []
-    for record in records:
-        features = np.asarray(load(record), np.float32)
-        if not np.isfinite(features).all():
+    for record, load in found:
+        frames = np.asarray(load(), np.float32)
+        if not np.isfinite(frames).all():
             raise InputError(f"the features of {record.video} have NaN or infinity")
-        n, width = features.shape
+        n, width = frames.shape
         truth = own_labels(record, n / rate_hz, rate_hz)[:n]
         labels = np.pad(truth, (0, n - len(truth)), constant_values=-1)
         kinds = np.array([a.step for a in record.ordered_steps])
-        own = None if texts is None else np.stack([texts[dataset.tasks[record.task].steps[step]] for step in kinds])
+        own = None if texts is None else np.stack([known[steps[record.task][step]] for step in kinds])
         said = phrases_of(record, stores)
         for vector in (*(own if own is not None else ()), *(vector for _, vector in said)):
             if len(vector) != width:
                 raise InputError(f"text vectors are {len(vector)} wide and features {width}; both must be of one space")
         times = [(p.start_s + p.end_s) / 2 * rate_hz for p, _ in said]
         vectors = unit([v for _, v in said], np.float32) if said else np.zeros((0, width), np.float32)
-        videos.append((unit(features, np.float32), labels, own, vectors, np.array(times, np.float32), kinds))
-    return padded(videos, np.array([tasks[r.task] for r in records]), rate_hz, device=device)
+        videos.append((unit(frames, np.float32), labels, own, vectors, np.array(times, np.float32), kinds))
+    number = {task: i for i, task in enumerate(steps)}
+    return records, padded(videos, np.array([number[record.task] for record in records]), rate_hz, device=device)
 
 
 def padded(

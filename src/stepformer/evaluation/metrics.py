@@ -230,13 +230,9 @@ def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], beyond: int | N
 
 def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> float:
     """Agreement of position p in the matched columns (cluster p) and position y in the matched rows (step y)."""
-    size = max(len(table.clusters), len(table.steps)) + 1
-    of_cluster, of_step = np.full(size, -1), np.full(size, -1)
-    of_cluster[: len(columns)] = columns
-    of_step[: len(rows)] = rows
+    p, y = (np.full(size, -1) for size in table.counts.shape)
     # background has index -1 there, the last position, which is never a match; here it is row and column 0
-    p = np.concatenate([[-1], of_cluster[: len(table.clusters)]])
-    y = np.concatenate([[-1], of_step[: len(table.steps)]])
+    p[1 : len(columns) + 1], y[1 : len(rows) + 1] = columns, rows
     return ratio(int(table.counts[p[:, None] == y[None, :]].sum()), table.frames)
 
 

@@ -164,13 +164,9 @@ def score_segmental(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.A
 def moments(prediction: npt.ArrayLike, rate_hz: float) -> dict[int, float]:
     """Second of the middle of the longest run of each step id in a frame-wise prediction (N,); the first of equals."""
     ids, starts, ends = runs(check_ids(prediction, "prediction"))
-    out: dict[int, float] = {}
-    longest: dict[int, int] = {}
-    for step, start, end in zip(ids.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        if step >= 0 and end - start > longest.get(step, 0):
-            longest[step] = end - start
-            out[step] = (start + end) / 2 / rate_hz
-    return out
+    order = np.lexsort((-starts, ends - starts))  # the longest run of a step comes last, of equals the first
+    in_order = zip(*(values[order].tolist() for values in (ids, starts, ends)), strict=True)
+    return {step: (start + end) / 2 / rate_hz for step, start, end in in_order if step >= 0}
 
 
 def hits(named: Mapping[int, float], annotations: Sequence[Annotation]) -> tuple[int, int]:

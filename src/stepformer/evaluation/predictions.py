@@ -85,7 +85,7 @@ class Prediction:
 def prediction_from_timeline(timeline: Timeline, vectors: npt.ArrayLike | None = None) -> Prediction:
     """The prediction in a timeline: step i is segment i; ``vectors`` (S, D) has one row per step."""
     rows = None if vectors is None else _check_vectors(vectors)
-    if rows is not None and (rows.ndim != 2 or len(rows) != len(timeline)):
+    if rows is not None and len(rows) != len(timeline):
         raise InputError(f"the timeline has {len(timeline)} steps and vectors of shape {rows.shape}; one row per step")
     if any(step.slot is not None and step.slot > MAX_ID for step in timeline):
         raise InputError(f"the timeline has a slot above {MAX_ID}")
@@ -110,22 +110,19 @@ def _check_vectors(vectors: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
 
 
 def _from_csv(path: Path) -> Prediction:
-    segments: list[tuple[int, float, float]] = []
-    names: dict[str, int] = {}
-
     def refuse(kind: str, where: str, what: str) -> None:
         raise InputError(f"{where}: {what}")
 
-    for step, start_s, end_s, _ in annotation_rows(read_text(path), str(path), refuse, header=""):
-        segments.append((names.setdefault(step, len(names)), start_s, end_s))
+    rows = list(annotation_rows(read_text(path), str(path), refuse, header=""))
+    names = tuple(dict.fromkeys(step for step, *_ in rows))
+    index = {name: i for i, name in enumerate(names)}
     if names and all(name.isdigit() for name in names):
         if "0" in names:
             raise InputError(f"{path}: steps are counted from 1 in a .csv, this one has a step 0")
-        number_of = {i: int(name) - 1 for name, i in names.items()}
-        if max(number_of.values()) > MAX_ID:
-            raise InputError(f"{path}: step {max(number_of.values()) + 1} is too large a number for a step")
-        return Prediction(segments=tuple((number_of[i], s, e) for i, s, e in segments))
-    return Prediction(segments=tuple(segments), names=tuple(names))
+        index, names = {name: int(name) - 1 for name in names}, ()
+        if max(index.values()) > MAX_ID:
+            raise InputError(f"{path}: step {max(index.values()) + 1} is too large a number for a step")
+    return Prediction(segments=tuple((index[step], start_s, end_s) for step, start_s, end_s, _ in rows), names=names)
 
 
 @reader("prediction")

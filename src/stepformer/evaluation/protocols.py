@@ -12,6 +12,7 @@ one or the other. Predictions that know less are given it in the most obvious wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -224,14 +225,13 @@ def _counted(steps: Sequence[int], ordered: Sequence[Annotation]) -> IntArray:
     places: dict[int, list[int]] = {}
     for position, annotation in enumerate(ordered):
         places.setdefault(annotation.step, []).append(position)
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
     out = []
     for step in steps:
-        at = seen.get(step, 0)
-        seen[step] = at + 1
         own = places.get(step, [])
         # a step that is not in the list gets an id beyond it, which is wrong wherever it stands
-        out.append(-1 if step < 0 else own[min(at, len(own) - 1)] if own else len(ordered) + step)
+        out.append(-1 if step < 0 else own[min(seen[step], len(own) - 1)] if own else len(ordered) + step)
+        seen[step] += 1
     return np.array(out, np.int64)
 
 

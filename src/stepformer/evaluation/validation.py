@@ -24,11 +24,9 @@ from stepformer.core.segments import programme, solve, spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
 from stepformer.data.world import Videos
 from stepformer.evaluation.metrics import matched, score_video
-from stepformer.evaluation.statistics import by_task, discovery_scores
+from stepformer.evaluation.statistics import FloatArray, IntArray, by_task, discovery_scores
 from stepformer.evaluation.table1 import Table1Options, cluster_segments
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 SlotMaker = Callable[[Batch], Slots]
 Segments = tuple[list[IntArray], list[npt.NDArray[np.float32]] | None]  # per video; vectors, or None: cluster ids
 
@@ -117,12 +115,12 @@ def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> 
     out = np.zeros((len(options.seeds), len(found), 5), np.int64)
     for group in by_task(trial.tasks):
         own, truth = [found[i] for i in group], [labels[i] for i in group]
+        if vectors is None:
+            out[:, group] = video_counts(own, truth)
+            continue
         for number, seed in enumerate(options.seeds):
-            if vectors is None:
-                out[number][group] = out[0][group] if number else video_counts(own, truth)
-                continue
             clusters = cluster_segments(own, [vectors[i] for i in group], task_steps(trial, group), seed, options)
-            out[number][group] = video_counts(clusters, truth)
+            out[number, group] = video_counts(clusters, truth)
     return out
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
 from stepformer.evaluation.validation import summary
-from stepformer.reproduce.methods import Stage, answer, choose, first_options, is_published, units_of
-from stepformer.reproduce.plan import SLOTS, Run, Wanted, Weights, digest
+from stepformer.reproduce.methods import Method, Stage, answer, choose, first_options, is_published, units_of
+from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source
 from stepformer.version import __version__
 
@@ -75,10 +75,10 @@ class RunStore:
         known = (self.read(run_id) or {}).get("scores", {})
         return [place for place in places if place not in known]
 
-    def unscored(self, runs: Sequence[Wanted]) -> list[Wanted]:
+    def unscored(self, runs: Sequence[Run]) -> list[Run]:
         """The runs that are not yet scored everywhere, with the places that are left."""
-        left = [replace(wanted, places=tuple(self.missing(wanted.run.id, wanted.places))) for wanted in runs]
-        return [wanted for wanted in left if wanted.places]
+        left = [replace(run, places=tuple(self.missing(run.id, run.places))) for run in runs]
+        return [run for run in left if run.places]
 
     def add(self, run: Run, place: str, units: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Keeps the scores of one place beside those of others."""
@@ -146,32 +146,31 @@ class Job:
 
     label: str
     source: Callable[[], Source]  # opens it
-    runs: tuple[Wanted, ...]
+    runs: tuple[Run, ...]
     results: Path
     work: Path
 
     @property
     def id(self) -> str:
         """A training's is the same whatever rows are asked for, so that it is found again."""
-        weights = self.runs[0].run.weights
-        return digest([wanted.run.id for wanted in self.runs] if weights is None else weights.identity)
+        weights = self.runs[0].weights
+        return digest([run.id for run in self.runs] if weights is None else weights.identity)
 
 
-def make_jobs(runs: Sequence[Wanted], job: Job) -> list[Job]:
+def make_jobs(runs: Sequence[Run], job: Job) -> list[Job]:
     """Runs as jobs; ``job`` says what they have in common. Controls come first."""
-    groups: dict[str, list[Wanted]] = {}
-    for wanted in runs:
-        run = wanted.run
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
         # a checkpoint has no seed of its own: its rows of several seeds are several jobs
         shared = digest([run.seed, None if run.weights is None else run.weights.identity])
-        groups.setdefault(run.id if is_published(run.method) else shared, []).append(wanted)
+        groups.setdefault(run.id if is_published(run.method) else shared, []).append(run)
     out = []
     for members in groups.values():
         first = members[0]
-        named = next((wanted.label for wanted in members if wanted.run.method == SLOTS), first.label)
-        name = "controls" if first.run.weights is None and len(members) > 1 else named
-        out.append(replace(job, label=f"{name}, seed {first.run.seed}", runs=tuple(members)))
-    return sorted(out, key=lambda j: j.runs[0].run.weights is not None)
+        named = next((run.label for run in members if run.method == SLOTS), first.label)
+        name = "controls" if first.weights is None and len(members) > 1 else named
+        out.append(replace(job, label=f"{name}, seed {first.seed}", runs=tuple(members)))
+    return sorted(out, key=lambda j: j.runs[0].weights is not None)
 
 
 def work(job: Job) -> None:
@@ -181,18 +180,34 @@ def work(job: Job) -> None:
     if not todo:
         return
     started = time.monotonic()
-    source, first, folder = job.source(), job.runs[0].run, job.work / job.id
+    source, first, folder = job.source(), job.runs[0], job.work / job.id
     facts: dict[str, Any] = {"label": job.label}
     model = None if first.weights is None else _model(first.weights, source, folder, first.device, facts)
-    bench = _Bench(source, first.seed, first.device, model)
-    chosen = {w.run.id: (store.read(w.run.id) or {}).get("chosen") or bench.chosen(w.run) for w in todo}
-    for place in dict.fromkeys(place for wanted in todo for place in wanted.places):
-        stage = bench.stage(place)
-        for run in [wanted.run for wanted in todo if place in wanted.places]:
-            units, chosen[run.id], curve = bench.score(run, chosen[run.id], stage)
+
+    def stage(place: str) -> Stage:
+        trial = source.trial(place, first.seed)
+        return Stage(trial, source.has_texts, first.seed, first.device, model, first.inference)
+
+    dev = cache(partial(stage, "dev"))
+
+    @cache
+    def choice(method: Method) -> dict[str, Any]:
+        if method.kind == "equal cuts":  # it has the options of the model's own row
+            return choice(replace(method, kind="slots"))
+        return choose(answer(method, dev()), dev().trial)
+
+    chosen = {run.id: (store.read(run.id) or {}).get("chosen") for run in todo}
+    for run in todo if source.has_dev else ():
+        chosen[run.id] = chosen[run.id] or choice(run.method)
+    for place in dict.fromkeys(place for run in todo for place in run.places):
+        there = stage(place)
+        for run in [run for run in todo if place in run.places]:
+            made = answer(run.method, there)
+            options = chosen[run.id] = chosen[run.id] or first_options(made)
+            units = {**units_of(made, options, there.trial), "tasks": there.trial.tasks}
+            more = {"curve": list(made.curve)} if made.curve else {}
             seconds = round(time.monotonic() - started, 1)
-            more = {"curve": list(curve)} if curve else {}
-            store.add(run, place, units, {**facts, **more, "chosen": chosen[run.id], "seconds": seconds})
+            store.add(run, place, units, {**facts, **more, "chosen": options, "seconds": seconds})
     shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served
 
 
@@ -211,45 +226,6 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
         state.unlink()
         facts["training"] = {"seconds": round(time.monotonic() - started, 1), "steps": trainer.step}
     return load_checkpoint(last, source.device).model
-
-
-class _Bench:
-    """Chooses options of runs that share a model and a seed, and scores them; dev videos are rendered once."""
-
-    def __init__(self, source: Source, seed: int, device: str, model: StepDecoder | None) -> None:
-        self.source, self.seed, self.device, self.model = source, seed, device, model
-        self._dev: Stage | None = None
-        self._slots: dict[str, Any] | None = None
-
-    def stage(self, place: str) -> Stage:
-        """The videos of a place."""
-        trial = self.source.trial(place, self.seed)
-        return Stage(trial, self.source.has_texts, self.seed, self.device, self.model)
-
-    def chosen(self, run: Run) -> dict[str, Any] | None:
-        """The options of a run, chosen on the dev videos; None where there are none, or nothing to choose."""
-        if not self.source.has_dev or run.method.options is not None:
-            return None
-        method = run.method
-        if method.kind == "equal cuts":  # it has the options of the model's own row
-            method = replace(method, kind="slots")
-        if method == SLOTS and self._slots is not None:
-            return self._slots
-        self._dev = self._dev or self.stage("dev")
-        self._dev.inference = run.inference
-        made = choose(answer(method, self._dev), self._dev.trial)
-        if method == SLOTS:
-            self._slots = made
-        return made
-
-    def score(
-        self, run: Run, chosen: dict[str, Any] | None, stage: Stage
-    ) -> tuple[Arrays, dict[str, Any], Sequence[Any]]:
-        """Units of a run on a place, its options, and the learning curve of what was fitted."""
-        stage.inference = run.inference
-        made = answer(run.method, stage)
-        chosen = chosen or first_options(made)
-        return {**units_of(made, chosen, stage.trial), "tasks": stage.trial.tasks}, chosen, made.curve
 
 
 # -- many jobs --------------------------------------------------------------------------------------------------

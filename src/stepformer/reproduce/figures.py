@@ -23,14 +23,12 @@ from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots
 from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
-from stepformer.evaluation.metrics import matched
+from stepformer.evaluation.metrics import IntArray, matched
 from stepformer.evaluation.table1 import cluster_segments
 from stepformer.evaluation.validation import FULL, Trial, locate_units, task_steps
 from stepformer.reproduce.methods import Method, Stage, answer, first_options
 from stepformer.reproduce.sources import Source, Words
 from stepformer.show.export.pictures import UNMATCHED, bar, color, draw_alignment, text_of
-
-IntArray = npt.NDArray[np.int64]
 
 PUBLISHED = (("kukleva", "Kukleva et al."), ("elhamifar", "Elhamifar et al."), ("shen", "Shen et al."))
 _UPDATES = 500  # of a published method: enough for a picture
@@ -53,7 +51,7 @@ class Scene:
     def drawn(self) -> tuple[Slots, Trial]:
         """The slots and the trial of the drawn video alone, without padding."""
         batch, texts = self.stage.trial.batches[self.video], self.stage.trial.texts[self.video]
-        output, n = self.stage.outputs()[self.video], int(batch.video_mask.sum())
+        output, n = self.stage.outputs[self.video], int(batch.video_mask.sum())
         one = batch._replace(**{name: getattr(batch, name)[:, :n] for name in ("video", "video_mask", "labels")})
         own = replace(self.stage.trial, batches=[one], texts=[texts[:, : int((one.steps >= 0).sum())]])
         return Slots(output.slots, output.frames[:, :n], None), own

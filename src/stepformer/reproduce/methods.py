@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline, divided
 from stepformer.evaluation.kmeans import keep_nearest, kmeans
-from stepformer.evaluation.statistics import by_task
+from stepformer.evaluation.statistics import FloatArray, IntArray, by_task
 from stepformer.evaluation.table1 import Table1Options
 from stepformer.evaluation.validation import (
     FULL,
@@ -53,8 +53,6 @@ from stepformer.evaluation.validation import (
     task_steps,
 )
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Options = Mapping[str, Any]
 
 BUDGET = 30
@@ -91,7 +89,7 @@ class Method:
     (``baseline NAME``), whose source has the hash ``code``.
     smoothed: whether texts also choose a window that frames are averaged over.
     rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
-    without Drop-DTW), ``own`` (what the model brings, nothing chosen). options: fixed, instead of a rule.
+    without Drop-DTW), ``own`` (what the model brings, nothing chosen).
     updates: optimiser steps per model of a published method, at most.
     """
 
@@ -99,7 +97,6 @@ class Method:
     smoothed: bool = False
     setting: str = ""
     rule: str = "grid"
-    options: tuple[tuple[str, Any], ...] | None = None
     updates: int = 0
     code: str = ""
 
@@ -181,7 +178,7 @@ def _units(answer: Answer, name: str, options: Options, trial: Trial, how: Table
 # -- methods ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass
 class Stage:
     """The videos of one trial as methods see them; the model's slots are made once."""
 
@@ -191,27 +188,20 @@ class Stage:
     device: str = "cpu"  # that methods are fitted on
     model: StepDecoder | None = None
     inference: Options | None = None  # that the model brings
-    _outputs: list[Slots] | None = None
 
+    @cached_property
     def outputs(self) -> list[Slots]:
         """The model's slots, batch by batch."""
-        if self._outputs is None:
-            if self.model is None:
-                raise UsageError("this row needs a model, and none is given")
-            make = model_slots(self.model)
-            self._outputs = [make(batch) for batch in self.trial.batches]
-        return self._outputs
+        if self.model is None:
+            raise UsageError("this row needs a model, and none is given")
+        return list(map(model_slots(self.model), self.trial.batches))
 
 
 def answer(method: Method, stage: Stage) -> Answer:
     """A method on the videos of a stage."""
     with torch.inference_mode(not is_published(method)):
         made = _METHODS.get(method.kind, _registered)(method, stage)
-    if not stage.has_texts:
-        made = replace(made, locate=None)
-    if method.options is not None:
-        made = replace(made, locate_options=[dict(method.options)], discover_options=[dict(method.options)])
-    return made
+    return made if stage.has_texts else replace(made, locate=None)
 
 
 def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options | None = None) -> Answer:
@@ -235,7 +225,7 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
 
 
 def _slots(method: Method, stage: Stage) -> Answer:
-    return slot_answer(stage.trial, stage.outputs(), method.rule, stage.inference)
+    return slot_answer(stage.trial, stage.outputs, method.rule, stage.inference)
 
 
 def _control_slots(method: Method, stage: Stage) -> Answer:
@@ -268,17 +258,14 @@ def _text(method: Method, stage: Stage) -> Answer:
 
 def _uniform(method: Method, stage: Stage) -> Answer:
     """As many equal parts as the video (localisation) or its task (discovery) has steps."""
-    labels, kinds = stage.trial.labels(), stage.trial.kinds
+    trial, labels = stage.trial, stage.trial.labels()
+    steps = {trial.tasks[group[0]]: task_steps(trial, group) for group in by_task(trial.tasks)}
 
     def find(_: Options) -> list[IntArray]:
-        return [np.arange(len(y)) * int((k >= 0).sum()) // len(y) for y, k in zip(labels, kinds, strict=True)]
+        return [np.arange(len(y)) * int((k >= 0).sum()) // len(y) for y, k in zip(labels, trial.kinds, strict=True)]
 
     def cut(_: Options) -> Segments:
-        parts = [np.empty(0, np.int64)] * len(labels)
-        for group in by_task(stage.trial.tasks):
-            for i in group:
-                parts[i] = np.arange(len(labels[i])) * task_steps(stage.trial, group) // len(labels[i])
-        return parts, None
+        return [np.arange(len(y)) * steps[t] // len(y) for y, t in zip(labels, trial.tasks, strict=True)], None
 
     return Answer(find, cut)
 
@@ -391,9 +378,7 @@ def _retuned(fitted: Any, videos: Sequence[FeatureVideo], tried: Sequence[Option
 
 
 def _kukleva(method: Method, stage: Stage) -> Answer:
-    # exactly the budget, unless options are given
-    given = {"epochs": 0, "min_updates": method.updates} if method.options is None else dict(method.options)
-    fitted, videos, _ = _fit(method, stage, **given)
+    fitted, videos, _ = _fit(method, stage, epochs=0, min_updates=method.updates)  # exactly the budget
     shares = [0.4, *(round(0.05 * i, 2) for i in range(15) if i != 8)]
     pairs = itertools.product(shares, (True, False))
     return _retuned(fitted, videos, [{"background": share, "decode": decode} for share, decode in pairs])

@@ -321,7 +321,7 @@ def smaller(setup: Setup, seeds_given: bool = False) -> Setup:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One row with one seed; ``weights`` where a model is behind it."""
+    """One row with one seed; ``weights`` where a model is behind it. Label and places do not decide its numbers."""
 
     method: Method
     seed: int
@@ -330,6 +330,8 @@ class Run:
     weights: Weights | None = None
     given: Mapping[str, Any] | None = None  # options of every row where there are no dev videos to choose on
     code: str = ""  # hash, taken when the run is planned: files may change while it works
+    label: str = ""  # of the row, in the first table that needs it
+    places: tuple[str, ...] = ()  # that it is to be scored on
 
     @property
     def inference(self) -> Mapping[str, Any] | None:
@@ -415,45 +417,36 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
         method = row.method
         if (only and row.kind not in only) or not _possible(row, setup, TABLES[name].tasks):
             continue
-        if row.kind == "published" and method.options is None:
+        if row.kind == "published":
             method = replace(method, updates=setup.updates)
+        label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
         runs = {}
         for seed in setup.seeds:
             weights = given = None
             if row.recipe is not None:
                 weights = _weights(setup, row.recipe, seed)
-            if not source.has_dev and method.options is None:
+            if not source.has_dev:
                 # nothing to choose on: every row alike takes what the model brings, or what the preset would
                 method = replace(method, rule="own")
                 bringing = weights or _weights(setup, DEFAULT, seed)
                 given = dict(bringing.inference)
             learned = method.kind in methods.LEARNED or (weights is not None and weights.config is not None)
             device = setup.device if learned else source.device
-            runs[seed] = Run(method, seed, source.fingerprint, device, weights, given, code_hash())
-        label = row.label.format(model="default" if setup.checkpoint is None else setup.checkpoint.label)
+            runs[seed] = Run(method, seed, source.fingerprint, device, weights, given, code_hash(), label)
         planned.append(PlannedRow(row, label, runs))
     return planned
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A run that tables need: its row's name, and the places that it is to be scored on."""
-
-    label: str
-    run: Run
-    places: tuple[str, ...]
-
-
-def plan_tables(names: Sequence[str], setup: Setup, only: Sequence[str] = ()) -> tuple[dict[str, Any], list[Wanted]]:
+def plan_tables(names: Sequence[str], setup: Setup, only: Sequence[str] = ()) -> tuple[dict[str, Any], list[Run]]:
     """What the plan file keeps of tables, by name, and the runs that they need, each once."""
     entries: dict[str, Any] = {}
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, Run] = {}
     for name in names:
         rows = plan_table(name, setup, only)
         entries[name] = plan_entry(name, rows, setup)
         for row in rows:
             for run in row.runs.values():
-                before = wanted.get(run.id) or Wanted(row.label, run, ())
+                before = wanted.get(run.id, run)
                 places = dict.fromkeys((*before.places, *entries[name]["places"]))
                 wanted[run.id] = replace(before, places=tuple(places))
     return entries, list(wanted.values())

@@ -28,7 +28,7 @@ from stepformer.data.simulator import Simulator
 from stepformer.data.store import FeatureStore, open_stores
 from stepformer.data.world import Videos, World, build_world, load_world
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.annotated import phrases_of, text_vectors, trial_of, videos_with_features
+from stepformer.evaluation.annotated import phrases_of, trial_of
 from stepformer.evaluation.validation import Trial, few, make_trial
 
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
@@ -80,9 +80,8 @@ class Simulated(Source):
         self.world: World = load_world(path)
         self.fingerprint = sha256_of(path)
         if limit is not None:
-            held_out, test = few(self.world.dev, limit), few(self.world.test, limit)
-            extra = {name: few(videos, limit) for name, videos in self.world.extra.items()}
-            self.world = replace(self.world, dev=held_out, test=test, extra=extra)
+            world, extra = self.world, {name: few(videos, limit) for name, videos in self.world.extra.items()}
+            self.world = replace(world, dev=few(world.dev, limit), test=few(world.test, limit), extra=extra)
             self.fingerprint += f" {limit} videos per split"
         self.dim = self.world.dim
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
@@ -205,20 +204,19 @@ class Features(Source):
         digest, facts = hashlib.sha256(), []
         for split, name in splits.items():
             part = annotated if name in (None, "all") else annotated.select(name)
-            records, rate_hz, load = videos_with_features(part, features, rate_hz)
+            records, trial = trial_of(part, features, texts or None, rate_hz, opened, device=device)
             missing = sum(bool(r.labels) for r in part.videos) - len(records)
             facts.append(f"{len(records)} {split} videos ({missing} annotated ones have no features)")
-            vectors = text_vectors(texts, records, part) if texts else None
-            self._trials[split] = trial_of(records, part, rate_hz, vectors, opened, device, load)
+            self._trials[split] = trial
             self._words[split] = [_words(r, part, opened) for r in records]
-            digest.update(fingerprint(self._trials[split]).encode())
+            digest.update(fingerprint(trial).encode())
         self.fingerprint = digest.hexdigest()
-        self.datasets, self.has_dev, self.has_texts = {"test": annotated.name}, "dev" in splits, texts is not None
         trial = self._trials["test"]
+        self.datasets, self.has_dev, self.has_texts = {"test": annotated.name}, "dev" in splits, texts is not None
         self.dim = trial.batches[0].video.shape[2]
         said = torch.cat([b.phrase_mask.any(1) for b in trial.batches]).cpu().numpy()
         self.narrated = set(trial.tasks[said]) == set(trial.tasks)
-        self.about = f"Real features of {annotated.name}: {', '.join(facts)}, {rate_hz:g} per second."
+        self.about = f"Real features of {annotated.name}: {', '.join(facts)}, {trial.rate_hz:g} per second."
 
     def trial(self, place: str, seed: int) -> Trial:
         """The loaded videos."""

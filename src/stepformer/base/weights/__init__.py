@@ -19,7 +19,7 @@ import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepformer.base.cache import cache_folder
 from stepformer.base.files import sha256_of, write_json
@@ -39,8 +39,7 @@ class Container:
     size: int  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One member of a container; ``member`` ending in "/" is a whole folder."""
 
     container: int
@@ -99,20 +98,16 @@ class Weights:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _weights(entry: dict[str, Any]) -> Weights:
-    return Weights(**{
-        **entry,
-        "containers": tuple(Container(**container) for container in entry.get("containers", ())),
-        "files": tuple(
-            File(**{**file, "pieces": tuple(Piece(*piece) for piece in file["pieces"])}) for file in entry["files"]
-        ),
-        "expect": tuple((path, sha256) for path, sha256 in entry.get("expect", ())),
-    })  # fmt: skip
-
-
 def parse(text: str) -> tuple[Weights, ...]:
     """The weights that a list in the form of ``registry.toml`` names."""
-    return tuple(_weights(entry) for entry in tomllib.loads(text)["weights"])
+    listed = tomllib.loads(text)["weights"]
+    for entry in listed:
+        entry["containers"] = tuple(Container(**container) for container in entry.get("containers", ()))
+        for file in entry["files"]:
+            file["pieces"] = tuple(Piece(*piece) for piece in file["pieces"])
+        entry["files"] = tuple(File(**file) for file in entry["files"])
+        entry["expect"] = tuple((path, sha256) for path, sha256 in entry.get("expect", ()))
+    return tuple(Weights(**entry) for entry in listed)
 
 
 REGISTRY: tuple[Weights, ...] = parse((files(__package__) / "registry.toml").read_text("utf-8"))
@@ -136,23 +131,21 @@ def folder_of(weights: str | Weights) -> Path:
     return cache_folder("weights") / (weights if isinstance(weights, str) else weights.name)
 
 
-def _manifest(weights: Weights) -> dict[str, Any] | None:
-    """What was written when the weights were pulled, or None if they are not here as registered now."""
+def _pulled(weights: Weights) -> dict[str, Any]:
+    """What was written of each file when the weights were pulled; nothing if they are not here as registered now."""
     try:
         manifest = json.loads((folder_of(weights) / _MANIFEST).read_text(encoding="utf-8"))
-        return manifest if manifest["fingerprint"] == weights.fingerprint and manifest["files"] else None
+        return manifest["files"] if manifest["fingerprint"] == weights.fingerprint else {}
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None
+        return {}
 
 
 def _is_whole(weights: Weights) -> bool:
     """Whether the weights are here and their files are what was pulled: hashed once per process, 0.1 s per 100 MB."""
-    key = (str(folder_of(weights)), weights.fingerprint)
-    if _manifest(weights) is None:
-        return False
-    if key not in _checked and not _troubles(weights):
+    key, files = (str(folder_of(weights)), weights.fingerprint), _pulled(weights)
+    if files and key not in _checked and not _troubles(weights, files):
         _checked.add(key)
-    return key in _checked
+    return bool(files) and key in _checked
 
 
 def find(name: str) -> Path | None:
@@ -215,16 +208,15 @@ def _install_whole(weights: Weights, quiet: bool) -> None:
 def verify(name: str) -> list[str]:
     """Rehashes the pulled files; the troubles found, empty when all is well. MissingError if not pulled."""
     weights = entry(name)
-    if _manifest(weights) is None:
+    if not (files := _pulled(weights)):
         raise MissingError(f"{name} is not here; get it with: stepformer models pull {name}")
-    return _troubles(weights)
+    return _troubles(weights, files)
 
 
-def _troubles(weights: Weights) -> list[str]:
+def _troubles(weights: Weights, files: dict[str, Any]) -> list[str]:
     """What is wrong with the pulled files, by their hashes."""
-    manifest = _manifest(weights) or {"files": {}}
     troubles = []
-    for path, facts in manifest["files"].items():
+    for path, facts in files.items():
         file = folder_of(weights) / path
         if not file.is_file():
             troubles.append(f"{path} is gone")

@@ -9,7 +9,7 @@ import hashlib
 import os
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -117,7 +117,7 @@ def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dic
     """Writes the files into ``folder`` and gives path -> SHA-256; a file that hashes wrong raises."""
     digests: dict[str, str] = {}
 
-    def write(path: str, pieces: list[tuple[int, str]]) -> None:
+    def write(path: str, pieces: Iterable[tuple[int, str]]) -> None:
         data = b""
         for container, name in pieces:
             with reading(containers[container].name, f"archive with a file {name}"):
@@ -136,17 +136,17 @@ def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dic
         archives: list[Any] = [stack.enter_context(_opened(path)) for path in containers]
         for file in files:
             if file.is_folder:
-                piece = file.pieces[0]
-                members = [name for name in archives[piece.container] if name.startswith(piece.member)]
+                container, outer = file.pieces[0]
+                members = [name for name in archives[container] if name.startswith(outer)]
                 if not members:
-                    raise StepFormerError(f"the container has no folder {piece.member}")
+                    raise StepFormerError(f"the container has no folder {outer}")
                 for name in members:
-                    inside = PurePosixPath(file.path) / name.removeprefix(piece.member)
+                    inside = PurePosixPath(file.path) / name.removeprefix(outer)
                     if inside.is_absolute() or ".." in inside.parts:
                         raise StepFormerError(f"the container names a file outside its folder: {name}")
-                    write(str(inside), [(piece.container, name)])
+                    write(str(inside), [(container, name)])
                 continue
-            write(file.path, [(piece.container, piece.member) for piece in file.pieces])
+            write(file.path, file.pieces)
             if digests[file.path] != file.sha256:
                 raise StepFormerError(f"{file.path} has SHA-256 {digests[file.path]}, not {file.sha256} as registered")
     return digests

@@ -204,19 +204,14 @@ class KeyStepNetwork(nn.Module):
     def score(self, pooled: Tensor) -> Tensor:
         """(S, D) -> (S, M) scores of key-steps."""
         hidden = self.enter(pooled.T[None])  # (1, C, S)
-        levels = []
-        for i, block in enumerate(self.down):
-            if i:
-                hidden = nn.functional.max_pool1d(hidden, 2, ceil_mode=True)
-            hidden = block(hidden)
-            levels.append(hidden)
-        scores: Tensor | None = None
-        for hidden, head in zip(reversed(levels), reversed(list(self.heads)), strict=True):
-            fine = head(hidden)
-            if scores is not None:
-                fine = fine + nn.functional.interpolate(scores, size=fine.shape[-1], mode="nearest")
-            scores = fine
-        assert scores is not None  # there is at least one level
+        levels: list[Tensor] = []
+        for i, (block, head) in enumerate(zip(self.down, self.heads, strict=True)):
+            hidden = block(nn.functional.max_pool1d(hidden, 2, ceil_mode=True) if i else hidden)
+            levels.append(head(hidden))
+        scores = levels.pop()
+        while levels:
+            fine = levels.pop()
+            scores = fine + nn.functional.interpolate(scores, size=fine.shape[-1], mode="nearest")
         return scores[0].T
 
     def forward(self, segments: Tensor) -> tuple[Tensor, Tensor]:

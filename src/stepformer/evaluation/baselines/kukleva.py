@@ -24,6 +24,7 @@ it what the frames look like, which clusters need where a step comes back severa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,49 +122,39 @@ def train_embeddings(
     Perceptrons of one shape that take equally many steps are trained side by side: one product of many small matrices
     costs little more than one of them. Each sees the very batches that it would see alone.
     """
-    models, inputs, times = [], [], []
-    stacks: dict[tuple[int, int], list[int]] = {}
+    stacks: dict[tuple[int, int], list[int]] = {}  # by updates and width
     for number, videos in enumerate(groups):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = TimeEmbedding(videos[0].features.shape[1], options.embedding, options.spread)
-        models.append(model.to(device))
-        seen = np.concatenate([prepare(v, options.standardize) for v in videos])
-        inputs.append(torch.from_numpy(seen).to(device))  # (n, D)
-        times.append(torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device))
-        updates = max(options.min_updates, options.epochs * -(-len(inputs[-1]) // options.batch))
-        stacks.setdefault((updates, model.first.in_features), []).append(number)
-    curves = [
-        train_stack([models[i] for i in own], [inputs[i] for i in own], [times[i] for i in own], updates, options, seed)
-        for (updates, _), own in stacks.items()
-    ]
-    return models, curves
+        frames = sum(len(video.features) for video in videos)
+        updates = max(options.min_updates, options.epochs * -(-frames // options.batch))
+        stacks.setdefault((updates, videos[0].features.shape[1]), []).append(number)
+    models: dict[int, TimeEmbedding] = {}
+    curves = []
+    for (updates, _), own in stacks.items():
+        trained, curve = train_stack([groups[i] for i in own], updates, options, seed, device)
+        models |= zip(own, trained, strict=True)
+        curves.append(curve)
+    return [models[i] for i in range(len(groups))], curves
 
 
 def train_stack(
-    models: Sequence[TimeEmbedding],
-    inputs: Sequence[Tensor],
-    times: Sequence[Tensor],
-    updates: int,
-    options: Kukleva,
-    seed: int,
-) -> list[tuple[int, float]]:
-    """Trains G perceptrons at once, each on its own frames: inputs (n_g, D), times (n_g,). Changes the models.
-
-    Gives the mean loss of every 50 updates.
-    """
+    groups: Sequence[Sequence[FeatureVideo]], updates: int, options: Kukleva, seed: int, device: str
+) -> tuple[list[TimeEmbedding], list[tuple[int, float]]]:
+    """G perceptrons trained at once, each on the frames of its own videos, and the mean loss of every 50 updates."""
     curve = Curve()
-    device = inputs[0].device
-    names = [name for name, _ in models[0].named_parameters()]
-    stacked = {
-        name: torch.stack([m.get_parameter(name).detach() for m in models]).requires_grad_() for name in names
-    }  # (G, ...) each
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        first = TimeEmbedding(groups[0][0].features.shape[1], options.embedding, options.spread).to(device)
+    models = [deepcopy(first) for _ in groups]
+    stacked, _ = torch.func.stack_module_state(models)  # (G, ...) each
     optimizer = torch.optim.Adam(
         stacked.values(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
-    x, time = torch.cat(list(inputs)), torch.cat(list(times))
-    offsets = np.cumsum([0, *(len(part) for part in inputs[:-1])]).tolist()
-    batches = [endless_batches(len(part), options.batch, seed) for part in inputs]
+    every = [video for videos in groups for video in videos]
+    x = torch.from_numpy(np.concatenate([prepare(v, options.standardize) for v in every])).to(device)  # (n, D)
+    time = torch.from_numpy(np.concatenate([v.relative_time for v in every])).to(device)
+    sizes = [sum(len(video.features) for video in videos) for videos in groups]
+    offsets = np.cumsum([0, *sizes[:-1]]).tolist()
+    batches = [endless_batches(size, options.batch, seed) for size in sizes]
 
     def layer(name: str, values: Tensor) -> Tensor:
         return torch.baddbmm(stacked[f"{name}.bias"][:, None], values, stacked[f"{name}.weight"].mT)
@@ -186,10 +177,10 @@ def train_stack(
         curve.add(float(loss.detach() / weight.sum()))
     with torch.no_grad():
         for number, model in enumerate(models):
-            for name in names:
-                model.get_parameter(name).copy_(stacked[name][number])
+            for name, values in stacked.items():
+                model.get_parameter(name).copy_(values[number])
             model.eval()
-    return curve.points
+    return models, curve.points
 
 
 def endless_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
@@ -232,8 +223,7 @@ def in_time_order(labels: IntArray, times: npt.NDArray[np.floating], k: int) -> 
     """The labels renumbered so that the cluster with the smallest mean time is 0, the next 1, and so on."""
     sizes = np.bincount(labels, minlength=k)
     means = np.bincount(labels, weights=times, minlength=k) / np.maximum(sizes, 1)
-    rank = np.empty(k, np.int64)
-    rank[np.argsort(means, kind="stable")] = np.arange(k)
+    rank = np.argsort(np.argsort(means, kind="stable"))
     return rank[labels]
 
 
