@@ -160,10 +160,10 @@ def test_dev_videos_are_of_tasks_that_no_column_has(source, tiny_world, tmp_path
 
 def test_near_texts_are_counted_at_every_threshold(source):
     shares = [int(share) for share in re.findall(r"(\d+)% at", source.near_texts())]
-    report = source.world.meta["near_texts"]
-    assert len(shares) == sum(len(report[split]) for split in source.datasets if split in report) > 0
-    for row in report.values():
-        assert list(row.values()) == sorted(row.values(), reverse=True)
+    reports = [source.world.meta[name] for name in ("near_texts", "near_vectors")]
+    assert len(shares) == sum(len(report[split]) for report in reports for split in source.datasets if split in report)
+    for row in (row for report in reports for row in report.values()):
+        assert list(row.values()) == sorted(row.values(), reverse=True) and len(row) > 1
 
 
 def test_every_seed_draws_its_own_frames(source):

@@ -64,6 +64,7 @@ def test_better_is_said_only_where_both_intervals_say_so():
     assert Difference(0.1, (0.05, 0.15), (-0.02, 0.2), 18).verdict == "level"
     assert Difference(0.1, (-0.05, 0.15), (0.02, 0.2), 18).verdict == "level"
     assert Difference(-0.1, (-0.15, -0.05), (-0.2, -0.02), 18).verdict == "worse"
+    assert Difference(0.0004, (0.0001, 0.001), (0.0002, 0.001), 18).verdict == "level"  # it prints as 0.0
     # one task has no spread over tasks: then videos decide
     assert Difference(0.1, (0.05, 0.15), (0.1, 0.1), 1).cell.interval == (0.05, 0.15)
 

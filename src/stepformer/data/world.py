@@ -414,6 +414,7 @@ class Builder:
                 "licences": {**SOURCES, **seen.licences},
                 "removed_step_instances": removed,
                 "near_texts": _near_texts(owner, is_step, meaning),
+                "near_vectors": _near_texts(owner, is_step, vectors),
                 "task_names": [names[i] for i in range(len(names))],
             },
         )
@@ -511,12 +512,13 @@ def imagined(texts: npt.NDArray[np.float32], per_text: int = 3) -> npt.NDArray[n
     return unit(0.8 * gap + 0.6 * (0.35 * own + 0.94 * other)).astype(np.float32)
 
 
-def _near_texts(owner: Tensor, is_step: Tensor, meaning: Tensor) -> dict[str, dict[str, float]]:
-    """Per held-out owner: the share of its step texts with a training text closer than each reported threshold."""
-    train = meaning[owner == 0]
+def _near_texts(owner: Tensor, is_step: Tensor, vectors: Tensor) -> dict[str, dict[str, float]]:
+    """Per held-out owner: the share of its step texts with a training text closer than each reported threshold, by
+    unit vectors (V, D)."""
+    train = vectors[owner == 0]
     report = {}
     for number, name in enumerate(OWNERS[1:], 1):
-        own = meaning[is_step & (owner == number)]
+        own = vectors[is_step & (owner == number)]
         if len(own) and len(train):
             closeness = closeness_to(own, train)
             report[name] = {str(limit): round(float((closeness > limit).float().mean()), 4) for limit in REPORTED}

@@ -2,7 +2,7 @@
 and sentences that say no more than the intervals do.
 
 A difference is called better or worse only where both bootstrap intervals, over videos and over tasks, lie on one side
-of 0. The interval that is shown is the one over tasks, where there are at least five, else the one over videos.
+of 0 and it does not print as 0.0. The interval that is shown is the one over tasks, where there are at least five, else the one over videos.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ METRICS = {
     "un": (("un_f1", "F1"), ("un_precision", "P"), ("un_recall", "R"), ("un_mof", "MoF")),
 }
 _LEAST_TASKS = 5
+_PRINTED = 5e-4  # tables have one decimal of a percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Difference:
     def verdict(self) -> str:
         """``better`` or ``worse`` where both intervals agree on it, else ``level``."""
         clear = excludes_zero(self.over_videos) and (self.tasks < _LEAST_TASKS or excludes_zero(self.over_tasks))
+        clear = clear and abs(self.value) >= _PRINTED
         return "level" if not clear else "better" if self.value > 0 else "worse"
 
 

@@ -103,13 +103,16 @@ class Simulated(Source):
 
     def near_texts(self) -> str:
         """How many step texts of each reported split have a training step text near them, at several thresholds."""
-        report: Mapping[str, Mapping[str, float]] = self.world.meta["near_texts"]
-        parts = [
-            f"{split} " + ", ".join(f"{100 * share:.0f}% at {limit}" for limit, share in report[split].items())
-            for split in self.datasets
-            if split in report
-        ]
-        return f"Step texts with a training text nearer than a cosine of the sentence encoder: {'; '.join(parts)}."
+        said = []
+        for name, whose in (("near_texts", "of the sentence encoder"), ("near_vectors", "in the space of the frames")):
+            report: Mapping[str, Mapping[str, float]] = self.world.meta.get(name, {})
+            parts = [
+                f"{split} " + ", ".join(f"{100 * share:.0f}% at {limit}" for limit, share in report[split].items())
+                for split in self.datasets
+                if split in report
+            ]
+            said.append(f"Step texts with a training text nearer than a cosine {whose}: {'; '.join(parts)}.")
+        return " ".join(said)
 
     def trial(self, place: str, seed: int) -> Trial:
         """Rendered again for each seed."""
