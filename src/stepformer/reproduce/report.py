@@ -2,7 +2,8 @@
 and sentences that say no more than the intervals do.
 
 A difference is called better or worse only where both bootstrap intervals, over videos and over tasks, lie on one side
-of 0 and it does not print as 0.0. The interval that is shown is the one over tasks, where there are at least five, else the one over videos.
+of 0 and it does not print as 0.0. The interval that is shown is the one over tasks, where there are at least five, else
+the one over videos.
 """
 
 from __future__ import annotations
