@@ -66,26 +66,32 @@ def narration_of(
     Raises:
         InputError: the subtitle file that was given cannot be read.
     """
-    how = how or Listening()
+    found = _found(video, how or Listening(), report)
+    if is_english(found.cues) is not False:
+        return found
+    note = f"{found.where} does not look like English, the only language that phrases are found in"
+    return replace(found, notes=(*found.notes, note))
+
+
+def _found(video: str | os.PathLike[str], how: Listening, report: Report | None) -> Narration:
     if how.subtitles is not None:
-        return _noted(Narration(tuple(read_subtitles(how.subtitles)), "file", os.fspath(how.subtitles)))
+        return Narration(tuple(read_subtitles(how.subtitles)), "file", os.fspath(how.subtitles))
     notes: list[str] = []
     if how.beside:
         beside = subtitles_beside(video, how.language)
         if beside is not None:
             try:
-                return _noted(Narration(tuple(read_subtitles(beside)), "beside", str(beside)))
+                return Narration(tuple(read_subtitles(beside)), "beside", str(beside))
             except InputError as error:
                 notes.append(f"the subtitles beside the video are left out: {error}")
-        found = _inside(video, how.language, notes)
-        if found is not None:
-            return _noted(found)
+        if (inside := _inside(video, how.language, notes)) is not None:
+            return inside
     if how.speech:
         try:
             cues = transcribe(video, how.speech_model, language=how.language, cache=how.cache, report=report)
             if cues:
                 where = f"speech heard by Whisper {how.speech_model}"
-                return _noted(Narration(tuple(cues), "speech", where, tuple(notes)))
+                return Narration(tuple(cues), "speech", where, tuple(notes))
         except MissingError as error:
             notes.append(f"somebody speaks, but it is not heard: {error}")
         except OtherLanguageError as error:
@@ -116,10 +122,3 @@ def _inside(video: str | os.PathLike[str], language: str, notes: list[str]) -> N
         notes.append(str(error))
         return None
     return Narration(tuple(cues), "inside", f"subtitle stream {chosen}", tuple(notes)) if cues else None
-
-
-def _noted(narration: Narration) -> Narration:
-    if is_english(narration.cues) is not False:
-        return narration
-    note = f"{narration.where} does not look like English, the only language that phrases are found in"
-    return replace(narration, notes=(*narration.notes, note))

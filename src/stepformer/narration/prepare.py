@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -123,18 +123,13 @@ def prepare(
     find_pipeline(options.parser)  # raises now what every video would raise
     make_stage(SEGMENTERS, options.punctuation)
     make_stage(RESOLVERS, options.coreference)
+    found = sources(src)
+    if (first := next(found, None)) is None:
+        raise InputError(f"{src}: has no subtitles; expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt")
     with _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)}) as done:
         report = Report(resumed=len(done.where))
-        seen = 0
-
-        def todo() -> Iterator[Source]:
-            nonlocal seen
-            for source in sources(src):
-                seen += 1
-                if source.video not in done.where:
-                    yield source
-
-        for outcome in run_anywhere(cluster, functools.partial(_do, options), todo(), jobs):
+        todo = (source for source in chain([first], found) if source.video not in done.where)
+        for outcome in run_anywhere(cluster, functools.partial(_do, options), todo, jobs):
             source, words = outcome.item, 0
             if outcome.value is None:
                 name = source.path if source.content is None else source.video
@@ -145,9 +140,6 @@ def prepare(
                 report.words += words
             if advance is not None:
                 advance(words, report)
-        if not seen:
-            expected = "expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt"
-            raise InputError(f"{src}: has no subtitles; {expected}")
         with files.replacing(dst) as temporary:
             report.phrases = _write(temporary, done.rows())
         report.videos = len(done.where)
@@ -177,17 +169,17 @@ class _Done:
             raise UsageError(
                 f"{path}: was begun from another source or with other options; remove the file to start over"
             )
-        self._index()
-
-    def _index(self) -> None:
-        """Notes the lines from here on; one that a killed run broke off goes."""
-        while line := self._file.readline():
-            at = self._file.tell() - len(line)
+        at = self._file.tell()
+        for line in self._file:
             if not line.endswith(b"\n"):
-                self._file.truncate(at)
-                return
+                self._file.truncate(at)  # a killed run broke it off
+                break
             record = json.loads(line)
             self.where[record["video"]] = record["number"], at
+            at += len(line)
+
+    def add(self, record: dict[str, Any]) -> None:
+        self.where[record["video"]] = record["number"], self._append(record)
 
     def _append(self, value: dict[str, Any]) -> int:
         at = self._file.seek(0, os.SEEK_END)
@@ -197,9 +189,6 @@ class _Done:
         except OSError as error:
             raise WriteError(f"{self.path} cannot be written: {error.strerror}") from error
         return at
-
-    def add(self, record: dict[str, Any]) -> None:
-        self.where[record["video"]] = record["number"], self._append(record)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The phrases of all videos in the order of the source."""
