@@ -53,13 +53,11 @@ def write_chapters(
                 packets = packets_of(inside, [inside.streams[index] for index in tracks], source)
                 # the copy starts at zero, so that players and chapters agree
                 copy_packets(packets, outside, tracks, -origin)
-        except av.error.FFmpegError as error:
+        except (av.error.FFmpegError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise InputError(
-                f"{source} cannot be copied into a {suffix[1:]} file: {error.strerror or error}; try .mkv, which takes "
-                "almost any codec"
+                f"{source} cannot be copied into a {suffix[1:]} file: {why}; try .mkv, which takes almost any codec"
             ) from None
-        except ValueError as error:
-            raise InputError(f"{source} cannot be copied into a {suffix[1:]} file: {error}; try .mkv") from None
     return probe(target)
 
 
