@@ -52,34 +52,20 @@ class _Embeddings(nn.Module):
         return normed
 
 
-class _Visual(nn.Module):
-    """The video transformer: its layers are BERT's."""
-
-    def __init__(self, layers: int) -> None:
-        super().__init__()
-        like = Bert(BertConfig(vocab_size=1, num_hidden_layers=layers, max_position_embeddings=1))
-        self.embeddings = _Embeddings()
-        self.encoder = like.encoder
-
-    def forward(self, seconds: Tensor) -> Tensor:  # (B, T, 1024) -> (B, T, 768)
-        x: Tensor = self.embeddings(seconds)
-        for layer in self.encoder["layer"].children():
-            x = layer(x, None)
-        return x
-
-
 class UniVL(nn.Module):
     """The two towers of UniVL, with the key names of the published checkpoint."""
 
     def __init__(self, text_layers: int = 12, visual_layers: int = 6) -> None:
         super().__init__()
         self.bert = Bert(BertConfig(num_hidden_layers=text_layers))
-        self.visual = _Visual(visual_layers)
+        # the video transformer's layers are BERT's
+        self.visual = Bert(BertConfig(vocab_size=1, num_hidden_layers=visual_layers, max_position_embeddings=1))
+        self.visual.embeddings = _Embeddings()  # type: ignore[assignment]
         self.normalize_video = nn.ModuleDict({"visual_norm2d": nn.LayerNorm(s3d.POOLED_DIM, 1e-12)})
 
     def encode_seconds(self, seconds: Tensor) -> Tensor:
         """S3D's pooled features of consecutive seconds (B, T, 1024) -> (B, T, 768), T at most 512."""
-        out: Tensor = self.visual(self.normalize_video["visual_norm2d"](seconds))
+        out: Tensor = self.visual(self.normalize_video["visual_norm2d"](seconds), None)
         return out
 
     def encode_tokens(self, ids: Tensor, mask: Tensor) -> Tensor:
