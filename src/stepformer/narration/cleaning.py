@@ -86,8 +86,8 @@ _NUMBERING = re.compile(r"(?m)^[^\S\n]*(?:[Ss](?:tep|TEP)\s+\d{1,2}\s*[:.)–—
 _MARKS = re.compile(r"[\\\[\](){}<>&♪♫♬♩🎵🎶»:*\-–—‐\u00a0-\uffff]")
 
 
-def clean_text(text: str, keep_lines: bool = False) -> str:
-    """Plain words of one cue's text. Lines are joined by a space, or kept for finding rolling captions."""
+def clean_text(text: str) -> str:
+    """Plain words of one cue's text, in its lines, which tell rolling captions."""
     if _MARKS.search(text):
         text = _TAG.sub("", text)
         text = html.unescape(html.unescape(text))  # more than twice escaped is text about entities
@@ -96,13 +96,12 @@ def clean_text(text: str, keep_lines: bool = False) -> str:
     else:
         text = _ODD_SPACE.sub(" ", text)
     text = _NUMBERING.sub("", text)
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(lines) if keep_lines else " ".join(line for line in lines if line)
+    return "\n".join(" ".join(line.split()) for line in text.splitlines())
 
 
 def clean_cue(cue: Cue) -> Cue:
     """The cue with plain text in its lines; its timed words follow the text."""
-    text = clean_text(cue.text, keep_lines=True)
+    text = clean_text(cue.text)
     return replace(cue, text=text, words=_follow_words(cue.words, text.split()))
 
 

@@ -10,14 +10,12 @@ from stepformer.narration.asides import OTHERS, aside
 from stepformer.narration.groundability import groundability, is_chatter
 from stepformer.narration.parse import Parser
 from stepformer.narration.phrases import Phrase, PhraseOptions
-from stepformer.narration.syntax import Tree
+from stepformer.narration.syntax import Place, Tree
 
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
 _TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))
 _FINITE = lexicon.word_set("is are was were has have had should can must makes continue continues isn't aren't")
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
-Place = tuple[str, int, list[int]]
-"""A prepositional phrase: its text, the token of its noun, all its tokens."""
 
 
 class Extractor:

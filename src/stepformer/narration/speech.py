@@ -29,9 +29,7 @@ from stepformer.media.container import opened
 from stepformer.narration.cues import Cue
 from stepformer.narration.readers import parse_subtitles
 
-MODELS = ("base", "small")
-"""Names of speech models: base is pinned and fetched by ``stepformer models``, small comes from the model hub only."""
-_PINNED = {"base": "whisper-base"}
+_PINNED = {"base": "whisper-base"}  # fetched by ``stepformer models``
 _HUB = {"small": "Systran/faster-whisper-small"}
 _VERSION = "2"  # of what is kept
 _BLOCK_S = 30.0
@@ -41,7 +39,6 @@ _SILENT = 1e-4  # of full scale: where no sample is louder there is nothing to l
 
 Report = Callable[[float, float], None]
 """Called while sound is heard, with seconds done and seconds in all."""
-Spans = list[tuple[float, float]]
 
 
 class OtherLanguageError(InputError):
@@ -107,7 +104,7 @@ def _cues(text: str, name: str) -> list[Cue]:
 # -- is there a voice ---------------------------------------------------------------------------------------------
 
 
-def speech_spans(sound: Samples) -> Spans:
+def speech_spans(sound: Samples) -> list[tuple[float, float]]:
     """(start_s, end_s) of the stretches of ``sound`` (S,), 16 kHz, in which somebody speaks."""
     if np.abs(sound).max(initial=0.0) < _SILENT:
         return []
@@ -183,7 +180,8 @@ def _folder(model: str) -> str:
     if model in _HUB:
         return _HUB[model]
     if model not in _PINNED:
-        raise UsageError(f"there is no speech model {model!r}; there are {', '.join(MODELS)}, or give a folder")
+        known = ", ".join([*_PINNED, *_HUB])
+        raise UsageError(f"there is no speech model {model!r}; there are {known}, or give a folder")
     from stepformer.base import weights
 
     return str(weights.pull(_PINNED[model]))
