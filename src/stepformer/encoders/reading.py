@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,8 @@ class Features:
         def mean(x: Vectors) -> Vectors:
             return np.asarray(np.add.reduceat(x, starts, axis=0) / counts, np.float32)
 
-        return Features(
-            mean(self.vectors), self.rate_hz / factor, None if self.structure is None else mean(self.structure),
-            self.duration_s, self.video, self.problems, self.seconds,
-        )  # fmt: skip
+        structure = None if self.structure is None else mean(self.structure)
+        return replace(self, vectors=mean(self.vectors), rate_hz=self.rate_hz / factor, structure=structure)
 
 
 def read_video(
@@ -151,8 +149,8 @@ def encode_file(
     """
     from stepformer.media import VideoReader, VideoWarning
 
+    spent = {"decode": 0.0, "encode": 0.0}
     if encoder.wants is None:  # its features lie in files of its own
-        spent = {"decode": 0.0, "encode": 0.0}
         with _timed(spent, "encode"):
             encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
@@ -163,7 +161,6 @@ def encode_file(
     encode, times = encoder.encode_video, pictures_per_look(total_s, rate, float(encoder.rate_hz))
     if (times > 1 or rate > encoder.rate_hz) and hasattr(encoder, "encode_often"):
         encode, batch = functools.partial(encoder.encode_often, times=times), batch * times
-    spent = {"decode": 0.0, "encode": 0.0}
     kept = Kept(sys.maxsize if rate_hz else MOST_VECTORS)
     if partial is not None:
         reader.longest_gap_s = partial.load(kept)
@@ -363,10 +360,8 @@ def _load(kept: Path, name: str) -> Features | None:
     arrays, info = found
     with suppress(OSError):
         os.utime(kept)
-    return Features(
-        arrays["vectors"], info["rate_hz"], arrays.get("structure"), info["duration_s"], name,
-        tuple(info["problems"]),
-    )  # fmt: skip
+    info["problems"] = tuple(info["problems"])
+    return Features(arrays["vectors"], structure=arrays.get("structure"), video=name, **info)
 
 
 def _keep(kept: Path, features: Features) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stepformer.base import weights
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece
@@ -101,7 +101,8 @@ class UniVLEncoder:
         load_published(self._model, state, str(path), _UNUSED)
         self._s3d = s3d.S3D(words=False).eval().to(device)
         load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path), ("text_module.",))
-        self._words = WordPiece(_vocabulary(home))
+        own = home / "vocab.txt"
+        self._words = WordPiece(own if own.is_file() else weights.pull("minilm") / "vocab.txt")
         self._device = device
         both = {**self._model.state_dict(), **{f"s3d.{k}": v for k, v in self._s3d.state_dict().items()}}
         self.fingerprint = fingerprint_of("univl", "1", both, self.wants, WINDOW)
@@ -151,11 +152,3 @@ def _layers(state: Mapping[str, Tensor], tower: str) -> int:
     """How many transformer layers a tower of the checkpoint has."""
     prefix = f"{tower}.encoder.layer."
     return len({key.split(prefix)[1].split(".")[0] for key in state if prefix in key and "decoder" not in key})
-
-
-def _vocabulary(folder: Path) -> Path:
-    if (folder / "vocab.txt").is_file():
-        return folder / "vocab.txt"
-    from stepformer.base import weights
-
-    return weights.pull("minilm") / "vocab.txt"

@@ -49,7 +49,11 @@ def write_chapters(
             with files.replacing(target) as temporary, av.open(str(temporary), "w") as outside:
                 outside.metadata.update(inside.metadata)
                 tracks = _copied_tracks(inside, outside)
-                outside.set_chapters([_chapter(number, step) for number, step in enumerate(chapters, 1)])
+                outside.set_chapters([
+                    {"id": number, "start": round(step.start_s * 1000), "end": round(step.end_s * 1000),
+                     "time_base": Fraction(1, 1000), "metadata": {"title": step.label or ""}}
+                    for number, step in enumerate(chapters, 1)
+                ])  # fmt: skip
                 packets = packets_of(inside, [inside.streams[index] for index in tracks], source)
                 # the copy starts at zero, so that players and chapters agree
                 copy_packets(packets, outside, tracks, -origin)
@@ -72,9 +76,3 @@ def _copied_tracks(inside: Any, outside: Any) -> dict[int, Any]:
         copy.disposition = stream.disposition
         tracks[stream.index] = copy
     return tracks
-
-
-def _chapter(number: int, step: Step) -> Any:
-    start, end = round(step.start_s * 1000), round(step.end_s * 1000)
-    title = {"title": step.label}
-    return {"id": number, "start": start, "end": end, "time_base": Fraction(1, 1000), "metadata": title}

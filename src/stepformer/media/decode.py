@@ -326,19 +326,14 @@ class FrameDecoder:
 
     def _judge_end(self) -> None:
         """The packets are over: is that the end, a still picture under longer sound, or a file cut short?"""
-        name, claimed = self.path, self._duration_s
-        short = claimed is not None and claimed - self._last_end_s > max(2.0, 3 * self.longest_gap_s)
-        if not short and self._broken_at is None:
-            if claimed is not None:
-                self.end_s = max(self.end_s, min(claimed, self.end_s + max(2.0, 3 * self.longest_gap_s)))
-            return
-        if short and self._broken_at is None and self._sound_goes_on():
-            self.end_s = claimed or self.end_s
-            return
-        at = self._last_end_s
-        if claimed is None or short:
+        claimed, at = self._duration_s, self._last_end_s
+        short = claimed is not None and claimed - at > max(2.0, 3 * self.longest_gap_s)
+        if self._broken_at is None and (not short or self._sound_goes_on()):
+            self.end_s = max(self.end_s, claimed or 0.0)
+        elif claimed is None or short:
             of = f" of {claimed:.1f} s" if claimed else ""
-            self.problems.add("truncated", at, f"{name} breaks off at {at:.1f} s{of}; its first {at:.1f} s are used")
+            text = f"{self.path} breaks off at {at:.1f} s{of}; its first {at:.1f} s are used"
+            self.problems.add("truncated", at, text)
         elif self._broken_at is not None:
             self.problems.damage(self._broken_at)
 
