@@ -8,6 +8,7 @@ run that was stopped goes on where it was.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import shutil
 import sys
@@ -19,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
 
+T = TypeVar("T")
 Report = Callable[[float, float], None]
 """Called while a video is read, with seconds done and seconds in all."""
 
@@ -209,23 +211,27 @@ def _timed(spent: dict[str, float], part: str) -> Iterator[None]:
         spent[part] += time.perf_counter() - began
 
 
+def _in_order(futures: Iterator[Future[T]], at_once: int, spent: dict[str, float], part: str) -> Iterator[T]:
+    """The results in order, of which ``at_once`` are worked on; time spent waiting for them is ``part``."""
+    running = deque(itertools.islice(futures, at_once))
+    while running:
+        with _timed(spent, part):
+            result = running.popleft().result()
+        yield result
+        running.extend(itertools.islice(futures, 1))
+
+
 def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
-    """The batches, each decoded by a thread while the one before is encoded; time spent waiting is "decode"."""
+    """The batches, each decoded by a thread while the one before is encoded."""
     with ThreadPoolExecutor(1, "decode") as thread:
-        coming = thread.submit(next, batches, None)
-        while True:
-            with _timed(spent, "decode"):
-                batch = coming.result()
-            if batch is None:
-                return
-            coming = thread.submit(next, batches, None)
-            yield batch
+        coming = (thread.submit(next, batches, None) for _ in itertools.repeat(None))
+        yield from itertools.takewhile(lambda batch: batch is not None, _in_order(coming, 2, spent, "decode"))
 
 
 def _encoded(
     batches: Iterator[Any], encode: Callable[[Any], Encoded], spent: dict[str, float], at_once: int
 ) -> Iterator[Encoded]:
-    """The batches encoded, in order, so many at a time; time spent waiting is "encode".
+    """The batches encoded, in order, so many at a time.
 
     One thread per batch instead of all threads on each operation: those wait for each other a thousand times per
     batch, and on a machine with other work every wait is long.
@@ -242,18 +248,7 @@ def _encoded(
         one_thread(),
         ThreadPoolExecutor(at_once, "encode", initializer=torch.set_num_threads, initargs=(1,)) as threads,
     ):
-        running: deque[Future[Encoded]] = deque()
-
-        def first() -> Encoded:
-            with _timed(spent, "encode"):
-                return running.popleft().result()
-
-        for clips in batches:
-            running.append(threads.submit(encode, clips))
-            if len(running) == at_once:
-                yield first()
-        while running:
-            yield first()
+        yield from _in_order((threads.submit(encode, clips) for clips in batches), at_once, spent, "encode")
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import unit
 from stepformer.narration import lexicon
-from stepformer.narration.lexicon import word_set
+from stepformer.narration.lexicon import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS, word_set
 
-PHYSICAL_VERBS, VAGUE_VERBS = lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS
-CONCRETE_NOUNS = lexicon.CONCRETE_NOUNS
 _UNKNOWN = 0.6  # on no list, and no vector
 _MIDDLE = 0.55  # as near to things as to the rest
 _NEAREST = 5  # words of either kind that a word is compared with

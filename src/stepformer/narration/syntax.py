@@ -135,11 +135,9 @@ class Tree:
 
     def sentences(self) -> Iterator[tuple[int, int]]:
         """(first, one past the last) token of each sentence."""
-        first = 0
-        for i in range(1, len(self.text) + 1):
-            if i == len(self.text) or self.sentence[i] != self.sentence[first]:
-                yield first, i
-                first = i
+        for _, group in itertools.groupby(range(len(self)), self.sentence.__getitem__):
+            tokens = list(group)
+            yield tokens[0], tokens[-1] + 1
 
 
 # -- nouns ---------------------------------------------------------------------------------------------------------
