@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from stepformer.base.guard import plain_file
+from stepformer.base.guard import plain_file, reading
 from stepformer.errors import InputError, MissingError
 
 
@@ -31,11 +31,9 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     from stepformer.base.safe_pickle import load_restricted
 
     if path.suffix == ".safetensors":
-        try:
+        with reading(path, "safetensors file"):
             loaded: dict[str, Tensor] = load_file(plain_file(path))
-        except Exception as error:  # safetensors raises its own kind for a damaged header
-            raise InputError(f"{path} is not a readable safetensors file: {error}") from None
-        return loaded
+            return loaded
     state = load_restricted(path)
     if isinstance(state, Mapping) and set(state) == {"state_dict"}:
         state = state["state_dict"]
