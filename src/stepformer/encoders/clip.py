@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from stepformer.base import weights
@@ -74,8 +75,6 @@ class ClipText:
     dim = 512
 
     def __init__(self, path: str | Path | None = None, *, sentences: Any = None) -> None:
-        from safetensors.torch import load_file
-
         file = Path(path) if path else Path(str(resources.files("stepformer.encoders"))) / "clip_text.safetensors"
         if not file.is_file():
             raise MissingError(f"there is no text tower {file}; train one with: stepformer bench tower")
@@ -142,10 +141,8 @@ class PictureStatistics:
 @lru_cache(maxsize=1)
 def clip_pictures() -> PictureStatistics:
     """Of CLIP ViT-B/16, over photographs of everyday life (Flickr8k, COCO); made by ``stepformer bench names``."""
-    from safetensors.numpy import load_file
-
     state = load_file(Path(str(resources.files("stepformer.encoders"))) / "clip_pictures.safetensors")
-    mean, factors, rest = (state[name].astype(np.float32) for name in ("mean", "factors", "rest"))
+    mean, factors, rest = (np.asarray(state[name], np.float32) for name in ("mean", "factors", "rest"))
     return PictureStatistics(mean, factors, rest / 1e3)
 
 
@@ -184,8 +181,6 @@ class ClipEncoder:
     @cached_property
     def _network(self) -> Any:
         """Built for the first picture: features that were kept need none."""
-        from safetensors.torch import load_file
-
         return self._given if self._file is None else ClipViT(load_file(self._file), device=self._device)
 
     @property

@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
+from stepformer import media
 from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.devices import one_thread
 from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
+from stepformer.media.container import opened, video_stream
 
 T = TypeVar("T")
 Report = Callable[[float, float], None]
@@ -114,8 +117,6 @@ def read_video(
     path = Path(video)
     kept: Path | None = None
     if cache and encoder.wants is not None:
-        from stepformer.media.container import opened, video_stream
-
         with opened(path) as container:  # a large file that is no video is not read through for its hash
             video_stream(container, path)
         with suppress(OSError):  # what is wrong with the file is said when it is opened
@@ -149,14 +150,12 @@ def encode_file(
     batch: clips encoded at once (default: what suits the encoder).
     threads: as :class:`stepformer.media.VideoReader` takes them.
     """
-    from stepformer.media import VideoReader, VideoWarning
-
     spent = {"decode": 0.0, "encode": 0.0}
     if encoder.wants is None:  # its features lie in files of its own
         with _timed(spent, "encode"):
             encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
-    reader = VideoReader(path, threads=threads)
+    reader = media.VideoReader(path, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     batch = batch or int(getattr(encoder, "batch", _BATCH))
@@ -168,7 +167,9 @@ def encode_file(
         reader.longest_gap_s = partial.load(kept)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
+            warnings.simplefilter(
+                "ignore", media.VideoWarning
+            )  # they are kept in reader.problems and shown with the result
             batches = _ahead(reader.clips(encoder.wants, rate, batch, start=kept.seen), spent)
             for part in _encoded(batches, encode, spent, getattr(encoder, "at_once", 1)):
                 kept.add(part)
@@ -242,8 +243,6 @@ def _encoded(
                 part = encode(clips)
             yield part
         return
-    import torch
-
     with (
         one_thread(),
         ThreadPoolExecutor(at_once, "encode", initializer=torch.set_num_threads, initargs=(1,)) as threads,

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 
 from stepformer.base import weights
 from stepformer.base.files import sha256_of
@@ -34,8 +35,6 @@ class SentenceEncoder:
     license = "Apache-2.0"
 
     def __init__(self, folder: str | Path | None = None, *, device: str = "cpu") -> None:
-        from safetensors.torch import load_file
-
         if folder is None:
             folder = weights.pull("minilm")
             self.fingerprint = "minilm:" + weights.entry("minilm").fingerprint
@@ -74,8 +73,6 @@ class SentenceEncoder:
     @cached_property
     def _sense(self) -> tuple[SentenceEncoder, NDArray[np.float32], float]:
         """The encoder with the changes that ship, and the weights (384,) and base of a logistic model on its vector."""
-        from safetensors.torch import load_file
-
         state = load_file(Path(str(resources.files("stepformer.encoders"))) / "sense.safetensors")
         changes = {key: value.float() for key, value in state.items() if key.endswith((".up", ".down"))}
         return self.tuned(changes), state["weight"].float().numpy(), float(state["base"])

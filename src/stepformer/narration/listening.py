@@ -12,6 +12,7 @@ from stepformer.media.subtitles import is_language, read_subtitle_stream, subtit
 from stepformer.narration.cleaning import is_english
 from stepformer.narration.cues import Cue, cue_at
 from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.pipeline import extract_phrases
 from stepformer.narration.readers import read_subtitles, tidy
 from stepformer.narration.speech import OtherLanguageError, Report, transcribe
 
@@ -50,8 +51,6 @@ class Narration:
 
     def phrases(self, options: PhraseOptions | None = None) -> list[Phrase]:
         """The verb phrases said, chatter marked; [] for narration that is not English."""
-        from stepformer.narration.pipeline import extract_phrases
-
         return extract_phrases(self.cues, options) if self.cues and is_english(self.cues) is not False else []
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stepformer.base import weights
 from stepformer.errors import InputError, MissingError
 from stepformer.narration.cues import Word
 from stepformer.narration.groundability import noun_scores
@@ -43,8 +44,6 @@ def find_pipeline(choice: str | None = None) -> str:
     for name in INSTALLED:
         if importlib.util.find_spec(name) is not None:
             return name
-    from stepformer.base import weights
-
     return str(weights.find(PINNED) or weights.pull(PINNED))
 
 

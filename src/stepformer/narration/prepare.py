@@ -21,7 +21,12 @@ from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, UsageError, WriteError
+from stepformer.media.finding import is_ours
+from stepformer.narration.parse import find_pipeline
 from stepformer.narration.phrases import PhraseOptions
+from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases, make_stage
+from stepformer.narration.readers import SUFFIXES, read_subtitles, tidy
+from stepformer.narration.readers.structured import cues_of, iter_captions
 
 _GROUP = 50_000  # rows of a table held at once
 _LANGUAGE = re.compile(r"\.(?:[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*|auto|asr)$")
@@ -55,10 +60,6 @@ class Report:
 
 def sources(src: Path) -> Iterator[Source]:
     """Videos of a folder (by name, all folders below it), of a caption file (in its order), or of one subtitle file."""
-    from stepformer.media.finding import is_ours
-    from stepformer.narration.readers import SUFFIXES
-    from stepformer.narration.readers.structured import iter_captions
-
     if src.is_dir():
         files = (path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
         found = sorted(path for path in files if not is_ours(path.relative_to(src)))
@@ -82,10 +83,6 @@ def _video(path: Path, folder: Path) -> str:
 
 def _do(options: PhraseOptions, source: Source) -> tuple[list[dict[str, Any]], int]:
     """Phrases of one video and its number of words; runs in a worker."""
-    from stepformer.narration.pipeline import extract_phrases
-    from stepformer.narration.readers import read_subtitles, tidy
-    from stepformer.narration.readers.structured import cues_of
-
     if source.content is None:
         cues = read_subtitles(source.path)
     else:
@@ -117,9 +114,6 @@ def prepare(
         raise UsageError(f"{dst}: expected a name that ends in .parquet or .jsonl")
     if not src.exists():
         raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
-    from stepformer.narration.parse import find_pipeline
-    from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, make_stage
-
     find_pipeline(options.parser)  # raises now what every video would raise
     make_stage(SEGMENTERS, options.punctuation)
     make_stage(RESOLVERS, options.coreference)

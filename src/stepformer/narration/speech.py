@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.base import files
+from stepformer.base import files, weights
 from stepformer.base.cache import kept_file
 from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
@@ -182,8 +182,6 @@ def _folder(model: str) -> str:
     if model not in _PINNED:
         known = ", ".join([*_PINNED, *_HUB])
         raise UsageError(f"there is no speech model {model!r}; there are {known}, or give a folder")
-    from stepformer.base import weights
-
     return str(weights.pull(_PINNED[model]))
 
 
