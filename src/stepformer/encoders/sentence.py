@@ -7,7 +7,6 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +72,7 @@ class SentenceEncoder:
     @cached_property
     def _sense(self) -> tuple[SentenceEncoder, NDArray[np.float32], float]:
         """The encoder with the changes that ship, and the weights (384,) and base of a logistic model on its vector."""
-        state = load_file(Path(str(resources.files("stepformer.encoders"))) / "sense.safetensors")
+        state = load_file(Path(__file__).with_name("sense.safetensors"))
         changes = {key: value.float() for key, value in state.items() if key.endswith((".up", ".down"))}
         return self.tuned(changes), state["weight"].float().numpy(), float(state["base"])
 
