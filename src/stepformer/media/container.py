@@ -172,8 +172,6 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         if isinstance(error, av.error.ArgumentError):
             why = "it is no video container (a list of files, a picture, text?)"
         raise InputError(f"{file} is not a video that FFmpeg can open: {why}") from None
-    except PermissionError as error:
-        raise InputError(f"{file} cannot be read: {error}") from None
     with container:
         yield container
 
