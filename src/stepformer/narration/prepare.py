@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -120,7 +121,8 @@ def prepare(
     found = sources(src)
     if (first := next(found, None)) is None:
         raise InputError(f"{src}: has no subtitles; expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt")
-    with _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)}) as done:
+    begun = _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)})
+    with closing(begun) as done:
         report = Report(resumed=len(done.where))
         todo = (source for source in chain([first], found) if source.video not in done.where)
         for outcome in run_anywhere(cluster, functools.partial(_do, options), todo, jobs):
@@ -151,6 +153,7 @@ class _Done:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a+b")
+            self.close = self._file.close
         except OSError as error:
             raise WriteError(f"{path} cannot be written: {error.strerror}") from error
         self._file.seek(0)
@@ -159,7 +162,7 @@ class _Done:
             self._file.truncate(0)
             self._append(settings)
         elif json.loads(first) != json.loads(json.dumps(settings)):
-            self._file.close()
+            self.close()
             raise UsageError(
                 f"{path}: was begun from another source or with other options; remove the file to start over"
             )
@@ -190,12 +193,6 @@ class _Done:
             self._file.seek(at)
             record = json.loads(self._file.readline())
             yield from ({"video": record["video"], **phrase} for phrase in record["phrases"])
-
-    def __enter__(self) -> _Done:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
 
 def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:
