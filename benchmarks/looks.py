@@ -106,7 +106,7 @@ def _shown(dev: list[Any]) -> tuple[list[NDArray[np.uint8]], float]:
 
 def _filtered(decoder: Any, stack: Any) -> None:
     """As FrameDecoder._open, but no picture is decoded roughly."""
-    decoder._rough = False
+    decoder.rough = False
     _OPEN(decoder, stack)
 
 

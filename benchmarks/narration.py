@@ -81,7 +81,8 @@ def _cues(words: list[str], start_s: float = 0.0) -> list[Cue]:
 
 def _speed(args: argparse.Namespace) -> int:
     from stepformer.narration.parse import load_parser
-    from stepformer.narration.pipeline import STRETCH, extract_phrases
+    from stepformer.narration.pipeline import extract_phrases
+    from stepformer.narration.sentences import STRETCH
 
     parser = load_parser(args.parser)
     nlp: Any = parser.nlp

@@ -110,10 +110,10 @@ class Bert(nn.Module):
             {"layer": nn.ModuleList([_Layer(config) for _ in range(config.num_hidden_layers)])}
         )
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """``ids`` (B, T) int, ``mask`` (B, T) True on real tokens -> last hidden states (B, T, D)."""
+    def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """``ids`` (B, T) int, ``mask`` (B, T) True on real tokens, None for all -> last hidden states (B, T, D)."""
         # without padding there is nothing to mask, and attention takes its fast path
-        keep = None if bool(mask.all()) else mask.bool()[:, None, None, :]
+        keep = None if mask is None or bool(mask.all()) else mask.bool()[:, None, None, :]
         x: Tensor = self.embeddings(ids)
         for layer in self.encoder["layer"].children():
             x = layer(x, keep)

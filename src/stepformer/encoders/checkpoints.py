@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from stepformer.base.guard import plain_file
+from stepformer.base.guard import plain_file, reading
+from stepformer.base.safe_pickle import load_restricted
 from stepformer.errors import InputError, MissingError
 
 
@@ -26,16 +28,10 @@ def find_checkpoint(folder: Path, names: Sequence[str], encoder: str, source: st
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file, or of a pickled torch checkpoint through the restricted reader."""
-    from safetensors.torch import load_file
-
-    from stepformer.base.safe_pickle import load_restricted
-
     if path.suffix == ".safetensors":
-        try:
+        with reading(path, "safetensors file"):
             loaded: dict[str, Tensor] = load_file(plain_file(path))
-        except Exception as error:  # safetensors raises its own kind for a damaged header
-            raise InputError(f"{path} is not a readable safetensors file: {error}") from None
-        return loaded
+            return loaded
     state = load_restricted(path)
     if isinstance(state, Mapping) and set(state) == {"state_dict"}:
         state = state["state_dict"]

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from stepformer.base import weights
@@ -26,6 +26,7 @@ from stepformer.base.arrays import unit
 from stepformer.base.files import sha256_of
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.clip_vit import ClipViT
+from stepformer.encoders.openclip import OpenClipEncoder
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 from stepformer.errors import MissingError, UsageError
 from stepformer.media.picture import FrameSpec
@@ -74,9 +75,7 @@ class ClipText:
     dim = 512
 
     def __init__(self, path: str | Path | None = None, *, sentences: Any = None) -> None:
-        from safetensors.torch import load_file
-
-        file = Path(path) if path else Path(str(resources.files("stepformer.encoders"))) / "clip_text.safetensors"
+        file = Path(path) if path else Path(__file__).with_name("clip_text.safetensors")
         if not file.is_file():
             raise MissingError(f"there is no text tower {file}; train one with: stepformer bench tower")
         state = load_file(file)
@@ -142,10 +141,8 @@ class PictureStatistics:
 @lru_cache(maxsize=1)
 def clip_pictures() -> PictureStatistics:
     """Of CLIP ViT-B/16, over photographs of everyday life (Flickr8k, COCO); made by ``stepformer bench names``."""
-    from safetensors.numpy import load_file
-
-    state = load_file(Path(str(resources.files("stepformer.encoders"))) / "clip_pictures.safetensors")
-    mean, factors, rest = (state[name].astype(np.float32) for name in ("mean", "factors", "rest"))
+    state = load_file(Path(__file__).with_name("clip_pictures.safetensors"))
+    mean, factors, rest = (np.asarray(state[name], np.float32) for name in ("mean", "factors", "rest"))
     return PictureStatistics(mean, factors, rest / 1e3)
 
 
@@ -171,11 +168,7 @@ class ClipEncoder:
             raise UsageError(f"encoder clip has towers of its own, or clip:openai; got clip:{towers}")
         self.name = "clip:openai" if towers else "clip"
         self._still = still
-        if towers:
-            from stepformer.encoders.openclip import OpenClipEncoder
-
-            text = text or OpenClipEncoder(_OPENAI, device=device)
-        self._text: ClipText = text or ClipText()
+        self._text: Any = text or (OpenClipEncoder(_OPENAI, device=device) if towers else ClipText())
         self._given, self._device, self.batch = network, device, at_once(device)
         self._file = None if network else weights.pull("clip-vit-b16-image")
         # pictures of either are in one space; texts differ by more than rounding, so features are kept apart by them
@@ -184,8 +177,6 @@ class ClipEncoder:
     @cached_property
     def _network(self) -> Any:
         """Built for the first picture: features that were kept need none."""
-        from safetensors.torch import load_file
-
         return self._given if self._file is None else ClipViT(load_file(self._file), device=self._device)
 
     @property
@@ -202,7 +193,8 @@ class ClipEncoder:
 
     def encode_text(self, texts: Sequence[str]) -> Vectors:
         """Texts to (L, 512) unit vectors."""
-        return self._text.encode_text(texts)
+        vectors: Vectors = self._text.encode_text(texts)
+        return vectors
 
     def encode_sentences(self, texts: Sequence[str]) -> Vectors:
         """Texts to unit vectors for comparing texts with texts."""

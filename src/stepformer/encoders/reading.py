@@ -8,6 +8,7 @@ run that was stopped goes on where it was.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import shutil
 import sys
@@ -17,19 +18,23 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
+from stepformer import media
 from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.devices import one_thread
 from stepformer.core.inference import looks_hz
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
+from stepformer.media.container import opened, video_stream
 
+T = TypeVar("T")
 Report = Callable[[float, float], None]
 """Called while a video is read, with seconds done and seconds in all."""
 
@@ -97,10 +102,8 @@ class Features:
         def mean(x: Vectors) -> Vectors:
             return np.asarray(np.add.reduceat(x, starts, axis=0) / counts, np.float32)
 
-        return Features(
-            mean(self.vectors), self.rate_hz / factor, None if self.structure is None else mean(self.structure),
-            self.duration_s, self.video, self.problems, self.seconds,
-        )  # fmt: skip
+        structure = None if self.structure is None else mean(self.structure)
+        return replace(self, vectors=mean(self.vectors), rate_hz=self.rate_hz / factor, structure=structure)
 
 
 def read_video(
@@ -114,8 +117,6 @@ def read_video(
     path = Path(video)
     kept: Path | None = None
     if cache and encoder.wants is not None:
-        from stepformer.media.container import opened, video_stream
-
         with opened(path) as container:  # a large file that is no video is not read through for its hash
             video_stream(container, path)
         with suppress(OSError):  # what is wrong with the file is said when it is opened
@@ -149,27 +150,26 @@ def encode_file(
     batch: clips encoded at once (default: what suits the encoder).
     threads: as :class:`stepformer.media.VideoReader` takes them.
     """
-    from stepformer.media import VideoReader, VideoWarning
-
+    spent = {"decode": 0.0, "encode": 0.0}
     if encoder.wants is None:  # its features lie in files of its own
-        spent = {"decode": 0.0, "encode": 0.0}
         with _timed(spent, "encode"):
             encoded = encoder.features(path)
         return Features(encoded.vectors, float(encoder.rate_hz), encoded.structure, video=name, seconds=spent)
-    reader = VideoReader(path, threads=threads)
+    reader = media.VideoReader(path, threads=threads)
     rate = looks_hz(reader.info.duration_s, float(encoder.rate_hz)) if rate_hz is None else rate_hz
     total_s = max(reader.info.duration_s, 1.0 / rate)
     batch = batch or int(getattr(encoder, "batch", _BATCH))
     encode, times = encoder.encode_video, pictures_per_look(total_s, rate, float(encoder.rate_hz))
     if (times > 1 or rate > encoder.rate_hz) and hasattr(encoder, "encode_often"):
         encode, batch = functools.partial(encoder.encode_often, times=times), batch * times
-    spent = {"decode": 0.0, "encode": 0.0}
     kept = Kept(sys.maxsize if rate_hz else MOST_VECTORS)
     if partial is not None:
         reader.longest_gap_s = partial.load(kept)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VideoWarning)  # they are kept in reader.problems and shown with the result
+            warnings.simplefilter(
+                "ignore", media.VideoWarning
+            )  # they are kept in reader.problems and shown with the result
             batches = _ahead(reader.clips(encoder.wants, rate, batch, start=kept.seen), spent)
             for part in _encoded(batches, encode, spent, getattr(encoder, "at_once", 1)):
                 kept.add(part)
@@ -212,23 +212,27 @@ def _timed(spent: dict[str, float], part: str) -> Iterator[None]:
         spent[part] += time.perf_counter() - began
 
 
+def _in_order(futures: Iterator[Future[T]], at_once: int, spent: dict[str, float], part: str) -> Iterator[T]:
+    """The results in order, of which ``at_once`` are worked on; time spent waiting for them is ``part``."""
+    running = deque(itertools.islice(futures, at_once))
+    while running:
+        with _timed(spent, part):
+            result = running.popleft().result()
+        yield result
+        running.extend(itertools.islice(futures, 1))
+
+
 def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
-    """The batches, each decoded by a thread while the one before is encoded; time spent waiting is "decode"."""
+    """The batches, each decoded by a thread while the one before is encoded."""
     with ThreadPoolExecutor(1, "decode") as thread:
-        coming = thread.submit(next, batches, None)
-        while True:
-            with _timed(spent, "decode"):
-                batch = coming.result()
-            if batch is None:
-                return
-            coming = thread.submit(next, batches, None)
-            yield batch
+        coming = (thread.submit(next, batches, None) for _ in itertools.repeat(None))
+        yield from itertools.takewhile(lambda batch: batch is not None, _in_order(coming, 2, spent, "decode"))
 
 
 def _encoded(
     batches: Iterator[Any], encode: Callable[[Any], Encoded], spent: dict[str, float], at_once: int
 ) -> Iterator[Encoded]:
-    """The batches encoded, in order, so many at a time; time spent waiting is "encode".
+    """The batches encoded, in order, so many at a time.
 
     One thread per batch instead of all threads on each operation: those wait for each other a thousand times per
     batch, and on a machine with other work every wait is long.
@@ -239,24 +243,11 @@ def _encoded(
                 part = encode(clips)
             yield part
         return
-    import torch
-
     with (
         one_thread(),
         ThreadPoolExecutor(at_once, "encode", initializer=torch.set_num_threads, initargs=(1,)) as threads,
     ):
-        running: deque[Future[Encoded]] = deque()
-
-        def first() -> Encoded:
-            with _timed(spent, "encode"):
-                return running.popleft().result()
-
-        for clips in batches:
-            running.append(threads.submit(encode, clips))
-            if len(running) == at_once:
-                yield first()
-        while running:
-            yield first()
+        yield from _in_order((threads.submit(encode, clips) for clips in batches), at_once, spent, "encode")
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
@@ -363,10 +354,8 @@ def _load(kept: Path, name: str) -> Features | None:
     arrays, info = found
     with suppress(OSError):
         os.utime(kept)
-    return Features(
-        arrays["vectors"], info["rate_hz"], arrays.get("structure"), info["duration_s"], name,
-        tuple(info["problems"]),
-    )  # fmt: skip
+    info["problems"] = tuple(info["problems"])
+    return Features(arrays["vectors"], structure=arrays.get("structure"), video=name, **info)
 
 
 def _keep(kept: Path, features: Features) -> None:

@@ -7,12 +7,12 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 
 from stepformer.base import weights
 from stepformer.base.files import sha256_of
@@ -34,8 +34,6 @@ class SentenceEncoder:
     license = "Apache-2.0"
 
     def __init__(self, folder: str | Path | None = None, *, device: str = "cpu") -> None:
-        from safetensors.torch import load_file
-
         if folder is None:
             folder = weights.pull("minilm")
             self.fingerprint = "minilm:" + weights.entry("minilm").fingerprint
@@ -74,9 +72,7 @@ class SentenceEncoder:
     @cached_property
     def _sense(self) -> tuple[SentenceEncoder, NDArray[np.float32], float]:
         """The encoder with the changes that ship, and the weights (384,) and base of a logistic model on its vector."""
-        from safetensors.torch import load_file
-
-        state = load_file(Path(str(resources.files("stepformer.encoders"))) / "sense.safetensors")
+        state = load_file(Path(__file__).with_name("sense.safetensors"))
         changes = {key: value.float() for key, value in state.items() if key.endswith((".up", ".down"))}
         return self.tuned(changes), state["weight"].float().numpy(), float(state["base"])
 

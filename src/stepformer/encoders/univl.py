@@ -13,12 +13,12 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stepformer.base import weights
 from stepformer.encoders import s3d
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece
@@ -52,34 +52,20 @@ class _Embeddings(nn.Module):
         return normed
 
 
-class _Visual(nn.Module):
-    """The video transformer: its layers are BERT's."""
-
-    def __init__(self, layers: int) -> None:
-        super().__init__()
-        like = Bert(BertConfig(vocab_size=1, num_hidden_layers=layers, max_position_embeddings=1))
-        self.embeddings = _Embeddings()
-        self.encoder = like.encoder
-
-    def forward(self, seconds: Tensor) -> Tensor:  # (B, T, 1024) -> (B, T, 768)
-        x: Tensor = self.embeddings(seconds)
-        for layer in self.encoder["layer"].children():
-            x = layer(x, None)
-        return x
-
-
 class UniVL(nn.Module):
     """The two towers of UniVL, with the key names of the published checkpoint."""
 
     def __init__(self, text_layers: int = 12, visual_layers: int = 6) -> None:
         super().__init__()
         self.bert = Bert(BertConfig(num_hidden_layers=text_layers))
-        self.visual = _Visual(visual_layers)
+        # the video transformer's layers are BERT's
+        self.visual = Bert(BertConfig(vocab_size=1, num_hidden_layers=visual_layers, max_position_embeddings=1))
+        self.visual.embeddings = _Embeddings()  # type: ignore[assignment]
         self.normalize_video = nn.ModuleDict({"visual_norm2d": nn.LayerNorm(s3d.POOLED_DIM, 1e-12)})
 
     def encode_seconds(self, seconds: Tensor) -> Tensor:
         """S3D's pooled features of consecutive seconds (B, T, 1024) -> (B, T, 768), T at most 512."""
-        out: Tensor = self.visual(self.normalize_video["visual_norm2d"](seconds))
+        out: Tensor = self.visual(self.normalize_video["visual_norm2d"](seconds), None)
         return out
 
     def encode_tokens(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -115,7 +101,8 @@ class UniVLEncoder:
         load_published(self._model, state, str(path), _UNUSED)
         self._s3d = s3d.S3D(words=False).eval().to(device)
         load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path), ("text_module.",))
-        self._words = WordPiece(_vocabulary(home))
+        own = home / "vocab.txt"
+        self._words = WordPiece(own if own.is_file() else weights.pull("minilm") / "vocab.txt")
         self._device = device
         both = {**self._model.state_dict(), **{f"s3d.{k}": v for k, v in self._s3d.state_dict().items()}}
         self.fingerprint = fingerprint_of("univl", "1", both, self.wants, WINDOW)
@@ -165,11 +152,3 @@ def _layers(state: Mapping[str, Tensor], tower: str) -> int:
     """How many transformer layers a tower of the checkpoint has."""
     prefix = f"{tower}.encoder.layer."
     return len({key.split(prefix)[1].split(".")[0] for key in state if prefix in key and "decoder" not in key})
-
-
-def _vocabulary(folder: Path) -> Path:
-    if (folder / "vocab.txt").is_file():
-        return folder / "vocab.txt"
-    from stepformer.base import weights
-
-    return weights.pull("minilm") / "vocab.txt"

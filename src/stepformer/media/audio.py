@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stepformer.base.files import replacing
 from stepformer.errors import InputError, UsageError
 from stepformer.media.container import Clock, Problems, bearable_s, copy_packets, opened, packets_of
 
@@ -52,8 +53,6 @@ def read_audio(path: str | os.PathLike[str]) -> Samples:
 def add_sound(video: str | os.PathLike[str], sound: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Writes the pictures of one file with the sound of another, both as they are, not encoded anew."""
     import av
-
-    from stepformer.base.files import replacing
 
     with opened(video) as pictures, opened(sound) as voice, replacing(target) as temporary:
         sources = (pictures.streams.video[0], voice.streams.audio[0])

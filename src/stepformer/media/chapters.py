@@ -49,17 +49,19 @@ def write_chapters(
             with files.replacing(target) as temporary, av.open(str(temporary), "w") as outside:
                 outside.metadata.update(inside.metadata)
                 tracks = _copied_tracks(inside, outside)
-                outside.set_chapters([_chapter(number, step) for number, step in enumerate(chapters, 1)])
+                outside.set_chapters([
+                    {"id": number, "start": round(step.start_s * 1000), "end": round(step.end_s * 1000),
+                     "time_base": Fraction(1, 1000), "metadata": {"title": step.label or ""}}
+                    for number, step in enumerate(chapters, 1)
+                ])  # fmt: skip
                 packets = packets_of(inside, [inside.streams[index] for index in tracks], source)
                 # the copy starts at zero, so that players and chapters agree
                 copy_packets(packets, outside, tracks, -origin)
-        except av.error.FFmpegError as error:
+        except (av.error.FFmpegError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
             raise InputError(
-                f"{source} cannot be copied into a {suffix[1:]} file: {error.strerror or error}; try .mkv, which takes "
-                "almost any codec"
+                f"{source} cannot be copied into a {suffix[1:]} file: {why}; try .mkv, which takes almost any codec"
             ) from None
-        except ValueError as error:
-            raise InputError(f"{source} cannot be copied into a {suffix[1:]} file: {error}; try .mkv") from None
     return probe(target)
 
 
@@ -74,9 +76,3 @@ def _copied_tracks(inside: Any, outside: Any) -> dict[int, Any]:
         copy.disposition = stream.disposition
         tracks[stream.index] = copy
     return tracks
-
-
-def _chapter(number: int, step: Step) -> Any:
-    start, end = round(step.start_s * 1000), round(step.end_s * 1000)
-    title = {"title": step.label}
-    return {"id": number, "start": start, "end": end, "time_base": Fraction(1, 1000), "metadata": title}

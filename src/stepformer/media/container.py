@@ -172,8 +172,6 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         if isinstance(error, av.error.ArgumentError):
             why = "it is no video container (a list of files, a picture, text?)"
         raise InputError(f"{file} is not a video that FFmpeg can open: {why}") from None
-    except PermissionError as error:
-        raise InputError(f"{file} cannot be read: {error}") from None
     with container:
         yield container
 
@@ -216,15 +214,15 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
     with opened(path) as container:
         stream = video_stream(container, path)
         origin = origin_s(container, stream)
-        duration_s, known, problem = _header_duration(container, stream, origin), True, ""
-        if duration_s is None or duration_s > bearable_s(path):
-            claimed_s = duration_s
+        claimed_s = _header_duration(container, stream, origin)
+        duration_s, known, problem = claimed_s, True, ""
+        if not 0 < claimed_s <= bearable_s(path):
             with opened(path) as again:
                 scanned_s = _scanned_duration(again, video_stream(again, path), origin, path)
             # a file that has so many pictures is that long, however small they are
-            known = claimed_s is not None and 0.9 * claimed_s <= scanned_s <= LONGEST_S
-            duration_s = claimed_s if known and claimed_s is not None else scanned_s
-            if claimed_s is not None and not known:
+            known = 0 < 0.9 * claimed_s <= scanned_s <= LONGEST_S
+            duration_s = claimed_s if known else scanned_s
+            if claimed_s > 0 and not known:
                 problem = f"{path} says that it lasts {claimed_s:.0f} s; its pictures bear out {scanned_s:.1f} s"
         frame = _first_frame(container, stream, path)
         if frame is None:
@@ -252,16 +250,14 @@ def chapters_of(container: Any, origin: float) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _header_duration(container: Any, stream: Any, origin: float) -> float | None:
-    duration_s = 0.0
+def _header_duration(container: Any, stream: Any, origin: float) -> float:
+    """Seconds; 0 or less where the header has none."""
     if container.duration is not None and container.duration > 0:
         # Matroska counts its length from time stamp zero, the others from where they start
         past = origin if "matroska" in container.format.name else 0.0
-        duration_s = float(container.duration) / 1e6 - past
-    elif stream.duration:
-        start = float(stream.start_time * stream.time_base) if stream.start_time is not None else origin
-        duration_s = start + float(stream.duration * stream.time_base) - origin
-    return duration_s if duration_s > 0 else None
+        return float(container.duration) / 1e6 - past
+    start = float(stream.start_time * stream.time_base) if stream.start_time is not None else origin
+    return start + float(stream.duration * stream.time_base) - origin if stream.duration else 0.0
 
 
 def _scanned_duration(container: Any, stream: Any, origin: float, path: str | os.PathLike[str]) -> float:

@@ -15,27 +15,19 @@ Memory is bounded by two groups of compressed packets, cut at ``_MAX_GROUP`` whe
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepformer.media.container import (
-    STEP_S,
-    Clock,
-    Problems,
-    VideoInfo,
-    bearable_s,
-    opened,
-    packets_of,
-    pixel_aspect,
-    video_stream,
-)
+import av
+
+from stepformer.media import container
+from stepformer.media.container import STEP_S, Clock, Problems, VideoInfo, bearable_s, opened, packets_of
 
 TOLERANCE_S = 0.0006
 """Matroska rounds time stamps to milliseconds: a frame stamped 0.5 ms late is still the frame of that second."""
@@ -75,10 +67,9 @@ class _Targets:
     def after(self, time_s: float) -> float | None:
         """The first open second after ``time_s``; None when there is none."""
         while not self._ahead or self._ahead[-1] <= time_s:
-            more = list(itertools.islice(self._source, 1))
-            if not more:
+            if (more := next(self._source, None)) is None:
                 return None
-            self._ahead.extend(more)
+            self._ahead.append(more)
         return next(t for t in self._ahead if t > time_s)
 
     def take(self) -> float:
@@ -86,59 +77,46 @@ class _Targets:
         return self._ahead.popleft()
 
 
+@dataclass(eq=False)
 class FrameDecoder:
-    """Decodes one video track once, in order.
+    """Decodes one video track once, in order. ``end_s`` and ``last_frame`` are known when :meth:`frames` has run to the
+    end."""
 
-    After :meth:`frames` has run to the end, ``end_s`` says where the picture ends and
-    ``last_frame`` is the last one. ``decoded`` and ``read`` count
-    pictures and packets, ``seeks`` the jumps: what the benchmark reports. ``sparse=False`` decodes everything;
-    ``threads=0`` lets FFmpeg choose. ``rough`` leaves out the filter over block edges: a quarter less time, and at
-    half the size or less about one grey level of 255.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        info: VideoInfo,
-        problems: Problems,
-        *,
-        sparse: bool = True,
-        seek_gap_s: float = SEEK_GAP_S,
-        threads: int = 0,
-        longest_gap_s: float = 0.0,
-        rough: bool = False,
-    ) -> None:
-        import av
-
-        self._av = av
-        self._path, self._problems = path, problems
-        self._origin, self._duration_s = info.start_s, info.duration_s if info.duration_known else None
-        self._rate_hz = info.rate_hz
-        self._sparse, self._seek_gap_s = sparse, seek_gap_s
-        self._threads, self._rough = threads, rough
-        self.read = self.decoded = self.seeks = 0
-        self.longest_gap_s = longest_gap_s  # between pictures so far, of which those read before may be part
-        self.end_s = 0.0
-        self.last_frame: Any = None
-        self.pixel_aspect = 1.0
+    path: str | os.PathLike[str]
+    info: VideoInfo
+    problems: Problems
+    sparse: bool = True  # False decodes everything
+    seek_gap_s: float = SEEK_GAP_S
+    threads: int = 0  # 0: as many as FFmpeg likes
+    longest_gap_s: float = 0.0  # between pictures so far, of which those read before may be part
+    # leaves out the filter over block edges: a quarter less time, and at half the size or less about one grey level
+    rough: bool = False
+    read: int = field(default=0, init=False)  # packets
+    decoded: int = field(default=0, init=False)  # pictures
+    seeks: int = field(default=0, init=False)
+    end_s: float = field(default=0.0, init=False)
+    last_frame: Any = field(default=None, init=False)
+    pixel_aspect: float = field(default=1.0, init=False)
 
     def _open(self, stack: ExitStack) -> None:
         stack.close()
-        self._container = stack.enter_context(opened(self._path))
-        self._stream = video_stream(self._container, self._path)
+        self._container = stack.enter_context(opened(self.path))
+        self._stream = container.video_stream(self._container, self.path)
         self._context = self._stream.codec_context
         # FFmpeg's VP9 decoder, several frames at once, crashes on a damaged frame after it was flushed
         self._context.thread_type = "SLICE" if self._context.name == "vp9" else "AUTO"
-        self._context.thread_count = self._threads
+        self._context.thread_count = self.threads
         self._base = float(self._stream.time_base)
-        self.pixel_aspect = pixel_aspect(self._stream)
+        self.pixel_aspect = container.pixel_aspect(self._stream)
         self._skippable = self._context.name in _SKIPPABLE
-        if self._rough and self._skippable:
+        if self.rough and self._skippable:
             self._context.options = {"skip_loop_filter": "all"}
         self._held: Any = None  # the frame on screen so far
         self._held_s = self._last_end_s = float("-inf")
         self._broken_at: float | None = None
-        self._clock = Clock(bearable_s(self._path) if self._duration_s is None else self._duration_s, self._rate_hz)
+        self._origin, self._duration_s = self.info.start_s, self.info.duration_s if self.info.duration_known else None
+        free_s = bearable_s(self.path) if self._duration_s is None else self._duration_s
+        self._clock = Clock(free_s, self.info.rate_hz)
         self._vetted = False
         self._to_the_end = True
         self._shown_since_seek = True
@@ -152,7 +130,7 @@ class FrameDecoder:
         with ExitStack() as stack:
             self._open(stack)
             try:
-                if self._sparse:
+                if self.sparse:
                     try:
                         self._vetted = True  # groups are formed of packets whose times are believed
                         yield from self._run_sparse(targets)
@@ -163,7 +141,7 @@ class FrameDecoder:
                         self._open(stack)
                 yield from self._run_plain(targets)
             finally:
-                self._problems.settle()
+                self.problems.settle()
 
     # -- the two ways ---------------------------------------------------------------------------------------------
 
@@ -203,7 +181,7 @@ class FrameDecoder:
                 break  # nothing wanted lies in what has not been decoded
             if self._duration_s is not None:
                 later = min(later, self._duration_s)  # the end must be seen, to know that it is the end
-            if may_seek and following is not None and later - known[-1] > self._seek_gap_s:
+            if may_seek and following is not None and later - known[-1] > self.seek_gap_s:
                 yield from self._drain(targets)
                 # else key frames are too far apart for it to pay, or time stamps go back and so would we, for ever
                 may_seek = self._seek(later) > furthest_s
@@ -235,11 +213,11 @@ class FrameDecoder:
 
     def _packets(self) -> Iterator[Any]:
         """Packets of the track, on over places that cannot be read."""
-        for packet in packets_of(self._container, self._stream, self._path, self._break):
+        for packet in packets_of(self._container, self._stream, self.path, self._break):
             if packet.size:
                 self.read += 1
                 if packet.is_corrupt:
-                    self._problems.damage(self._time_of(packet))
+                    self.problems.damage(self._time_of(packet))
                 yield packet
 
     def _break(self) -> None:
@@ -270,10 +248,10 @@ class FrameDecoder:
     def _decode(self, packet: Any) -> list[Any]:
         try:
             frames: list[Any] = self._context.decode(packet)
-        except self._av.error.EOFError:
+        except av.error.EOFError:
             return []
-        except self._av.error.FFmpegError:
-            self._problems.damage(self._time_of(packet))
+        except av.error.FFmpegError:
+            self.problems.damage(self._time_of(packet))
             return []
         self.decoded += len(frames)
         return frames
@@ -289,10 +267,10 @@ class FrameDecoder:
         if time_s is None or not self._vetted:
             time_s = self._clock.time_s(time_s)
         if frame.is_corrupt:
-            self._problems.damage(time_s)
+            self.problems.damage(time_s)
         if self._clock.doubted:
             text = f"has damaged time stamps from {time_s:.1f} s on; pictures there are taken to follow each other"
-            self._problems.add("header", time_s, f"{self._path} {text}")
+            self.problems.add("header", time_s, f"{self.path} {text}")
         if time_s < self._held_s - TOLERANCE_S:
             return
         if self._held is not None:
@@ -323,14 +301,14 @@ class FrameDecoder:
             stamp = int((max(0.0, time_s - back_s) + self._origin) / self._base)
             try:
                 self._container.seek(stamp, stream=self._stream, backward=True)
-                packets = packets_of(self._container, self._stream, self._path)
+                packets = packets_of(self._container, self._stream, self.path)
                 key = next((p for p in packets if p.size and p.is_keyframe and p.pts is not None), None)
                 if key is not None and key.pts * self._base - self._origin <= time_s + TOLERANCE_S:
                     self._container.seek(stamp, stream=self._stream, backward=True)
                     self.seeks += 1
                     self._shown_since_seek = False
                     return float(key.pts * self._base - self._origin)
-            except self._av.error.FFmpegError:
+            except av.error.FFmpegError:
                 continue
         raise _UntrustedError  # it moved, but not to where it should: start again and read through
 
@@ -348,36 +326,26 @@ class FrameDecoder:
 
     def _judge_end(self) -> None:
         """The packets are over: is that the end, a still picture under longer sound, or a file cut short?"""
-        name, claimed = self._path, self._duration_s
-        short = claimed is not None and claimed - self._last_end_s > max(2.0, 3 * self.longest_gap_s)
-        if not short and self._broken_at is None:
-            if claimed is not None:
-                self.end_s = max(self.end_s, min(claimed, self.end_s + max(2.0, 3 * self.longest_gap_s)))
-            return
-        if short and self._broken_at is None and self._sound_goes_on():
-            self.end_s = claimed or self.end_s
-            return
-        at = self._last_end_s
-        if claimed is None or short:
+        claimed, at = self._duration_s, self._last_end_s
+        short = claimed is not None and claimed - at > max(2.0, 3 * self.longest_gap_s)
+        if self._broken_at is None and (not short or self._sound_goes_on()):
+            self.end_s = max(self.end_s, claimed or 0.0)
+        elif claimed is None or short:
             of = f" of {claimed:.1f} s" if claimed else ""
-            self._problems.add("truncated", at, f"{name} breaks off at {at:.1f} s{of}; its first {at:.1f} s are used")
+            text = f"{self.path} breaks off at {at:.1f} s{of}; its first {at:.1f} s are used"
+            self.problems.add("truncated", at, text)
         elif self._broken_at is not None:
-            self._problems.damage(self._broken_at)
+            self.problems.damage(self._broken_at)
 
     def _sound_goes_on(self) -> bool:
         """Whether a sound track has packets well after the last picture."""
+        after_s = self._last_end_s + 1.0 + self._origin
         for stream in self._container.streams.audio:
-            try:
-                stamp = int((self._last_end_s + 1.0 + self._origin) / float(stream.time_base))
-                self._container.seek(stamp, stream=stream, backward=True)
-                for packet in packets_of(self._container, stream, self._path):
-                    if (
-                        packet.pts is not None
-                        and float(packet.pts * stream.time_base) - self._origin > self._last_end_s + 1
-                    ):
-                        return True
-            except self._av.error.FFmpegError:
-                continue
+            with suppress(av.error.FFmpegError):
+                self._container.seek(int(after_s / float(stream.time_base)), stream=stream, backward=True)
+                stamps = (packet.pts for packet in packets_of(self._container, stream, self.path))
+                if any(stamp is not None and float(stamp * stream.time_base) > after_s for stamp in stamps):
+                    return True
         return False
 
 

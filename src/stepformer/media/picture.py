@@ -32,7 +32,7 @@ class Painter:
 
     def __call__(self, frame: Any, pixel_aspect: float = 1.0) -> Picture:
         """One PyAV frame as uint8 (H, W, 3)."""
-        turned, flips = _orientation(frame)
+        turned, rows, columns = _orientation(frame)
         width, height = max(1, round(frame.width * pixel_aspect)), frame.height  # as stored, with square pixels
         if self._size is None or self._resize == "whole":
             # a stream may change its size half-way; a batch may not
@@ -54,12 +54,7 @@ class Painter:
         picture = picture[top : top + box_h, left : left + box_w]
         if turned:
             picture = picture.swapaxes(0, 1)
-        upside_down, mirrored = flips
-        if upside_down:
-            picture = picture[::-1]
-        if mirrored:
-            picture = picture[:, ::-1]
-        return np.ascontiguousarray(picture)
+        return np.ascontiguousarray(picture[::rows, ::columns])
 
 
 def _inside(size: tuple[int, int] | None, height: int, width: int) -> tuple[int, int]:
@@ -73,17 +68,18 @@ def _inside(size: tuple[int, int] | None, height: int, width: int) -> tuple[int,
     )
 
 
-def _orientation(frame: Any) -> tuple[bool, tuple[bool, bool]]:
-    """What the display matrix asks for: (swap rows and columns first, (then flip up-down, then left-right))."""
+def _orientation(frame: Any) -> tuple[bool, int, int]:
+    """What the display matrix asks for: whether rows and columns change places, then the step through the rows and
+    through the columns, -1 for backwards."""
     try:
         data = frame.side_data["DISPLAYMATRIX"]
     except KeyError:
-        return False, (False, False)
+        return False, 1, 1
     # row-major 3x3 in 16.16 fixed point: a picture point (x, y) is shown at (a x + c y, b x + d y), y downwards
     a, b, _, c, d = np.frombuffer(bytes(data), dtype=np.int32)[:5].tolist()
-    if abs(a) + abs(d) >= abs(b) + abs(c):
-        return False, (d < 0, a < 0)
-    return True, (b < 0, c < 0)
+    turned = abs(a) + abs(d) < abs(b) + abs(c)
+    down, right = (b, c) if turned else (d, a)
+    return turned, -1 if down < 0 else 1, -1 if right < 0 else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class VideoReader:
 
         A second before the first picture shows the first picture. ``sparse=False`` decodes every frame on the way.
         """
-        return self._pictures(_rising(times_s), Painter(size, resize), sparse)
+        return self._pictures(_rising(times_s), Painter(size, resize), sparse=sparse)
 
     def pictures_at(
         self, times_s: Sequence[float], size: tuple[int, int] | None = None, resize: Resize = "crop"
@@ -91,8 +91,7 @@ class VideoReader:
         pictures = self._pictures(
             _merged_times(wants, rate_hz, start),
             Painter(wants.size, wants.resize),
-            sparse=True,
-            gap_s=self.longest_gap_s if start else 0.0,
+            longest_gap_s=self.longest_gap_s if start else 0.0,
             rough=self.info.height >= 2 * wants.size[0] and self.info.width >= 2 * wants.size[1],
         )
         window: dict[float, Picture] = {}
@@ -114,15 +113,12 @@ class VideoReader:
             given += 1
 
     def _pictures(
-        self, times_s: Iterable[float], painter: Painter, sparse: bool, gap_s: float = 0.0, rough: bool = False
+        self, times_s: Iterable[float], painter: Painter, **how: Any
     ) -> Iterator[tuple[float, float, Picture]]:
-        self.end_s, self._last = None, None
         from stepformer.media.decode import FrameDecoder
 
-        decoder = FrameDecoder(
-            self.path, self.info, self._problems, sparse=sparse, threads=self._threads, longest_gap_s=gap_s,
-            rough=rough,
-        )  # fmt: skip
+        self.end_s, self._last = None, None
+        decoder = FrameDecoder(self.path, self.info, self._problems, threads=self._threads, **how)
         before: tuple[float, Picture] | None = None
         for time_s, shown_s, frame in decoder.frames(times_s):
             # a still picture shown for many seconds is painted once
@@ -150,7 +146,7 @@ def _clip_times(wants: FrameSpec, rate_hz: float, index: int) -> list[float]:
     return [max(0.0, round(t, 6)) for t in wants.times_s(index, rate_hz)]
 
 
-def _merged_times(wants: FrameSpec, rate_hz: float, start: int = 0) -> Iterator[float]:
+def _merged_times(wants: FrameSpec, rate_hz: float, start: int) -> Iterator[float]:
     """The seconds of all clips from ``start`` on, each once, rising, without end."""
     pending: set[float] = set()
     for index in itertools.count(start):

@@ -62,15 +62,12 @@ def subtitles_beside(video: str | os.PathLike[str], language: str = LANGUAGE) ->
     except OSError:
         return None
     found: list[tuple[int, int, str, Path]] = []
-    for path in named:
-        order = 0
-        if path.stem != video.stem:
-            tag = path.stem[len(video.stem) + 1 :]
-            if not _LANGUAGE.fullmatch(tag):  # talk.steps.vtt is what we wrote, talk.live_chat.json3 what others did
-                continue
-            order = 1 if is_language(tag, language) else 2
-        if path.is_file():
-            found.append((order, SUBTITLE_SUFFIXES.index(path.suffix.lower()), path.name, path))
+    for path in filter(Path.is_file, named):
+        tag, ending = path.stem[len(video.stem) + 1 :], SUBTITLE_SUFFIXES.index(path.suffix.lower())
+        if path.stem == video.stem:
+            found.append((0, ending, path.name, path))
+        elif _LANGUAGE.fullmatch(tag):  # talk.steps.vtt is what we wrote, talk.live_chat.json3 what others did
+            found.append((1 if is_language(tag, language) else 2, ending, path.name, path))
     return min(found)[-1] if found else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from stepformer.errors import InputError
@@ -13,13 +13,11 @@ from stepformer.narration.cues import Cue, Word
 from stepformer.narration.lexicon import COMMON_ENGLISH, FILLERS, MISHEARD, PHYSICAL_VERBS, word_set
 
 # the 32-bit marks first: the 16-bit little-endian mark is their beginning
-_BYTE_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+_BYTE_MARKS = {
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "utf-8-sig": (codecs.BOM_UTF8,),
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 _CONTROL = {chr(c) for c in range(32)} - set("\t\n\r\f\v\x1b")
 
 
@@ -33,17 +31,14 @@ def decode(data: bytes | str, name: str) -> str:
 
 
 def _decode(data: bytes) -> str:
-    for mark, encoding in _BYTE_MARKS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, errors="replace")
+    for encoding, marks in _BYTE_MARKS.items():
+        if data.startswith(marks):
+            return data.decode(encoding, errors="replace")
     head = data[:4096]
+    even, odd = head[0::2].count(0), head[1::2].count(0)
     # Latin text in UTF-16 has a zero in every second byte
-    if len(head) >= 4:
-        even, odd = head[0::2].count(0), head[1::2].count(0)
-        if odd > len(head) * 0.3 and even < len(head) * 0.05:
-            return data.decode("utf-16-le", errors="replace")
-        if even > len(head) * 0.3 and odd < len(head) * 0.05:
-            return data.decode("utf-16-be", errors="replace")
+    if len(head) >= 4 and max(even, odd) > len(head) * 0.3 and min(even, odd) < len(head) * 0.05:
+        return data.decode("utf-16-le" if odd > even else "utf-16-be", errors="replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -57,79 +52,68 @@ def _decode(data: bytes) -> str:
 
 
 # Each pattern takes time in proportion to the text: a run that may fail ends at what could begin the next try.
-_ASS = re.compile(r"\{\\[^{}]*\}")
-_ASS_SPACE = re.compile(r"\\[Nnh]")
 _TAG = re.compile(r"</?[A-Za-z!?][^<>]{0,200}>|<\d[\d:.]*>")
-# tags that were escaped as text; "<salt>" that was escaped is a word
-_ESCAPED_TAG = re.compile(
-    r"</?(?:font|b|i|u|c|v|span|br|em|strong|ruby|rt|lang)\b[^<>]{0,200}>|<\d[\d:.]*>", re.IGNORECASE
-)
-_NOTES = re.compile(r"[♪♫♬♩🎵🎶#]{0,9}[♪♫♬♩🎵🎶][^♪♫♬♩🎵🎶\n]*(?:[♪♫♬♩🎵🎶]+|$)")
-_BRACKETS = re.compile(r"\[[^\[\]\n]{0,80}\]|【[^【】\n]{0,80}】|\*{1,2}[a-z ]{3,30}\*{1,2}")
 _SOUND = (
     "music|applause|laugh|chuckl|giggl|sigh|cough|cheer|clap|silence|inaudible|indistinct|noise|sound|beep|bark|"
     "click|sizzl|whir|hum|buzz|gasp|sniff|snort|scream|ring|knock|upbeat|instrumental|crosstalk|foreign|speaking|"
     "soft|playing|crunch|clank|clatter|bubbl|pop"
 )
-_ROUND = re.compile(rf"\((?:[^()\n]{{0,40}}\b(?:{_SOUND})[^()\n]{{0,40}}|[A-Z][A-Z .,'-]{{1,40}})\)")
-# ">> JOHN:", "SPEAKER 2:", "- ", ">>>"; a speaker's name is in capitals, so that "Note: stir" stays
-_SPEAKER = re.compile(
-    r"(?:>>+|&gt;&gt;+|»)\s*(?:[A-Z][A-Za-z.'-]{0,20}(?: [A-Z][A-Za-z.'-]{0,20}){0,2}:(?=\s|$))?"
-    r"|(?:^|(?<=\n)|(?<=[.!?] ))"
-    r"(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
-    r"|(?:^|(?<=\n))[^\S\n]*[-–—‐]\s+"
-)
+_ODD_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\t\f\v\x1b\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"', "´": "'", "`": "'", "…": "..."}
+# what is no word, and what it becomes, in this order
+_AWAY: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"\{\\[^{}]*\}"), ""),  # styles of Advanced SubStation, then its spaces and line ends
+    (re.compile(r"\\[Nnh]"), " "),
+    # tags that were escaped as text; "<salt>" that was escaped is a word
+    (re.compile(r"(?i)</?(?:font|b|i|u|c|v|span|br|em|strong|ruby|rt|lang)\b[^<>]{0,200}>|<\d[\d:.]*>"), ""),
+    (_ODD_SPACE, " "),
+    (re.compile("[’‘“”´`…]"), lambda found: _QUOTES[found[0]]),
+    (re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]"), ""),  # of no width
+    (re.compile(r"[♪♫♬♩🎵🎶#]{0,9}[♪♫♬♩🎵🎶][^♪♫♬♩🎵🎶\n]*(?:[♪♫♬♩🎵🎶]+|$)"), " "),  # songs
+    (re.compile(r"\[[^\[\]\n]{0,80}\]|【[^【】\n]{0,80}】|\*{1,2}[a-z ]{3,30}\*{1,2}"), " "),
+    # "(laughs)", "(UPBEAT MUSIC)"
+    (re.compile(rf"\((?:[^()\n]{{0,40}}\b(?:{_SOUND})[^()\n]{{0,40}}|[A-Z][A-Z .,'-]{{1,40}})\)"), " "),
+    # ">> JOHN:", "SPEAKER 2:", "- ", ">>>"; a speaker's name is in capitals, so that "Note: stir" stays
+    (re.compile(
+        r"(?:>>+|&gt;&gt;+|»)\s*(?:[A-Z][A-Za-z.'-]{0,20}(?: [A-Z][A-Za-z.'-]{0,20}){0,2}:(?=\s|$))?"
+        r"|(?:^|(?<=\n)|(?<=[.!?] ))"
+        r"(?:[A-Z][A-Z.'-]{1,20}(?: [A-Z0-9][A-Z0-9.'-]{0,20}){0,2}|(?:Speaker|SPEAKER)[ _]?\d+):(?=\s)"
+        r"|(?:^|(?<=\n))[^\S\n]*[-–—‐]\s+"
+    ), " "),
+)  # fmt: skip
 # "Step 2: mix", "3) bake", at the start of a line
 _NUMBERING = re.compile(r"(?m)^[^\S\n]*(?:[Ss](?:tep|TEP)\s+\d{1,2}\s*[:.)–—-]\s+|\d{1,2}\)\s+|\d{1,2}\.\s+(?=[A-Z]))")
-_ODD_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\t\f\v\x1b\x00-\x08\x0e-\x1f\x7f-\x9f]")
-_ZERO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]")
 _MARKS = re.compile(r"[\\\[\](){}<>&♪♫♬♩🎵🎶»:*\-–—‐\u00a0-\uffff]")
-_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "´": "'", "`": "'", "…": "..."})
 
 
-def clean_text(text: str, keep_lines: bool = False) -> str:
-    """Plain words of one cue's text. Lines are joined by a space, or kept for finding rolling captions."""
+def clean_text(text: str) -> str:
+    """Plain words of one cue's text, in its lines, which tell rolling captions."""
     if _MARKS.search(text):
         text = _TAG.sub("", text)
-        # entities come escaped once or twice; more than that is text about entities
-        for _ in range(2):
-            if "&" not in text:
-                break
-            text = html.unescape(text)
-        text = _ASS.sub("", text)
-        text = _ASS_SPACE.sub(" ", text)
-        text = _ESCAPED_TAG.sub("", text)
-        text = _ODD_SPACE.sub(" ", text).translate(_QUOTES)
-        text = _ZERO_WIDTH.sub("", text)
-        text = _NOTES.sub(" ", text)
-        text = _BRACKETS.sub(" ", text)
-        text = _ROUND.sub(" ", text)
-        text = _SPEAKER.sub(" ", text)
+        text = html.unescape(html.unescape(text))  # more than twice escaped is text about entities
+        for pattern, instead in _AWAY:
+            text = pattern.sub(instead, text)
     else:
         text = _ODD_SPACE.sub(" ", text)
     text = _NUMBERING.sub("", text)
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(lines) if keep_lines else " ".join(line for line in lines if line)
+    return "\n".join(" ".join(line.split()) for line in text.splitlines())
 
 
 def clean_cue(cue: Cue) -> Cue:
     """The cue with plain text in its lines; its timed words follow the text."""
-    text = clean_text(cue.text, keep_lines=True)
+    text = clean_text(cue.text)
     return replace(cue, text=text, words=_follow_words(cue.words, text.split()))
 
 
 def _follow_words(words: tuple[Word, ...], wanted: list[str]) -> tuple[Word, ...]:
     """The timed words that ``wanted`` keeps, in order; () where the two cannot be brought together."""
+    left = iter(words)
     kept: list[Word] = []
-    at = 0
     for text in wanted:
-        for look in range(at, len(words)):
-            if words[look].text == text or clean_text(words[look].text) == text:
-                kept.append(replace(words[look], text=text))
-                at = look + 1
-                break
-        else:
+        found = next((word for word in left if word.text == text or clean_text(word.text) == text), None)
+        if found is None:
             return ()
+        kept.append(replace(found, text=text))
     return tuple(kept)
 
 
@@ -209,21 +193,19 @@ def smooth(words: Sequence[Word]) -> list[Word]:
         if skip := _filler(words, low, i, kept, bare):
             marks = [w.text[-1] for w in words[i : i + skip] if w.text.endswith(_ENDS)]
             if marks and kept and not kept[-1].text.endswith(_ENDS):
-                kept[-1] = Word(kept[-1].start_s, kept[-1].end_s, kept[-1].text.rstrip(",;:") + marks[-1])
+                kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip(",;:") + marks[-1])
             i += skip
             continue
         if (heard := MISHEARD.get(f"{bare[-1]}_{name}" if bare else "")) is not None:
-            kept[-1], bare[-1] = Word(kept[-1].start_s, word.end_s, heard), heard
+            kept[-1], bare[-1] = replace(kept[-1], end_s=word.end_s, text=heard), heard
             i += 1
             continue
         if said := _said(bare, low, i):
-            word, name = Word(word.start_s, word.end_s, said), said
+            word, name = replace(word, text=said), said
         # "the the", "i usually i usually": a run of one to four words said twice at once
         if name in bare[-4:] and name.replace("'", "").isalpha() and (back := _stammer(bare, words, low, i)):
             del kept[-back:], bare[-back:]
-        kept.append(
-            word if len(word.text) <= _MAX_LETTERS else Word(word.start_s, word.end_s, word.text[:_MAX_LETTERS])
-        )
+        kept.append(word if len(word.text) <= _MAX_LETTERS else replace(word, text=word.text[:_MAX_LETTERS]))
         bare.append(name)
         i += 1
     return kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -56,22 +57,15 @@ def in_order(cues: Iterable[Cue]) -> list[Cue]:
     Automatic captions stay on the screen while the next line is spoken, so a cue's end says when it was
     taken away; the words were said before the next cue began.
     """
-    clipped: list[Cue] = []
-    next_start = math.inf  # start of the nearest later cue that starts strictly after this one
-    following = math.inf
-    for cue in sorted(cues, key=lambda cue: cue.start_s)[::-1]:
-        if cue.start_s < following:
-            next_start, following = following, cue.start_s
-        end_s = min(cue.end_s, next_start) if next_start > cue.start_s else cue.end_s
-        if end_s < cue.end_s or (cue.words and cue.words[-1].end_s > end_s):
-            words = tuple(
-                word if word.end_s <= end_s else replace(word, end_s=max(word.start_s, end_s)) for word in cue.words
-            )
-            clipped.append(replace(cue, end_s=end_s, words=words))
-        else:
-            clipped.append(cue)
-    clipped.reverse()
-    return clipped
+    ordered = sorted(cues, key=lambda cue: cue.start_s)
+    starts = sorted({cue.start_s for cue in ordered})
+    following = dict(itertools.pairwise([*starts, math.inf]))
+    return [_cut(cue, min(cue.end_s, following[cue.start_s])) for cue in ordered]
+
+
+def _cut(cue: Cue, end_s: float) -> Cue:
+    words = (word if word.end_s <= end_s else replace(word, end_s=max(word.start_s, end_s)) for word in cue.words)
+    return replace(cue, end_s=end_s, words=tuple(words))
 
 
 def spread_words(cue: Cue) -> list[Word]:
@@ -82,14 +76,7 @@ def spread_words(cue: Cue) -> list[Word]:
     if cue.words:
         return list(cue.words)
     texts = cue.text.split()
-    total = sum(len(text) + 1 for text in texts)
+    said = list(itertools.accumulate(len(text) + 1 for text in texts))  # letters by the end of each word
     span_s = min(cue.end_s - cue.start_s, _SLOWEST_S * len(texts))
-    words: list[Word] = []
-    said = 0
-    start_s = cue.start_s
-    for text in texts:
-        said += len(text) + 1
-        end_s = cue.start_s + span_s * (said / total)
-        words.append(Word(start_s, end_s, text))
-        start_s = end_s
-    return words
+    ends = [cue.start_s + span_s * (letters / said[-1]) for letters in said]
+    return list(map(Word, [cue.start_s, *ends], ends, texts))

@@ -99,11 +99,7 @@ def topics(
 
 
 def text_evidence(
-    spans_s: Sequence[tuple[float, float]],
-    similarity: Floats,
-    frames: int,
-    rate_hz: float,
-    trust: float = 1.0,
+    spans_s: Sequence[tuple[float, float]], similarity: Floats, frames: int, rate_hz: float, trust: float = 1.0
 ) -> NDArray[np.float64]:
     """(M, N) evidence that each of M given texts is shown in a frame, from ``similarity`` (M, L) of texts with
     sentences said at ``spans_s``.

@@ -3,52 +3,35 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from stepformer.narration import lexicon, syntax
 from stepformer.narration.asides import OTHERS, aside
-from stepformer.narration.groundability import groundability, is_chatter, noun_score
-from stepformer.narration.phrases import Phrase
-from stepformer.narration.syntax import Tree
+from stepformer.narration.groundability import groundability, is_chatter
+from stepformer.narration.parse import Parser
+from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.syntax import Place, Tree
 
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
 _TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))
 _FINITE = lexicon.word_set("is are was were has have had should can must makes continue continues isn't aren't")
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
-Place = tuple[str, int, list[int]]
-"""A prepositional phrase: its text, the token of its noun, all its tokens."""
 
 
 class Extractor:
-    """Phrases of one parsed stretch. ``resolved`` says what pronouns stand for; ``lemma_of`` gives base forms."""
+    """Phrases of one parsed stretch. ``resolved`` says what pronouns stand for."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        resolved: Mapping[int, str],
-        lemma_of: Callable[[str, str], str],
-        *,
-        need_object: bool = False,
-        detail: bool = False,
-        tangible: Callable[[str], float] = noun_score,
-    ) -> None:
-        self.tree, self.resolved, self.need_object = tree, resolved, need_object
-        self.detail, self.tangible = detail, tangible
-        self.verbs = [i for i in range(len(tree)) if syntax.is_verb(tree, i) and not syntax.is_kind(tree, i)]
-        self.lemma = {i: self._base(i, lemma_of) for i in self.verbs}
-
-    def _base(self, i: int, lemma_of: Callable[[str, str], str]) -> str:
-        tree = self.tree
-        if tree.low[i] == "got" and (tree.tag[i] == "VBP" or any(tree.low[c] in _HAVE for c in tree.having(i, "aux"))):
-            return "have"  # "we've got our garlic"
-        return lemma_of(tree.low[i], tree.tag[i])
+    def __init__(self, tree: Tree, resolved: Mapping[int, str], parser: Parser, options: PhraseOptions) -> None:
+        self.tree, self.resolved, self.options, self.tangible = tree, resolved, options, parser.tangible
+        verbs = [i for i in range(len(tree)) if syntax.is_verb(tree, i) and not syntax.is_kind(tree, i)]
+        self.lemma = {i: "have" if _has(tree, i) else parser.lemma_of(tree.low[i], tree.tag[i]) for i in verbs}
 
     def phrases(self) -> list[Phrase]:
         """Phrases in the order of their verbs."""
         tree = self.tree
         sentences = {tree.sentence[first]: tree.words(range(first, last)) for first, last in tree.sentences()}
         found: list[Phrase] = []
-        for i in self.verbs:
+        for i in self.lemma:
             for phrase in self._of_verb(i, sentences[tree.sentence[i]]):
                 if not found or phrase.text != found[-1].text or phrase.start_s > found[-1].end_s:
                     found.append(phrase)
@@ -67,7 +50,7 @@ class Extractor:
         things = own or syntax.shared_objects(tree, i, self.lemma)
         particles = [c for c in tree.children[i] if syntax.is_particle(tree, c) and not self._behind_place(i, c)][:1]
         if not things:
-            if i in self.resolved and not particles and not self.need_object and syntax.by_person(tree, i):
+            if i in self.resolved and not particles and not self.options.released and syntax.by_person(tree, i):
                 return [make(verb, prep=self._prep(i, [i]), elided=self.resolved[i])]
             place = self._place_alone(i, verb)
             return [] if place is None else [make(verb, particles, prep=place)]
@@ -100,7 +83,7 @@ class Extractor:
     def _place_alone(self, i: int, verb: str) -> Place | None:
         """What a verb without an object reaches: "tap on the icon", "saw along the line"."""
         tree = self.tree
-        if self.need_object or tree.dep[i] in ("relcl", "acl"):
+        if self.options.released or tree.dep[i] in ("relcl", "acl"):
             return None
         if syntax.is_passive(tree, i) or not syntax.by_person(tree, i):
             return None
@@ -167,7 +150,7 @@ class Extractor:
             parts = [verb, particle, named]
         parts = ["do not" if no else "", *parts, self._state(i, verb, things), where]
         text = " ".join(part for part in parts if part)
-        if self.detail:
+        if self.options.detail:
             text = f"{text} {self._rest(i, text)}".rstrip()
         tokens = [i, *particles, *(t for span in spans for t in span), *(prep[2] if prep else [])]
         person = syntax.is_passive(tree, i) or syntax.by_person(tree, i)
@@ -220,3 +203,8 @@ class Extractor:
             if clause > things[-1] and tree.tag[clause] == "JJ":
                 return tree.low[clause]
         return ""
+
+
+def _has(tree: Tree, i: int) -> bool:
+    """ "we've got our garlic"."""
+    return tree.low[i] == "got" and (tree.tag[i] == "VBP" or any(tree.low[c] in _HAVE for c in tree.having(i, "aux")))

@@ -16,36 +16,29 @@ from numpy.typing import NDArray
 
 from stepformer.base.arrays import unit
 from stepformer.narration import lexicon
-from stepformer.narration.lexicon import word_set
+from stepformer.narration.lexicon import CONCRETE_NOUNS, PHYSICAL_VERBS, VAGUE_VERBS, word_set
 
-PHYSICAL_VERBS, VAGUE_VERBS = lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS
-CONCRETE_NOUNS = lexicon.CONCRETE_NOUNS
 _UNKNOWN = 0.6  # on no list, and no vector
 _MIDDLE = 0.55  # as near to things as to the rest
 _NEAREST = 5  # words of either kind that a word is compared with
+# how physical a verb is, by the first list that has it
+_VERBS = ((VAGUE_VERBS, 0.8), (PHYSICAL_VERBS, 1.0), (lexicon.ABSTRACT_VERBS, 0.1), (lexicon.STOP_VERBS, 0.25))
+_TALK = lexicon.ABSTRACT_NOUNS | lexicon.CHATTER_OBJECTS | lexicon.TIME_NOUNS
 _ABSTRACT_ENDINGS = ("tion", "sion", "ness", "ity", "ance", "ence", "ship", "hood", "ism", "logy", "acy")
 
 
 def verb_score(verb: str) -> float:
     """How physical a verb (lemma) is, in [0, 1]."""
-    if verb in VAGUE_VERBS:
-        return 0.8
-    if verb in PHYSICAL_VERBS:
-        return 1.0
-    if verb in lexicon.ABSTRACT_VERBS:
-        return 0.1
-    return 0.25 if verb in lexicon.STOP_VERBS else 0.6
+    return next((score for verbs, score in _VERBS if verb in verbs), 0.6)
 
 
 def noun_score(noun: str) -> float:
     """How tangible the head noun of an object is, in [0, 1]."""
-    if not noun:
-        return 0.4
     if noun in CONCRETE_NOUNS or noun.rstrip("s") in CONCRETE_NOUNS:
         return 1.0
-    if noun in lexicon.OBJECT_PRONOUNS:
+    if not noun or noun in lexicon.OBJECT_PRONOUNS:
         return 0.4
-    if noun in lexicon.ABSTRACT_NOUNS or noun in lexicon.CHATTER_OBJECTS or noun in lexicon.TIME_NOUNS:
+    if noun in _TALK:
         return 0.1
     return 0.2 if len(noun) > 6 and noun.endswith(_ABSTRACT_ENDINGS) else _UNKNOWN
 
@@ -69,8 +62,7 @@ def noun_scores(nlp: Any) -> Callable[[str], float]:
         return np.asarray(unit(found[found.any(1)]))
 
     things = rows(sorted(CONCRETE_NOUNS))  # (A, D)
-    talk = lexicon.ABSTRACT_NOUNS | lexicon.CHATTER_OBJECTS | lexicon.TIME_NOUNS | lexicon.PERSON_NOUNS
-    others = rows(sorted(talk))  # (B, D)
+    others = rows(sorted(_TALK | lexicon.PERSON_NOUNS))  # (B, D)
 
     def score(noun: str) -> float:
         known = noun_score(noun)
@@ -112,15 +104,7 @@ _THING = 0.75  # tangible enough to be a thing
 _ON_PRONOUNS = word_set("bring keep hit stop start")
 
 
-def is_chatter(
-    verb: str,
-    particle: str,
-    noun: str,
-    person: bool,
-    around: str,
-    where: bool,
-    tangible: float,
-) -> bool:
+def is_chatter(verb: str, particle: str, noun: str, person: bool, around: str, where: bool, tangible: float) -> bool:
     """Whether a phrase is no step.
 
     ``noun`` is the head of the object, or of the preposition's object where there is none; ``person`` is whether

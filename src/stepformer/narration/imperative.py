@@ -192,7 +192,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         head,
     )
     fitting = [text.split() for text in shorter if len(text.split()) <= MOST_WORDS]
-    words = fitting[0] if fitting else [verb, *particle.split(), *_shortest(thing).split()]
+    # of a long noun phrase the last words, its amount taken off
+    words = fitting[0] if fitting else [verb, *particle.split(), *thing.split(" of ", 1)[-1].split()[-5:]]
     name = _closed(words) or _closed(head.split())
     if name and verb in ("put", "throw") and (where or particle) and _PLACING.isdisjoint(name.split()):
         return None  # "throw the lid down on lid"
@@ -394,8 +395,3 @@ def _state(phrase: Phrase) -> str:
     if phrase.preposition:
         rest = rest.replace(phrase.preposition, "", 1)
     return " ".join(word for word in rest.split() if word != phrase.particle)
-
-
-def _shortest(thing: str) -> str:
-    """The last words of a long noun phrase, its amount taken off."""
-    return " ".join(thing.split(" of ", 1)[-1].split()[-5:])

@@ -12,6 +12,7 @@ from stepformer.media.subtitles import is_language, read_subtitle_stream, subtit
 from stepformer.narration.cleaning import is_english
 from stepformer.narration.cues import Cue, cue_at
 from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.pipeline import extract_phrases
 from stepformer.narration.readers import read_subtitles, tidy
 from stepformer.narration.speech import OtherLanguageError, Report, transcribe
 
@@ -50,8 +51,6 @@ class Narration:
 
     def phrases(self, options: PhraseOptions | None = None) -> list[Phrase]:
         """The verb phrases said, chatter marked; [] for narration that is not English."""
-        from stepformer.narration.pipeline import extract_phrases
-
         return extract_phrases(self.cues, options) if self.cues and is_english(self.cues) is not False else []
 
 
@@ -66,26 +65,32 @@ def narration_of(
     Raises:
         InputError: the subtitle file that was given cannot be read.
     """
-    how = how or Listening()
+    found = _found(video, how or Listening(), report)
+    if is_english(found.cues) is not False:
+        return found
+    note = f"{found.where} does not look like English, the only language that phrases are found in"
+    return replace(found, notes=(*found.notes, note))
+
+
+def _found(video: str | os.PathLike[str], how: Listening, report: Report | None) -> Narration:
     if how.subtitles is not None:
-        return _noted(Narration(tuple(read_subtitles(how.subtitles)), "file", os.fspath(how.subtitles)))
+        return Narration(tuple(read_subtitles(how.subtitles)), "file", os.fspath(how.subtitles))
     notes: list[str] = []
     if how.beside:
         beside = subtitles_beside(video, how.language)
         if beside is not None:
             try:
-                return _noted(Narration(tuple(read_subtitles(beside)), "beside", str(beside)))
+                return Narration(tuple(read_subtitles(beside)), "beside", str(beside))
             except InputError as error:
                 notes.append(f"the subtitles beside the video are left out: {error}")
-        found = _inside(video, how.language, notes)
-        if found is not None:
-            return _noted(found)
+        if (inside := _inside(video, how.language, notes)) is not None:
+            return inside
     if how.speech:
         try:
             cues = transcribe(video, how.speech_model, language=how.language, cache=how.cache, report=report)
             if cues:
                 where = f"speech heard by Whisper {how.speech_model}"
-                return _noted(Narration(tuple(cues), "speech", where, tuple(notes)))
+                return Narration(tuple(cues), "speech", where, tuple(notes))
         except MissingError as error:
             notes.append(f"somebody speaks, but it is not heard: {error}")
         except OtherLanguageError as error:
@@ -116,10 +121,3 @@ def _inside(video: str | os.PathLike[str], language: str, notes: list[str]) -> N
         notes.append(str(error))
         return None
     return Narration(tuple(cues), "inside", f"subtitle stream {chosen}", tuple(notes)) if cues else None
-
-
-def _noted(narration: Narration) -> Narration:
-    if is_english(narration.cues) is not False:
-        return narration
-    note = f"{narration.where} does not look like English, the only language that phrases are found in"
-    return replace(narration, notes=(*narration.notes, note))

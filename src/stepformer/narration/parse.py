@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.errors import InputError, MissingError, StepFormerError
+from stepformer.base import weights
+from stepformer.errors import InputError, MissingError
 from stepformer.narration.cues import Word
 from stepformer.narration.groundability import noun_scores
 from stepformer.narration.syntax import Tree, verb_lemmas
@@ -22,8 +24,8 @@ _NEEDED = ("tagger", "parser")
 _ZONE_WORDS = 100_000
 _UNUSED = ("ner", "attribute_ruler", "entity_linker", "senter", "textcat")
 
-# for each token of a stretch: True where a sentence starts, None where the parser may decide
-Starts = Callable[[Sequence[str]], "Sequence[bool | None]"]
+Starts = Callable[[Sequence[str]], Sequence[bool]]
+"""The tags of a stretch's words -> for each word whether a sentence starts with it."""
 
 
 def find_pipeline(choice: str | None = None) -> str:
@@ -42,8 +44,6 @@ def find_pipeline(choice: str | None = None) -> str:
     for name in INSTALLED:
         if importlib.util.find_spec(name) is not None:
             return name
-    from stepformer.base import weights
-
     return str(weights.find(PINNED) or weights.pull(PINNED))
 
 
@@ -63,8 +63,6 @@ class Parser:
         self.source = source
         try:
             self.nlp = spacy.load(source, exclude=list(_UNUSED))
-        except StepFormerError:
-            raise
         except Exception as error:
             raise InputError(f"{source}: spaCy cannot load this pipeline ({type(error).__name__}: {error})") from error
         missing = [name for name in _NEEDED if name not in self.nlp.pipe_names]
@@ -77,97 +75,61 @@ class Parser:
         if "lemmatizer" in self.nlp.pipe_names:
             self.nlp.disable_pipe("lemmatizer")
         at = self.nlp.pipe_names.index("parser")
-        self._before = [component for _, component in self.nlp.pipeline[:at]]
-        self._parser = self.nlp.get_pipe("parser")
-        self._after = [component for name, component in self.nlp.pipeline[at + 1 :] if name == "tagger"]
+        pipeline = list(self.nlp.pipeline)
+        self._pipes = pipeline[: at + 1] + [pipe for pipe in pipeline[at + 1 :] if pipe[0] == "tagger"]
         self._doc = Doc
         self._split = functools.lru_cache(maxsize=50_000)(self._tokens)  # within a zone spaCy remembers nothing
         self._name = functools.cache(lambda key: str(self.nlp.vocab.strings[key]) if key else "")
-        self._zone = ExitStack()
-        self._zone_words = 0
+        self._zone, self._zone_words = ExitStack(), _ZONE_WORDS + 1
 
-    def tree(self, words: Sequence[Word], starts: Starts | None, shown: Mapping[int, str] | None = None) -> Tree:
-        """The tree of a stretch of words.
-
-        ``starts`` gets a tag for each word and says where sentences start; ``shown`` has what the parser sees in
-        place of some words.
-        """
-        shown = shown or {}
-        tokens: list[str] = []
-        spaces: list[bool] = []
-        owner: list[int] = []  # of each token, the number of the word it is (a part of)
+    def tree(self, words: Sequence[Word], starts: Starts | None, shown: Mapping[int, str]) -> Tree:
+        """The tree of a stretch of words. ``shown`` has what the parser sees in place of some of them."""
         self._renew_zone(len(words))
-        for at, word in enumerate(words):
-            parts = self._split(shown.get(at, word.text))
-            tokens += parts
-            spaces += [False] * (len(parts) - 1)
-            spaces.append(True)
-            owner += [at] * len(parts)
-        doc = self._doc(self.nlp.vocab, words=tokens, spaces=spaces)
-        for component in self._before:
+        parts = [self._split(shown.get(at, word.text)) for at, word in enumerate(words)]
+        tokens = list(itertools.chain.from_iterable(parts))
+        owner = [at for at, part in enumerate(parts) for _ in part]  # of each token, the number of its word
+        glued = [k > 0 for part in parts for k in range(len(part))]
+        doc: Any = self._doc(self.nlp.vocab, words=tokens, spaces=[*(not inside for inside in glued[1:]), True])
+        for name, component in self._pipes:
+            if name == "parser" and starts is not None:
+                keys = doc.to_array("TAG").tolist()
+                # of a word's tokens the first one counts; within a word no sentence starts
+                tags = [self._name(key) for key, inside in zip(keys, glued, strict=True) if not inside]
+                begins = starts(tags)
+                signs = [1 if begins[at] and not inside else -1 for at, inside in zip(owner, glued, strict=True)]
+                doc.from_array(["SENT_START"], np.array(signs, np.int64)[:, None].astype(np.uint64))
             doc = component(doc)
-        if starts is not None:
-            self._set_starts(doc, owner, len(words), starts)
-        doc = self._parser(doc)
-        for component in self._after:
-            doc = component(doc)
-        return self._as_tree(doc, tokens, spaces, owner, words, shown)
+        table = doc.to_array(["TAG", "DEP", "HEAD", "SENT_START"])  # (T, 4); heads are relative
+        tag, dep = ([self._name(key) for key in table[:, k].tolist()] for k in range(2))
+        heads = table[:, 2].astype(np.int64).tolist()
+        for i, at in enumerate(owner):
+            if at in shown and heads[i] == 0 and tag[i] == "NN":
+                tag[i] = "VB"  # a verb was shown and heads its sentence, though the tagger took it for a noun
+        text = [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
+        return Tree(
+            text=text,
+            low=[token.lower() for token in text],
+            tag=tag,
+            dep=dep,
+            head=[i + head for i, head in enumerate(heads)],
+            sentence=np.maximum(np.cumsum(table[:, 3] == 1) - 1, 0).tolist(),
+            start_s=[words[at].start_s for at in owner],
+            end_s=[words[at].end_s for at in owner],
+            glued=glued,
+        )
 
     def _renew_zone(self, count: int) -> None:
         """Frees what spaCy allocated for words it did not know, once every ``_ZONE_WORDS``, so that memory stays flat.
 
         A zone for every stretch would learn the common words anew each time.
         """
-        if self._zone_words == 0 or self._zone_words > _ZONE_WORDS:
+        if self._zone_words > _ZONE_WORDS:
             self._zone.close()
-            self._zone = ExitStack()
             self._zone.enter_context(self.nlp.memory_zone())
             self._zone_words = 0
-        self._zone_words += max(1, count)
+        self._zone_words += count
 
     def _tokens(self, text: str) -> list[str]:
         """A word as the parser's tokens: "don't" is two."""
         parts = [token.text for token in self.nlp.tokenizer(text)]
         return parts if "".join(parts) == text else [text]
-
-    def _set_starts(self, doc: Any, owner: Sequence[int], count: int, starts: Starts) -> None:
-        tags = [""] * count
-        for at, key in zip(reversed(owner), reversed(doc.to_array("TAG").tolist()), strict=True):
-            tags[at] = self._name(key)  # of a word's tokens the first one counts
-        begins = starts(tags)
-        signs = np.zeros((len(owner), 1), dtype=np.int64)  # (T, 1): 1 starts a sentence, -1 does not, 0 is open
-        seen = -1
-        for i, at in enumerate(owner):
-            begin = begins[at] if at != seen else False  # never within a word
-            signs[i, 0] = 0 if begin is None else 1 if begin else -1
-            seen = at
-        doc.from_array(["SENT_START"], signs.astype(np.uint64))
-
-    def _as_tree(
-        self,
-        doc: Any,
-        tokens: list[str],
-        spaces: Sequence[bool],
-        owner: Sequence[int],
-        words: Sequence[Word],
-        shown: Mapping[int, str],
-    ) -> Tree:
-        table = doc.to_array(["TAG", "DEP", "HEAD", "SENT_START"])  # (T, 4); heads are relative
-        tags, deps = (table[:, k].tolist() for k in range(2))
-        heads = table[:, 2].astype(np.int64).tolist()
-        text = [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
-        tag = [self._name(key) for key in tags]
-        for i, at in enumerate(owner):
-            if at in shown and heads[i] == 0 and tag[i] == "NN":
-                tag[i] = "VB"  # a verb was shown and heads its sentence, though the tagger took it for a noun
-        return Tree(
-            text=text,
-            low=[token.lower() for token in text],
-            tag=tag,
-            dep=[self._name(key) for key in deps],
-            head=[i + head for i, head in enumerate(heads)],
-            sentence=np.maximum(np.cumsum(table[:, 3] == 1) - 1, 0).tolist(),
-            start_s=[words[at].start_s for at in owner],
-            end_s=[words[at].end_s for at in owner],
-            glued=[False, *(not space for space in spaces[:-1])],
-        )

@@ -14,23 +14,13 @@ from stepformer.narration.cues import Cue, Word, in_order, spread_words
 from stepformer.narration.extract import Extractor
 from stepformer.narration.parse import load_parser
 from stepformer.narration.phrases import Phrase, PhraseOptions, wanted, without_repeats
-from stepformer.narration.sentences import (
-    RuleSegmenter,
-    Segmenter,
-    Steering,
-    ends_with_mark,
-    marked_ends,
-    pauses,
-    steer,
-)  # fmt: skip
+from stepformer.narration.sentences import RuleSegmenter, Segmenter, sentence_starts, steer, stretches
 from stepformer.narration.syntax import Tree
 
-STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
 _PLAIN = str.maketrans({"\0": " ", "’": "'", "‘": "'", "“": '"', "”": '"'})
 SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("punctuation stage", "segmenters", {"rules": RuleSegmenter})
 RESOLVERS: Registry[Callable[..., Resolver]] = Registry("co-reference stage", "resolvers", {"rules": RuleResolver})
 Stage = TypeVar("Stage")
-_SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
 
 
 def extract_phrases(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[Phrase]:
@@ -79,28 +69,14 @@ def _shouted(words: Sequence[Word]) -> bool:
     return capitals > 3 * sum(c.islower() for c in letters)
 
 
-def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """Words cut into stretches of at most ``STRETCH``, at a sentence mark or else the longest pause near the end."""
-    first = 0
-    while len(words) - first > STRETCH:
-        window = words[first + STRETCH - _SEARCH : first + STRETCH]
-        gaps = pauses(window)[:-1]
-        best = max(range(len(gaps)), key=lambda j: (ends_with_mark(window[j].text), gaps[j], j))
-        last = first + STRETCH - _SEARCH + best + 1
-        yield words[first:last]
-        first = last
-    if first < len(words):
-        yield words[first:]
-
-
 def trees_of(cues: Iterable[Cue], options: PhraseOptions) -> Iterator[Tree]:
     """The parsed stretches of one video's narration."""
     parser = load_parser(options.parser)
     segmenter = make_stage(SEGMENTERS, options.punctuation)
     for words in stretches(_spoken(cues, options)):
-        help_ = steer([word.text for word in words]) if options.steer else Steering({}, frozenset())
-        starts = None if segmenter is None else functools.partial(_starts, words, segmenter, help_.starts)
-        yield parser.tree(words, starts, help_.shown)
+        shown, imperatives = steer([word.text for word in words]) if options.steer else ({}, set())
+        starts = None if segmenter is None else functools.partial(sentence_starts, words, segmenter, imperatives)
+        yield parser.tree(words, starts, shown)
 
 
 def phrases_of(trees: Iterable[Tree], options: PhraseOptions) -> Iterator[Phrase]:
@@ -109,23 +85,5 @@ def phrases_of(trees: Iterable[Tree], options: PhraseOptions) -> Iterator[Phrase
     resolver = make_stage(RESOLVERS, options.coreference)  # new for each video
     for tree in trees:
         resolved = resolver.resolve(tree) if resolver is not None else {}
-        phrases = Extractor(
-            tree, resolved, parser.lemma_of, need_object=options.released, detail=options.detail,
-            tangible=parser.tangible,
-        ).phrases()  # fmt: skip
+        phrases = Extractor(tree, resolved, parser, options).phrases()
         yield from wanted(sorted(phrases, key=lambda phrase: phrase.start_s), options)
-
-
-def _starts(
-    words: Sequence[Word], segmenter: Segmenter, imperatives: frozenset[int], tags: Sequence[str]
-) -> list[bool | None]:
-    """For each word, whether a sentence starts with it; None where the parser decides."""
-    marked, settled = marked_ends(words)
-    found = marked
-    if not all(settled):
-        given = segmenter.ends(words, tags)
-        found = [
-            mark or (not quiet and (end or at + 1 in imperatives))
-            for at, (mark, end, quiet) in enumerate(zip(marked, given, settled, strict=True))
-        ]
-    return [True, *found[:-1]]

@@ -12,8 +12,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, UsageError, WriteError
+from stepformer.media.finding import is_ours
+from stepformer.narration.parse import find_pipeline
 from stepformer.narration.phrases import PhraseOptions
+from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases, make_stage
+from stepformer.narration.readers import SUFFIXES, read_subtitles, tidy
+from stepformer.narration.readers.structured import cues_of, iter_captions
 
 _GROUP = 50_000  # rows of a table held at once
 _LANGUAGE = re.compile(r"\.(?:[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*|auto|asr)$")
@@ -55,10 +61,6 @@ class Report:
 
 def sources(src: Path) -> Iterator[Source]:
     """Videos of a folder (by name, all folders below it), of a caption file (in its order), or of one subtitle file."""
-    from stepformer.media.finding import is_ours
-    from stepformer.narration.readers import SUFFIXES
-    from stepformer.narration.readers.structured import iter_captions
-
     if src.is_dir():
         files = (path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
         found = sorted(path for path in files if not is_ours(path.relative_to(src)))
@@ -82,10 +84,6 @@ def _video(path: Path, folder: Path) -> str:
 
 def _do(options: PhraseOptions, source: Source) -> tuple[list[dict[str, Any]], int]:
     """Phrases of one video and its number of words; runs in a worker."""
-    from stepformer.narration.pipeline import extract_phrases
-    from stepformer.narration.readers import read_subtitles, tidy
-    from stepformer.narration.readers.structured import cues_of
-
     if source.content is None:
         cues = read_subtitles(source.path)
     else:
@@ -117,24 +115,17 @@ def prepare(
         raise UsageError(f"{dst}: expected a name that ends in .parquet or .jsonl")
     if not src.exists():
         raise no_such(src, "file or folder", "give a folder of subtitles or a HowTo100M caption file")
-    from stepformer.narration.parse import find_pipeline
-    from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, make_stage
-
     find_pipeline(options.parser)  # raises now what every video would raise
     make_stage(SEGMENTERS, options.punctuation)
     make_stage(RESOLVERS, options.coreference)
-    with _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)}) as done:
+    found = sources(src)
+    if (first := next(found, None)) is None:
+        raise InputError(f"{src}: has no subtitles; expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt")
+    begun = _Done(dst.with_name(dst.name + ".parts"), {"source": src.name, "options": asdict(options)})
+    with closing(begun) as done:
         report = Report(resumed=len(done.where))
-        seen = 0
-
-        def todo() -> Iterator[Source]:
-            nonlocal seen
-            for source in sources(src):
-                seen += 1
-                if source.video not in done.where:
-                    yield source
-
-        for outcome in run_anywhere(cluster, functools.partial(_do, options), todo(), jobs):
+        todo = (source for source in chain([first], found) if source.video not in done.where)
+        for outcome in run_anywhere(cluster, functools.partial(_do, options), todo, jobs):
             source, words = outcome.item, 0
             if outcome.value is None:
                 name = source.path if source.content is None else source.video
@@ -145,9 +136,6 @@ def prepare(
                 report.words += words
             if advance is not None:
                 advance(words, report)
-        if not seen:
-            expected = "expected files that end in .vtt, .srt, .json3, .ttml, .json, .txt"
-            raise InputError(f"{src}: has no subtitles; {expected}")
         with files.replacing(dst) as temporary:
             report.phrases = _write(temporary, done.rows())
         report.videos = len(done.where)
@@ -165,6 +153,7 @@ class _Done:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a+b")
+            self.close = self._file.close
         except OSError as error:
             raise WriteError(f"{path} cannot be written: {error.strerror}") from error
         self._file.seek(0)
@@ -173,21 +162,21 @@ class _Done:
             self._file.truncate(0)
             self._append(settings)
         elif json.loads(first) != json.loads(json.dumps(settings)):
-            self._file.close()
+            self.close()
             raise UsageError(
                 f"{path}: was begun from another source or with other options; remove the file to start over"
             )
-        self._index()
-
-    def _index(self) -> None:
-        """Notes the lines from here on; one that a killed run broke off goes."""
-        while line := self._file.readline():
-            at = self._file.tell() - len(line)
+        at = self._file.tell()
+        for line in self._file:
             if not line.endswith(b"\n"):
-                self._file.truncate(at)
-                return
+                self._file.truncate(at)  # a killed run broke it off
+                break
             record = json.loads(line)
             self.where[record["video"]] = record["number"], at
+            at += len(line)
+
+    def add(self, record: dict[str, Any]) -> None:
+        self.where[record["video"]] = record["number"], self._append(record)
 
     def _append(self, value: dict[str, Any]) -> int:
         at = self._file.seek(0, os.SEEK_END)
@@ -198,21 +187,12 @@ class _Done:
             raise WriteError(f"{self.path} cannot be written: {error.strerror}") from error
         return at
 
-    def add(self, record: dict[str, Any]) -> None:
-        self.where[record["video"]] = record["number"], self._append(record)
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """The phrases of all videos in the order of the source."""
         for _, at in sorted(self.where.values()):
             self._file.seek(at)
             record = json.loads(self._file.readline())
             yield from ({"video": record["video"], **phrase} for phrase in record["phrases"])
-
-    def __enter__(self) -> _Done:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
 
 def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from stepformer.narration import lexicon
@@ -28,6 +27,8 @@ class Segmenter(Protocol):
 
 _LONG = 40  # words between two marks beyond which the marks are not to be trusted
 _SPARSE = 60  # words a mark beyond which a text counts as not punctuated
+STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
+_SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
 
 
 def ends_with_mark(text: str) -> bool:
@@ -67,6 +68,34 @@ def pauses(words: Sequence[Word]) -> list[float]:
         end_s = min(max(word.end_s, word.start_s + saying_s), word.start_s + 2 * saying_s)
         gaps.append(max(0.0, after.start_s - end_s))
     return [*gaps, math.inf] if words else []
+
+
+def stretches(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+    """Words cut into stretches of at most ``STRETCH``, at a sentence mark or else the longest pause near the end."""
+    first = 0
+    while len(words) - first > STRETCH:
+        window = words[first + STRETCH - _SEARCH : first + STRETCH]
+        gaps = pauses(window)[:-1]
+        best = max(range(len(gaps)), key=lambda j: (ends_with_mark(window[j].text), gaps[j], j))
+        last = first + STRETCH - _SEARCH + best + 1
+        yield words[first:last]
+        first = last
+    if first < len(words):
+        yield words[first:]
+
+
+def sentence_starts(
+    words: Sequence[Word], segmenter: Segmenter, imperatives: Collection[int], tags: Sequence[str]
+) -> list[bool]:
+    """For each word, whether a sentence starts with it: behind the text's own marks, and where those are few, behind
+    the ends that ``segmenter`` finds and with ``imperatives``."""
+    ends, settled = marked_ends(words)
+    if not all(settled):
+        given = zip(ends, segmenter.ends(words, tags), settled, strict=True)
+        ends = [
+            mark or (not quiet and (end or at in imperatives)) for at, (mark, end, quiet) in enumerate(given, start=1)
+        ]
+    return [True, *ends[:-1]]
 
 
 _SUBJECTS = lexicon.word_set("i you we he she they it this that there these those")
@@ -176,16 +205,8 @@ _TAKEN_FOR_NOUNS = frozenset(word for word in lexicon.PHYSICAL_VERBS if len(word
 _SAYING_WHO = lexicon.word_set("i you we he she they i'm you're we're they're i'll you'll we'll")
 
 
-@dataclass(frozen=True, slots=True)
-class Steering:
-    """``shown``: number of a word -> what the parser is shown in its place. ``starts``: words that start a sentence."""
-
-    shown: dict[int, str]
-    starts: frozenset[int]
-
-
-def steer(words: Sequence[str]) -> Steering:
-    """What helps the parser with these words."""
+def steer(words: Sequence[str]) -> tuple[dict[int, str], set[int]]:
+    """What helps the parser: number of a word -> what it is shown in its place; the words that start a sentence."""
     low = [*(word.lower().strip('.,;:!?"') for word in words), "", "", ""]  # so that there is something behind the last
     shown: dict[int, str] = {}
     starts: set[int] = set()
@@ -215,7 +236,7 @@ def steer(words: Sequence[str]) -> Steering:
             shown[i] = _WITH_STAND_IN if low[i + 1] == "with" else STAND_IN
         if found or clause or letting:
             verb = i
-    return Steering(shown, frozenset(starts))
+    return shown, starts
 
 
 def _is_noun(low: Sequence[str], i: int) -> bool:

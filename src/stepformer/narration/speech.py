@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stepformer.base import files
+from stepformer.base import files, weights
 from stepformer.base.cache import kept_file
 from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
@@ -39,7 +39,6 @@ _SILENT = 1e-4  # of full scale: where no sample is louder there is nothing to l
 
 Report = Callable[[float, float], None]
 """Called while sound is heard, with seconds done and seconds in all."""
-Spans = list[tuple[float, float]]
 
 
 class OtherLanguageError(InputError):
@@ -105,7 +104,7 @@ def _cues(text: str, name: str) -> list[Cue]:
 # -- is there a voice ---------------------------------------------------------------------------------------------
 
 
-def speech_spans(sound: Samples) -> Spans:
+def speech_spans(sound: Samples) -> list[tuple[float, float]]:
     """(start_s, end_s) of the stretches of ``sound`` (S,), 16 kHz, in which somebody speaks."""
     if np.abs(sound).max(initial=0.0) < _SILENT:
         return []
@@ -175,8 +174,6 @@ def _folder(model: str) -> str:
         return model
     if model not in MODELS:
         raise UsageError(f"there is no speech model {model!r}; there are {', '.join(MODELS)}, or give a folder")
-    from stepformer.base import weights
-
     return str(weights.pull(f"whisper-{model}"))
 
 

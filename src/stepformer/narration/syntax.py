@@ -22,6 +22,9 @@ _SPOONS = lexicon.word_set("cup cups tablespoon tablespoons teaspoon teaspoons p
 _BEHIND = frozenset(("it", "them", "this", "these", "those", "that"))
 _WH = ("WP", "WDT", "WRB", "WP$")
 
+Place = tuple[str, int, list[int]]
+"""A prepositional phrase: its text, the token of its noun, all its tokens."""
+
 
 def verb_lemmas(nlp: Any) -> Callable[[str, str], str]:
     """(verb, tag) -> base form, by the tables of the pipeline's lemmatiser; the verb itself where it has none.
@@ -132,11 +135,9 @@ class Tree:
 
     def sentences(self) -> Iterator[tuple[int, int]]:
         """(first, one past the last) token of each sentence."""
-        first = 0
-        for i in range(1, len(self.text) + 1):
-            if i == len(self.text) or self.sentence[i] != self.sentence[first]:
-                yield first, i
-                first = i
+        for _, group in itertools.groupby(range(len(self)), self.sentence.__getitem__):
+            tokens = list(group)
+            yield tokens[0], tokens[-1] + 1
 
 
 # -- nouns ---------------------------------------------------------------------------------------------------------
@@ -207,10 +208,8 @@ def measured(tree: Tree, i: int) -> int:
     return i
 
 
-def prep_phrase(
-    tree: Tree, prep: int, resolved: Mapping[int, str], *, any_object: bool = False
-) -> tuple[str, int, list[int]] | None:
-    """(text, head noun, tokens) of a prepositional phrase that says where, with or into what; None if it does not."""
+def prep_phrase(tree: Tree, prep: int, resolved: Mapping[int, str], *, any_object: bool = False) -> Place | None:
+    """A prepositional phrase that says where, with or into what; None if it does not."""
     if tree.low[prep] in lexicon.EMPTY_PREPS:
         return None
     tokens = [prep]  # more than one in "out of"

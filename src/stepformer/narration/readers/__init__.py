@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from stepformer.base.guard import read_bytes, reader, reading
 from stepformer.errors import InputError, UsageError
@@ -13,14 +15,14 @@ from stepformer.narration.cleaning import clean_cue, decode, unroll
 from stepformer.narration.cues import Cue, in_order
 from stepformer.narration.readers import structured, timed, ttml
 
-# each: (text, name of the file for messages) -> cues as the file has them
-FORMATS: dict[str, Callable[[str, str], list[Cue]]] = {
+# each: (text, or of some the value of JSON, name of the file for messages) -> cues as the file has them
+FORMATS: dict[str, Callable[[Any, str], list[Cue]]] = {
     "vtt": timed.parse_timed,
     "srt": timed.parse_timed,
     "json3": structured.parse_json3,
     "ttml": ttml.parse_ttml,
     "howto100m": structured.parse_howto100m,
-    "whisperx": structured.parse_segments,
+    "whisperx": structured.segments_of,
     "csv": structured.parse_table,
     "text": timed.parse_text,
 }
@@ -66,9 +68,14 @@ def parse_subtitles(
         raise InputError(f"{name}: line 1: the file is empty; expected subtitles (VTT, SRT, TTML, JSON or timed text)")
     chosen = format or sniff(text, name)
     with reading(name, "subtitle file"):
-        return tidy(
-            structured.parse_howto100m(text, name, video) if chosen == "howto100m" else FORMATS[chosen](text, name)
-        )
+        content = _json(text, name) if chosen in ("json3", "howto100m", "whisperx") else text
+        more = {"video": video} if chosen == "howto100m" else {}
+        return tidy(FORMATS[chosen](content, name, **more))
+
+
+def _json(text: str, name: str) -> Any:
+    with reading(name, "JSON"):
+        return json.loads(text)  # captions of HowTo100M write NaN for a missing text
 
 
 def tidy(cues: Iterable[Cue]) -> list[Cue]:
@@ -81,8 +88,8 @@ def sniff(text: str, name: str) -> str:
     head, suffix = text.lstrip()[:4096], Path(name).suffix.lower()
     if head.startswith("WEBVTT"):
         return "vtt"
-    if _JSON.match(head) and not timed.starts_with_time(head):
-        value = timed.load(text, name)
+    if _JSON.match(head) and timed.split_line(head.split("\n", 1)[0]) is None:  # "[00:01] …" is no JSON
+        value = _json(text, name)
         if isinstance(value, dict) and ("events" in value or "wireMagic" in value):
             return "json3"
         return "whisperx" if structured.has_segments(value) else "howto100m"

@@ -15,7 +15,7 @@ from typing import Any
 from stepformer.base.guard import csv_rows, plain_file, reading
 from stepformer.errors import InputError, UsageError
 from stepformer.narration.cues import Cue, Word, cue_at
-from stepformer.narration.readers.timed import cue_of_pieces, load, number, seconds
+from stepformer.narration.readers.timed import cue_of_pieces, number, seconds
 
 _LISTS = ("segments", "chunks", "transcription", "word_segments", "cues", "captions", "nodes")
 _STARTS = ("start", "start_s", "start_time", "begin", "from", "timestamp", "t")
@@ -24,9 +24,8 @@ _LENGTHS = ("duration", "dur", "duration_s")
 _TEXTS = ("text", "word", "caption", "sentence", "phrase", "description")
 
 
-def parse_json3(text: str, name: str) -> list[Cue]:
+def parse_json3(value: object, name: str) -> list[Cue]:
     """Cues of a json3 file. Events without text (window settings) and appended line ends are left out."""
-    value = load(text, name)
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list):
         raise InputError(f"{name}: line 1: expected a json3 object with a list 'events'")
@@ -53,18 +52,14 @@ def parse_json3(text: str, name: str) -> list[Cue]:
     return cues
 
 
-def parse_segments(text: str, name: str) -> list[Cue]:
-    """Cues of a transcript in JSON: of Whisper and its kin, or of ``stepformer phrases --json``."""
-    return segments_of(load(text, name), name)
-
-
 def has_segments(value: object) -> bool:
     """Whether a JSON value is a list of segments, or an object that has one."""
     return isinstance(value, list) or (isinstance(value, dict) and any(key in value for key in _LISTS))
 
 
 def segments_of(value: object, name: str) -> list[Cue]:
-    """Cues of segments with times and text, by whatever names their keys go; one without an end lasts to the next."""
+    """Cues of segments with times and text, by whatever names their keys go (those of Whisper and its kin, of
+    ``stepformer phrases --json``); one without an end lasts to the next."""
     items = next((value[key] for key in _LISTS if key in value), None) if isinstance(value, dict) else value
     if not isinstance(items, list):
         raise InputError(f"{name}: line 1: expected a list 'segments' of objects with start, end and text")
@@ -154,9 +149,8 @@ _CHUNK = 1 << 20
 _MAX_ENTRY = 16 << 20  # letters of one video
 
 
-def parse_howto100m(text: str, name: str, video: str | None = None) -> list[Cue]:
+def parse_howto100m(value: object, name: str, video: str | None = None) -> list[Cue]:
     """Cues of one video of a caption file that fits in memory; ``video`` may be left out where there is only one."""
-    value = load(text, name)
     if not isinstance(value, dict):
         raise InputError(f"{name}: line 1: expected an object of videos with start, end and text")
     if "start" in value and "text" in value:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 
-from stepformer.base.guard import reading
 from stepformer.errors import InputError
 from stepformer.narration.cues import Cue, Word, cue_at
 
@@ -62,12 +60,6 @@ def cue_of_pieces(pieces: Sequence[tuple[float | None, str]], start_s: float, en
     text = "".join(piece for _, piece in pieces)
     words = words_at(pieces, start_s, end_s) if timed else ()
     return cue_at(start_s, end_s, text, words if len(words) == len(text.split()) else ())
-
-
-def load(text: str, name: str) -> object:
-    """JSON text; captions of HowTo100M write NaN for a missing text."""
-    with reading(name, "JSON"):
-        return json.loads(text)
 
 
 _STAMP = re.compile(r"<(\d[\d:.,]*)>")
@@ -182,7 +174,8 @@ _LAST_S = 5.0  # how long the last line is taken to last where the file does not
 _GAP = re.compile(r"\s{9,}")  # as white space as nine of them; the patterns try every way to share out a gap
 
 
-def _split(line: str) -> tuple[float, float | None, str] | None:
+def split_line(line: str) -> tuple[float, float | None, str] | None:
+    """Start, end (None where it has none) and text of a line such as ``[00:01] stir``; None for one without a time."""
     line = _GAP.sub(lambda gap: gap[0][:8], line)
     for pattern in _LINES:
         if found := pattern.match(line):
@@ -190,11 +183,6 @@ def _split(line: str) -> tuple[float, float | None, str] | None:
             if start_s is not None:
                 return start_s, end_s, found[3] or ""
     return None
-
-
-def starts_with_time(text: str) -> bool:
-    """Whether the first line has a time, as ``[00:01] …`` does and JSON does not."""
-    return _split(text.split("\n", 1)[0]) is not None
 
 
 def parse_text(text: str, name: str) -> list[Cue]:
@@ -205,7 +193,7 @@ def parse_text(text: str, name: str) -> list[Cue]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or (not found and (_HEADER.match(line) or _LRC_TAG.match(line))):
             continue
-        if (timed := _split(line)) is not None:
+        if (timed := split_line(line)) is not None:
             start_s, end_s, said = timed
             found.append((start_s / unit, None if end_s is None else end_s / unit, [said] if said.strip() else []))
         elif found:
