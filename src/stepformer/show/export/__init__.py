@@ -209,11 +209,10 @@ def write(
         write_bytes(target, rendered.text.encode("utf-8", "backslashreplace"))
         return Written(target, chosen.name, rendered.notes)
     timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
-    save = _code(chosen, "write")
     # a folder is filled, a file is written beside and renamed
     with nullcontext(target) if chosen.kind == "folder" else replacing(target) as place:
-        notes = (*cut, *save(timeline, place, settings))
-    return Written(target, chosen.name, notes)
+        notes = _code(chosen, "write")(timeline, place, settings)
+    return Written(target, chosen.name, (*cut, *notes))
 
 
 def render(timeline: Timeline, format: str, options: Options | None = None) -> Rendered:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
 
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show.export import Options, Rendered, frame_rate, media_address
@@ -20,7 +20,6 @@ from stepformer.show.writing import (
     document,
     flat,
     is_guess,
-    lanes,
     one_line,
     spans,
     stamp,
@@ -28,6 +27,7 @@ from stepformer.show.writing import (
     step_names,
     step_numbers,
     timeline_of,
+    tracks,
     xml_text,
 )
 from stepformer.timeline import Step, Timeline
@@ -92,8 +92,7 @@ def parse_csv(text: str, source: str, dialect: str = "excel") -> Timeline:
         raise InputError(
             f"{source}, line {rows.line_num}: {missing}; a step needs start_s and end_s in seconds"
         ) from None
-    found = timeline_of(steps, video or source, None)
-    return found if duration_s is None else Timeline(found.video, duration_s, found.steps)
+    return timeline_of(steps, video or source, {"duration_s": duration_s})
 
 
 render_tsv = partial(render_csv, dialect="excel-tab")
@@ -101,19 +100,13 @@ parse_tsv = partial(parse_csv, dialect="excel-tab")
 
 
 def _step(row: Mapping[str, str]) -> Step:
-    start = row["start_s"] if "start_s" in row else row["start"]
-    end = row["end_s"] if "end_s" in row else row["end"]
-    return Step(
-        float(start),
-        float(end),
-        row.get("label") or None,
-        float(row["score"]) if row.get("score") else None,
-        int(row["slot"]) if row.get("slot") else None,
-        {"guess": True} if row.get("guess") == "true" else {},
-    )
+    start, end = (row[f"{edge}_s" if f"{edge}_s" in row else edge] for edge in ("start", "end"))
+    score = float(row["score"]) if row.get("score") else None
+    slot = int(row["slot"]) if row.get("slot") else None
+    meta = {"guess": True} if row.get("guess") == "true" else {}
+    return Step(float(start), float(end), row.get("label") or None, score, slot, meta)
 
 
-TIER = "steps"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 
@@ -123,44 +116,31 @@ def render_elan(timeline: Timeline, options: Options) -> Rendered:
     A tier's annotations may not overlap, so overlapping steps go to further tiers ("steps 2", ...). Steps past the end
     stay. A step of no length is a millisecond long. Scores, slots and guesses are not annotations and are left to JSON.
     """
-    ElementTree.register_namespace("xsi", _XSI)
-    root = ElementTree.Element("ANNOTATION_DOCUMENT", {
+    register_namespace("xsi", _XSI)
+    root = Element("ANNOTATION_DOCUMENT", {
         "AUTHOR": "stepformer", "DATE": datetime.now(UTC).isoformat(timespec="seconds"),
         "FORMAT": "3.0", "VERSION": "3.0",
         f"{{{_XSI}}}noNamespaceSchemaLocation": "http://www.mpi.nl/tools/elan/EAFv3.0.xsd",
     })  # fmt: skip
-    header = ElementTree.SubElement(root, "HEADER", {"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
+    header = SubElement(root, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
     kind = mimetypes.guess_type(Path(options.video or timeline.video).name)[0] or "video/*"
-    media = {"MEDIA_URL": xml_text(media_address(timeline, options)), "MIME_TYPE": kind}
-    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", media)
-    used = ElementTree.SubElement(header, "PROPERTY", {"NAME": "lastUsedAnnotationId"})
-    used.text = str(len(timeline))
-
+    SubElement(header, "MEDIA_DESCRIPTOR", MEDIA_URL=xml_text(media_address(timeline, options)), MIME_TYPE=kind)
+    SubElement(header, "PROPERTY", NAME="lastUsedAnnotationId").text = str(len(timeline))
     all_spans = spans(timeline, 1000)
-    all_lanes = lanes(all_spans)
-    order = ElementTree.SubElement(root, "TIME_ORDER")
+    order = SubElement(root, "TIME_ORDER")
     # ELAN wants its slots in order of time; each annotation has two slots of its own, so moving one moves no other
-    marks = [(span.start, f"{i}a") for i, span in enumerate(all_spans)]
-    marks += [(span.end, f"{i}b") for i, span in enumerate(all_spans)]
+    marks = [(at, f"{i}{end}") for i, span in enumerate(all_spans) for at, end in ((span.start, "a"), (span.end, "b"))]
     slots: dict[str, str] = {}
     for at, key in sorted(marks):
         slots[key] = f"ts{len(slots) + 1}"
-        ElementTree.SubElement(order, "TIME_SLOT", {"TIME_SLOT_ID": slots[key], "TIME_VALUE": str(at)})
-
-    for lane in range(max(all_lanes, default=0) + 1):
-        name = TIER if lane == 0 else f"{TIER} {lane + 1}"
-        tier = ElementTree.SubElement(root, "TIER", {"LINGUISTIC_TYPE_REF": "step", "TIER_ID": name})
-        for i, span in enumerate(all_spans):
-            if all_lanes[i] != lane:
-                continue
-            annotation = ElementTree.SubElement(tier, "ANNOTATION")
-            alignable = ElementTree.SubElement(annotation, "ALIGNABLE_ANNOTATION", {
-                "ANNOTATION_ID": f"a{i + 1}", "TIME_SLOT_REF1": slots[f"{i}a"], "TIME_SLOT_REF2": slots[f"{i}b"],
-            })  # fmt: skip
-            ElementTree.SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(span.name)
-    ElementTree.SubElement(root, "LINGUISTIC_TYPE", {
-        "GRAPHIC_REFERENCES": "false", "LINGUISTIC_TYPE_ID": "step", "TIME_ALIGNABLE": "true",
-    })  # fmt: skip
+        SubElement(order, "TIME_SLOT", TIME_SLOT_ID=slots[key], TIME_VALUE=str(at))
+    for name, members in tracks(all_spans).items():
+        tier = SubElement(root, "TIER", LINGUISTIC_TYPE_REF="step", TIER_ID=name)
+        for i in members:
+            place = {"ANNOTATION_ID": f"a{i + 1}", "TIME_SLOT_REF1": slots[f"{i}a"], "TIME_SLOT_REF2": slots[f"{i}b"]}
+            alignable = SubElement(SubElement(tier, "ANNOTATION"), "ALIGNABLE_ANNOTATION", place)
+            SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(all_spans[i].name)
+    SubElement(root, "LINGUISTIC_TYPE", GRAPHIC_REFERENCES="false", LINGUISTIC_TYPE_ID="step", TIME_ALIGNABLE="true")
     return Rendered(document(root, stamp(timeline)))
 
 
@@ -199,12 +179,12 @@ def _known(**values: Any) -> dict[str, Any]:
 
 def labeling_config(timeline: Timeline, rate: float) -> str:
     """The labelling configuration (XML on one line) in which the timeline's names exist."""
-    view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Video", {"name": "video", "value": "$video", "frameRate": f"{rate:g}"})
-    labels = ElementTree.SubElement(view, "TimelineLabels", {"name": "steps", "toName": "video"})
+    view = Element("View")
+    SubElement(view, "Video", name="video", value="$video", frameRate=f"{rate:g}")
+    labels = SubElement(view, "TimelineLabels", name="steps", toName="video")
     for name in dict.fromkeys(step_names(timeline)):
-        ElementTree.SubElement(labels, "Label", {"value": xml_text(name)})
-    return ElementTree.tostring(view, encoding="unicode")
+        SubElement(labels, "Label", value=xml_text(name))
+    return tostring(view, encoding="unicode")
 
 
 def render_fiftyone(timeline: Timeline, options: Options) -> Rendered:
@@ -271,14 +251,11 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
     rate, notes = frame_rate(timeline, options)
     target = media_address(timeline, options)
     all_spans = spans(timeline, rate)
-    all_lanes = lanes(all_spans)
-    tracks = []
-    for lane in range(max(all_lanes, default=0) + 1):
+    layers = []
+    for name, members in tracks(all_spans).items():
         children: list[dict[str, Any]] = []
         at = 0
-        for step, span, own in zip(timeline, all_spans, all_lanes, strict=True):
-            if own != lane:
-                continue
+        for step, span in ((timeline[i], all_spans[i]) for i in members):
             if span.start > at:
                 children.append({"OTIO_SCHEMA": "Gap.1", "source_range": _range(0, span.start - at, rate)})
             children.append({
@@ -290,14 +267,13 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
                 "active_media_reference_key": "DEFAULT_MEDIA",
             })  # fmt: skip
             at = span.end
-        name = "steps" if lane == 0 else f"steps {lane + 1}"
-        tracks.append({"OTIO_SCHEMA": "Track.1", "name": name, "kind": "Video", "children": children})
+        layers.append({"OTIO_SCHEMA": "Track.1", "name": name, "kind": "Video", "children": children})
     value = {
         "OTIO_SCHEMA": "Timeline.1",
         "name": options.title or Path(timeline.video).stem,
         "global_start_time": None,
         "metadata": {"stepformer": json.loads(stamp(timeline))},
-        "tracks": {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": tracks},
+        "tracks": {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": layers},
     }
     return Rendered(json.dumps(value, indent=2, ensure_ascii=False) + "\n", notes)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import unescape
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement, register_namespace
 
 from stepformer.base.guard import xml_of
 from stepformer.base.progress import clock
@@ -240,11 +240,10 @@ def render_podlove(timeline: Timeline, options: Options) -> Rendered:
 
     The format has no ends: read back, a chapter ends where the next begins. What starts past the end is left out.
     """
-    ElementTree.register_namespace("psc", NAMESPACE)
-    root = ElementTree.Element(f"{{{NAMESPACE}}}chapters", {"version": "1.2"})
+    register_namespace("psc", NAMESPACE)
+    root = Element(f"{{{NAMESPACE}}}chapters", version="1.2")
     for span in spans(timeline, 1000):
-        attributes = {"start": clock_ms(span.start), "title": xml_text(span.name)}
-        ElementTree.SubElement(root, f"{{{NAMESPACE}}}chapter", attributes)
+        SubElement(root, f"{{{NAMESPACE}}}chapter", start=clock_ms(span.start), title=xml_text(span.name))
     return Rendered(document(root, stamp(timeline)))
 
 
@@ -271,17 +270,17 @@ def render_matroska(timeline: Timeline, options: Options) -> Rendered:
     Written in milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no
     length is a millisecond long.
     """
-    root = ElementTree.Element("Chapters")
+    root = Element("Chapters")
     # an edition must hold a chapter, so a file without steps has no edition either
-    edition = ElementTree.SubElement(root, "EditionEntry") if len(timeline) else root
+    edition = SubElement(root, "EditionEntry") if len(timeline) else root
     for i, span in enumerate(spans(timeline, 1000)):
-        atom = ElementTree.SubElement(edition, "ChapterAtom")
-        _text(atom, "ChapterUID", str(i + 1))
-        _text(atom, "ChapterTimeStart", clock_ms(span.start) + "000000")
-        _text(atom, "ChapterTimeEnd", clock_ms(span.end) + "000000")
-        display = ElementTree.SubElement(atom, "ChapterDisplay")
-        _text(display, "ChapterString", xml_text(span.name))
-        _text(display, "ChapterLanguage", "und")
+        atom = SubElement(edition, "ChapterAtom")
+        SubElement(atom, "ChapterUID").text = str(i + 1)
+        SubElement(atom, "ChapterTimeStart").text = clock_ms(span.start) + "000000"
+        SubElement(atom, "ChapterTimeEnd").text = clock_ms(span.end) + "000000"
+        display = SubElement(atom, "ChapterDisplay")
+        SubElement(display, "ChapterString").text = xml_text(span.name)
+        SubElement(display, "ChapterLanguage").text = "und"
     return Rendered(document(root, stamp(timeline), _DOCTYPE))
 
 
@@ -296,7 +295,3 @@ def parse_matroska(text: str, source: str) -> Timeline:
         end = parse_clock(atom.findtext("ChapterTimeEnd") or atom.findtext("ChapterTimeStart") or "")
         steps.append(Step(start, max(start, end), atom.findtext("ChapterDisplay/ChapterString") or None))
     return timeline_of(steps, source, comment_stamp(text))
-
-
-def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
-    ElementTree.SubElement(parent, tag).text = text
