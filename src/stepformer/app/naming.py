@@ -39,6 +39,11 @@ EARLY_S, LATE_S = 6.0, 1.0
 SHOWN = 0.6
 """A seen name of a bank of one's own is shown, as a guess, if its agreement is at least this. Of the bank that ships
 none is shown: ``stepformer bench names`` finds no threshold from which most are even plausible."""
+PRESENT = 0.5
+"""A given text is taken to be in the video if it fits it better than this share of the phrase bank does."""
+PRESENT_SEEN = 1.15
+"""Where the space's pictures are known: a text is absent if it fits no look at the video so many standard deviations
+better than pictures at large; ``stepformer bench names`` has the error rates."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
 SHOWN_SAID, SURE_SAID = 0.55, 0.8
@@ -184,6 +189,36 @@ def topic_of(video: Floats, bank: PhraseBank) -> str | None:
     return next((topic for topic, share in bank.topic_shares(video).items() if share >= TOPIC_SHARE), None)
 
 
+def present_texts(texts: Floats, slots: Floats, vectors: Floats, bank: PhraseBank) -> NDArray[np.bool_]:
+    """(M,) whether the best fit of each text (M, D) anywhere in the video is good enough to be no chance.
+
+    Where the space's pictures are known the fit is with single vectors of the video (N, D), in standard deviations, so
+    that texts that are near to everything gain nothing. Else it is a cosine, less the bank's mean, with slots (K, D)
+    and the means of as many equal stretches, and at least that of a share of the bank.
+    """
+    if bank.pictures is not None:
+        return best_fit(texts, vectors, bank.pictures) >= PRESENT_SEEN
+    import torch
+
+    from stepformer.core.inference import pooled_slots
+
+    video = torch.as_tensor(unit(vectors))[None]
+    stretches = pooled_slots(video, torch.ones(video.shape[:2], dtype=torch.bool), len(slots)).slots[0].numpy()
+    seen = unit(slots), unit(stretches)
+    mean = unit(bank.raw).mean(0)
+
+    def best(x: Floats) -> Floats:
+        centred = unit(unit(x) - mean)
+        return np.asarray(sum((centred @ rows.T).max(1) for rows in seen))
+
+    return np.asarray(best(texts) >= np.quantile(best(bank.raw), PRESENT))
+
+
+def best_fit(texts: Floats, vectors: Floats, pictures: PictureStatistics) -> NDArray[np.float32]:
+    """(M,) how well each text (M, D) fits the picture (N, D) that it fits best, in standard deviations."""
+    return np.asarray(pictures.standard(vectors, pictures.scaled(texts)).max(0))
+
+
 def guess(steps: Floats, bank: PhraseBank, video: Floats | None = None) -> list[Name | None]:
     """A phrase for each of the steps (M, D) in order, None where none fits; the one that the step before has is not
     taken again. ``video`` (D,) is the mean of all frames' vectors, for the topic.
@@ -254,9 +289,16 @@ class Candidates:
     phrases: tuple[Phrase, ...]
     meanings: NDArray[np.float32]
 
+    def apart_s(self, spans_s: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(M, L) seconds that each phrase is said before each step begins, and after it ends; 0 inside."""
+        starts, ends = np.asarray(spans_s, np.float64).T[..., None]
+        middles = np.array([phrase.middle_s for phrase in self.phrases])
+        return np.maximum(starts - middles, 0.0), np.maximum(middles - ends, 0.0)
+
     def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L) 1 where a phrase is said inside a step, falling to 0 where it cannot be about it."""
-        return np.array([[_nearness(span, phrase) for phrase in self.phrases] for span in spans_s])
+        early_s, late_s = self.apart_s(spans_s)
+        return np.maximum(1.0 - early_s / EARLY_S - late_s / LATE_S, 0.0)
 
     def features(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L, 7) what :class:`Worth` weighs."""
@@ -264,20 +306,20 @@ class Candidates:
         x = unit(self.meanings)
         alike = np.asarray(x @ x.T, np.float64)
         np.fill_diagonal(alike, 0.0)
-        early = [[max(0.0, a - p.middle_s) for p in self.phrases] for a, _ in spans_s]
         local = near @ alike / np.maximum(near.sum(1, keepdims=True) - near, 1.0)
         shared = alike.sum(1) / max(1, count - 1)
         if count == 1:  # there is nothing to compare with
             local, shared = np.full(near.shape, WORTH.shared_usually), np.full(1, WORTH.shared_usually)
-        own = (
+        columns = (
+            self.apart_s(spans_s)[0],
             [phrase.groundability for phrase in self.phrases],
             shared,
+            local,
             [len(name.split()) for name in self.names],
             [phrase.verb in lexicon.VAGUE_VERBS for phrase in self.phrases],
             [phrase.said_object is not None for phrase in self.phrases],
         )
-        grounded, common, *rest = (np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in own)
-        return np.stack([np.asarray(early), grounded, common, local, *rest], axis=-1)
+        return np.stack([np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in columns], axis=-1)
 
 
 def candidates(phrases: Sequence[Phrase], encode: Encode, sense: Encode | None = None) -> Candidates | None:
@@ -339,14 +381,13 @@ def spoken(
     chance = 1 / (1 + np.exp(-log_odds))
     near = found.near(spans_s)
     # the model knows how early a phrase is, not how late: people seldom speak of what is over
-    late = np.array([[p.middle_s > end for p in found.phrases] for _, end in spans_s])
+    late = found.apart_s(spans_s)[1] > 0
     costs = np.where(near > 0, SHOWN_SAID - chance * np.where(late, near, 1.0), np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
     names: list[Name | None] = [None] * len(spans_s)
     for column, row in enumerate(assignment):
         if row >= 0:
-            score = float(chance[row, column])
-            said_s = found.phrases[column].start_s
+            score, said_s = float(chance[row, column]), found.phrases[column].start_s
             names[row] = Name(found.names[column], "spoken", score >= SURE_SAID, score, said_s)
     return names
 
@@ -365,16 +406,6 @@ def tell_apart(names: Sequence[Name | None], everywhere: bool = False) -> list[N
         number = times[name.text]
         out.append(name if number == 1 else replace(name, text=f"{name.text} ({number})"))
     return out
-
-
-def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
-    """1 inside the step, falling to 0 where the phrase is too early or too late to be about it."""
-    middle = phrase.middle_s
-    if middle < span[0]:
-        return max(0.0, 1.0 - (span[0] - middle) / EARLY_S)
-    if middle > span[1]:
-        return max(0.0, 1.0 - (middle - span[1]) / LATE_S)
-    return 1.0
 
 
 @lru_cache(maxsize=2)

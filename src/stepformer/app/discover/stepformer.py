@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
-from stepformer.app.discover.presence import present_texts
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, spoken, tell_apart, topic_of
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
