@@ -319,28 +319,21 @@ class IndexWriter:
         self.entries = {k: [np.zeros(0, ENTRY) if place is None else load_entries(place / f"{k}.npy")] for k in KINDS}
         self._graphs = _Graphs(folder, info.dim, place)
         self._calls: list[Any] = []
-        self._answers = None
-        if apart and place is not None:
-            held = sum(path.stat().st_size for path in place.glob("*.usearch"))
-            self._answers = run_many(
-                self._graphs, iter(self._calls.pop, None), apart=True, silence_s=_SILENCE_S,
-                memory_bytes=most_memory() + held,
-            )  # fmt: skip
+        held = 0 if place is None else sum(path.stat().st_size for path in place.glob("*.usearch"))
+        self._answers = run_many(
+            self._graphs, iter(self._calls.pop, None), apart=apart and place is not None, silence_s=_SILENCE_S,
+            memory_bytes=most_memory() + held,
+        )  # fmt: skip
 
     def close(self) -> None:
-        """Ends the process that changes the graphs."""
-        if self._answers is not None:
-            self._answers.close()
+        """Ends the process that changes the graphs, where there is one."""
+        self._answers.close()
 
     def _graph(self, kind: str, method: str, *given: Any, **options: Any) -> Any:
         """Calls a method of a graph, wherever it is."""
-        call = (kind, method, given, options)
-        if self._answers is None:
-            answer = self._graphs(call)
-        else:
-            self._calls.append(call)
-            outcome = next(self._answers)
-            answer = outcome.value if outcome.error is None else _damaged(self._graphs, outcome.error)
+        self._calls.append((kind, method, given, options))
+        outcome = next(self._answers)
+        answer = outcome.value if outcome.error is None else _damaged(self._graphs, outcome.error)
         if isinstance(answer, StepFormerError):
             raise answer
         return answer
