@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _find(source: Input) -> Any:
     """The steps of one video."""
-    from stepformer.app.discover import Knobs
+    from stepformer.app.discover.knobs import Knobs
 
     model, args = worker["model"], worker["args"]
     features = source.read(model, args.rate, text=True)
