@@ -75,7 +75,7 @@ def _find(source: Input) -> Any:
     from stepformer.app.discover.knobs import Knobs
 
     model, args = worker["model"], worker["args"]
-    features = source.read(model, args.rate, text=True)
+    features = source.read(model, args.rate)
     heard = None if args.no_labels else source.heard(listening_of(args))
     labels = "none" if args.no_labels else "auto"
     return model.find(features, Knobs(detail=args.detail), narration=heard, labels=labels)
