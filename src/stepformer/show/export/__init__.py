@@ -6,6 +6,9 @@
 
 A new format is a function ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
 -> notes`` (anything else), and one line in :data:`FORMATS`. Files are written beside and renamed into place.
+
+Unless a writer says otherwise, overlaps and steps past the end of the video stay (where a format is ``inside``, what
+lies past the end is cut or left out, and noted), and a step of no length is one millisecond or frame long.
 """
 
 from __future__ import annotations

@@ -36,10 +36,7 @@ from stepformer.version import __version__
 
 def render_json(timeline: Timeline, options: Options) -> Rendered:
     """JSON: the timeline itself, as ``Timeline.to_json`` has it; its schema is ``timeline.schema.json`` beside this
-    file.
-
-    The one format that keeps everything, exactly, whatever the steps are.
-    """
+    file. The one format that keeps everything, exactly, whatever the steps are."""
     return Rendered(timeline.to_json() + "\n")
 
 
@@ -113,8 +110,8 @@ _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 def render_elan(timeline: Timeline, options: Options) -> Rendered:
     """ELAN (.eaf, format 3.0): the steps as an annotation tier to look at and correct by hand. Milliseconds.
 
-    A tier's annotations may not overlap, so overlapping steps go to further tiers ("steps 2", ...). Steps past the end
-    stay. A step of no length is a millisecond long. Scores, slots and guesses are not annotations and are left to JSON.
+    A tier's annotations may not overlap, so overlapping steps go to further tiers ("steps 2", ...). Scores, slots and
+    guesses are not annotations and are left to JSON.
     """
     register_namespace("xsi", _XSI)
     root = Element("ANNOTATION_DOCUMENT", {
@@ -148,8 +145,7 @@ def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
     """Label Studio: a task with the steps as a prediction on the video's timeline, to correct by hand. Whole frames.
 
     Frames are counted from 1 and both ends are inclusive, as Label Studio's ``TimelineLabels`` has them. Its labelling
-    configuration must know the names and the frame rate: :func:`labeling_config` writes one for a timeline, and the
-    file's notes hold it. Overlaps and steps past the end stay.
+    configuration must know the names and the frame rate: :func:`labeling_config` writes one, and the notes hold it.
     """
     rate, notes = frame_rate(timeline, options)
     result = [
@@ -191,7 +187,7 @@ def render_fiftyone(timeline: Timeline, options: Options) -> Rendered:
     """FiftyOne: the ``labels.json`` of a ``FiftyOneTemporalDetectionDataset``. Seconds, as ``timestamps``.
 
     The key is the stem of the video's file, which FiftyOne finds in the folder ``data`` beside the file. Names are
-    given as strings (no ``classes``). Overlaps, zero lengths and steps past the end stay.
+    given as strings (no ``classes``). Zero lengths stay.
     """
     detections = []
     for i, step in enumerate(timeline):
@@ -207,7 +203,7 @@ def render_crosstask(timeline: Timeline, options: Options) -> Rendered:
 
     ``step`` is the 1-based place of the step in its task's list. Give that list as ``task_steps``; names that are not
     in it are numbered behind it, and without it steps are numbered as they first appear; the notes say which number is
-    which name. Milliseconds; overlaps, zero lengths and steps past the end stay.
+    which name. Milliseconds; zero lengths stay.
     """
     numbers = step_numbers(timeline, options.task_steps)
     rows = [f"{n},{step.start_s:.3f},{step.end_s:.3f}\n" for n, step in zip(numbers, timeline, strict=True)]
@@ -221,7 +217,7 @@ def render_coin(timeline: Timeline, options: Options) -> Rendered:
     """COIN annotation JSON: ``{"database": {video: {..., "annotation": [{id, segment, label}]}}}``. Seconds.
 
     Ids follow ``task_steps`` as CrossTask's numbers do. ``class`` is the ``task`` option, ``subset`` is "testing", and
-    the video is named by the stem of its file. Overlaps, zero lengths and steps past the end stay.
+    the video is named by the stem of its file. Zero lengths stay.
     """
     numbers = step_numbers(timeline, options.task_steps)
     key = PurePath(timeline.video).stem or "video"
@@ -245,8 +241,7 @@ def render_coin(timeline: Timeline, options: Options) -> Rendered:
 def render_otio(timeline: Timeline, options: Options) -> Rendered:
     """OpenTimelineIO (.otio): one clip per step, at its own place in time, for editing programs. Whole frames.
 
-    Overlapping steps go to further tracks. What lies past the end of the video is cut or left out; a step of no length
-    is a frame long. Score, slot and meta of a step are in its clip's metadata.
+    Overlapping steps go to further tracks. Score, slot and meta of a step are in its clip's metadata.
     """
     rate, notes = frame_rate(timeline, options)
     target = media_address(timeline, options)
@@ -292,9 +287,9 @@ _REEL = "AX"  # what editing programs call a source that is a file and not a tap
 def render_edl(timeline: Timeline, options: Options) -> Rendered:
     """CMX 3600 edit decision list (.edl): one event per step, in its place. Whole frames, non-drop timecode.
 
-    One video track, so a step is cut where the next begins and one that is then empty is left out, as is what lies past
-    the end of the video; the notes say so. A step of no length is a frame long. Timecode counts at the nominal rate (30
-    for 29.97). The format ends at 24 hours and has no escape: names are one line behind ``FROM CLIP NAME``.
+    One video track, so a step is cut where the next begins and one that is then empty is left out; the notes say so.
+    Timecode counts at the nominal rate (30 for 29.97). The format ends at 24 hours and has no escape: names are one
+    line behind ``FROM CLIP NAME``.
     """
     rate, notes = frame_rate(timeline, options)
     nominal = max(1, round(rate))

@@ -36,8 +36,7 @@ _TAG = re.compile(r"<[^<>]*>")
 def render_vtt(timeline: Timeline, options: Options) -> Rendered:
     """WebVTT chapters: one cue per step, for ``<track kind="chapters">`` and players that read it. Milliseconds.
 
-    Overlapping steps stay overlapping cues, steps past the end stay; a step of no length is a millisecond long. The
-    first comment of the file holds its provenance, so reading it back gives the video and its length too.
+    The first comment of the file holds its provenance, so reading it back gives the video and its length too.
     """
     blocks = ["WEBVTT", f"NOTE {stamp(timeline)}"]
     for i, span in enumerate(spans(timeline, 1000)):
@@ -64,8 +63,7 @@ def _cues(text: str, source: str) -> list[Step]:
 def render_srt(timeline: Timeline, options: Options) -> Rendered:
     """SubRip subtitles (.srt): one subtitle per step. Milliseconds.
 
-    The format has neither comments nor an escape: ``-->`` in a name, which would look like a time line, is written as
-    an arrow. Overlaps and steps past the end stay; a step of no length is a millisecond long.
+    The format has no comments and no escape: ``-->`` in a name would look like a time line and is written as an arrow.
     """
     blocks = []
     for i, span in enumerate(spans(timeline, 1000)):
@@ -202,11 +200,7 @@ _HEADER = ";FFMETADATA1"
 
 def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
     """ffmetadata: chapters as ffmpeg reads them (``ffmpeg -i in.mp4 -i chapters.ffmeta -map_chapters 1 -c copy
-    out.mp4``).
-
-    Milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no length is a
-    millisecond long. A comment holds the provenance.
-    """
+    out.mp4``). Milliseconds. A comment holds the provenance."""
     parts = [f"{_HEADER}\n;{stamp(timeline)}\n"]
     for span in spans(timeline, 1000):
         title = _SPECIAL.sub(r"\\\1", span.name)
@@ -236,10 +230,8 @@ NAMESPACE = "http://podlove.org/simple-chapters"
 
 
 def render_podlove(timeline: Timeline, options: Options) -> Rendered:
-    """Podlove Simple Chapters (XML, version 1.2): starts and names. Milliseconds.
-
-    The format has no ends: read back, a chapter ends where the next begins. What starts past the end is left out.
-    """
+    """Podlove Simple Chapters (XML, version 1.2): starts and names, in milliseconds. It has no ends: read back, a
+    chapter ends where the next begins."""
     register_namespace("psc", NAMESPACE)
     root = Element(f"{{{NAMESPACE}}}chapters", version="1.2")
     for span in spans(timeline, 1000):
@@ -265,11 +257,7 @@ _DOCTYPE = '<!DOCTYPE Chapters SYSTEM "matroskachapters.dtd">\n'
 
 
 def render_matroska(timeline: Timeline, options: Options) -> Rendered:
-    """Matroska chapters XML, as mkvmerge (``--chapters``) and mkvpropedit read it.
-
-    Written in milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no
-    length is a millisecond long.
-    """
+    """Matroska chapters XML, as mkvmerge (``--chapters``) and mkvpropedit read it. Milliseconds."""
     root = Element("Chapters")
     # an edition must hold a chapter, so a file without steps has no edition either
     edition = SubElement(root, "EditionEntry") if len(timeline) else root
