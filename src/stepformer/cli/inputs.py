@@ -78,11 +78,13 @@ worker: dict[str, Any] = {}
 """What a process that works on videos one by one keeps: the model, and the command's options."""
 
 
-def start_worker(args: argparse.Namespace) -> None:
-    """Loads the model once per process; progress is shown by the process that started it."""
+def start_worker(args: argparse.Namespace) -> Any:
+    """The model of a command, loaded once per process."""
     import stepformer
 
-    worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
+    if worker.get("args") is not args:
+        worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
+    return worker["model"]
 
 
 def video_of(timeline: Timeline, file: str, given: str | None = None) -> tuple[Timeline, str | None]:

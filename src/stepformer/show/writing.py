@@ -6,6 +6,7 @@ and a stamp of one line of JSON that fits into any format's comment and can be r
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -105,14 +106,13 @@ def step_numbers(timeline: Timeline, task_steps: Sequence[str] = ()) -> list[int
     number of its slot's first appearance, or one of its own.
     """
     seen: dict[object, int] = {one_line(name).casefold(): i + 1 for i, name in enumerate(task_steps)}
-    following = len(task_steps) + 1
+    following = itertools.count(len(task_steps) + 1)
     numbers = []
     for i, step in enumerate(timeline):
         label = one_line(step.label or "").casefold()
         key: object = label or (("slot", step.slot) if step.slot is not None else ("step", i))
         if key not in seen:
-            seen[key] = following
-            following += 1
+            seen[key] = next(following)
         numbers.append(seen[key])
     return numbers
 

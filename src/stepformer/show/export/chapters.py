@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import io
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import unescape
@@ -162,34 +163,28 @@ def _tiles(timeline: Timeline, said: list[str]) -> list[_Chapter]:
 
 def _join_short(chapters: list[_Chapter], said: list[str]) -> None:
     """Joins the shortest chapter with its shorter neighbour until none is too short or only one is left."""
-    count = len(chapters)
-    at_hand: list[_Chapter | None] = list(chapters)  # None where one has gone into the one before it
-    before, after = list(range(-1, count - 1)), list(range(1, count + 1))
-    queue = [(chapter.length_s, i) for i, chapter in enumerate(chapters)]
+    left = dict(enumerate(chapters))  # a chapter goes into the place of the one before it
+    places = list(left)
+    queue = [(chapter.length_s, place) for place, chapter in left.items()]
     heapq.heapify(queue)
-    while count > 1 and queue[0][0] < MIN_LENGTH_S:
+    while len(left) > 1 and queue[0][0] < MIN_LENGTH_S:
         length_s, at = heapq.heappop(queue)
-        short = at_hand[at]
-        if short is None or short.length_s != length_s:  # it has been joined since
+        if at not in left or left[at].length_s != length_s:  # it has been joined since
             continue
-        sides = {i: beside for i in (before[at], after[at]) if 0 <= i < len(chapters) and (beside := at_hand[i])}
-        other = min(sides, key=lambda i: sides[i].length_s)
-        first, second = (short, sides[other]) if at < other else (sides[other], short)
+        i = bisect_left(places, at)
+        other = min(places[max(0, i - 1) : i] + places[i + 1 : i + 2], key=lambda place: left[place].length_s)
         said.append(
-            f"{short.name!r} ({short.length_s} s at {clock(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
-            f"joined with {sides[other].name!r}"
+            f"{left[at].name!r} ({length_s} s at {clock(left[at].start_s)}) is shorter than {MIN_LENGTH_S} s: "
+            f"joined with {left[other].name!r}"
         )
+        place = min(at, other)
+        first, second = left[place], left.pop(places.pop(i + (at < other)))
         joined = _Chapter(first.start_s, second.end_s, list(dict.fromkeys(first.names + second.names)))
         if len(joined.name) > MAX_NAME:
             joined.names = max((first, second), key=lambda c: c.length_s).names
-        place, gone = min(at, other), max(at, other)
-        at_hand[place], at_hand[gone] = joined, None
-        after[place] = after[gone]
-        if after[gone] < len(chapters):
-            before[after[gone]] = place
+        left[place] = joined
         heapq.heappush(queue, (joined.length_s, place))
-        count -= 1
-    chapters[:] = [chapter for chapter in at_hand if chapter is not None]
+    chapters[:] = left.values()
     if chapters and chapters[0].length_s < MIN_LENGTH_S:
         chapters.clear()
 
