@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -408,52 +408,57 @@ def tell_apart(names: Sequence[Name | None], everywhere: bool = False) -> list[N
     return out
 
 
-@lru_cache(maxsize=2)
-def _texts(kitchen: bool) -> tuple[tuple[str, ...], ...]:
-    """The texts of the procedures that ship, of recipes or of the others, as words without a plural s."""
-    from stepformer.data.grammar import load_grammar
+class _Shipped(NamedTuple):
+    """What the procedures that ship and the narration's own lists say of words; all but verbs without a plural s."""
 
-    found = []
+    known: frozenset[str]  # words of hand work
+    verbs: frozenset[str]  # of hand work
+    things: frozenset[str]  # what a noun phrase can be about
+    odds: dict[str, float]  # log odds that a step which has the word is a recipe's; a food is foreign to none
+    kitchen_verbs: frozenset[str]  # that recipes have, or that at least no other work has for its own
+    pairs: frozenset[tuple[str, str]]  # neighbours in the texts
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> _Shipped:
+    from stepformer.data.grammar import load_grammar, phrase_bank
+
+    texts: dict[bool, list[list[str]]] = {True: [], False: []}  # of recipes, of other work
     for task in load_grammar().tasks:
-        if (task.domain in _KITCHEN) == kitchen:
-            found += [text for step in task.steps for text in (step.label, *step.paraphrases)]
-            found += [word for _, listed in task.slots for word in listed]
-    return tuple(tuple(_stems(text)) for text in found)
+        found = [text for step in task.steps for text in (step.label, *step.paraphrases)]
+        found += [word for _, listed in task.slots for word in listed]
+        texts[task.domain in _KITCHEN] += map(_stems, found)
 
+    def odds_of(part: Callable[[list[str]], list[str]]) -> dict[str, float]:
+        kitchen, others = (Counter(word for text in texts[own] for word in set(part(text))) for own in (True, False))
+        usual = np.log((kitchen.total() + 1) / (others.total() + 1))
+        return {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
 
-def _odds(of: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, float]:
-    """Words that ``of`` takes from the texts that ship -> log odds that a step which has one is a recipe's."""
-    kitchen, others = (Counter(word for text in _texts(own) for word in set(of(text))) for own in (True, False))
-    usual = np.log((kitchen.total() + 1) / (others.total() + 1))
-    return {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
-
-
-@lru_cache(maxsize=1)
-def _kitchen_odds() -> dict[str, float]:
-    """Of all words. What is on the list of foods is never foreign to a recipe."""
-    odds = _odds(lambda text: text)
-    return odds | {food: max(0.0, odds.get(food, 0.0)) for food in (word.rstrip("s") for word in words("foods"))}
-
-
-@lru_cache(maxsize=1)
-def _kitchen_verbs() -> frozenset[str]:
-    """Verbs of hand work that recipes have, or that at least no other work has for its own."""
-    odds = _odds(lambda text: text[: len(text) > 1])
-    own = {verb for verb in _verbs() if odds.get(verb, 0.0) > (_NO_RECIPE if verb in lexicon.PHYSICAL_VERBS else 0.0)}
-    return frozenset(own - {"paste"} | {"make", "keep"})
-
-
-@lru_cache(maxsize=1)
-def _pairs() -> frozenset[tuple[str, str]]:
-    """Neighbours in the texts that ship."""
-    return frozenset(pair for own in (True, False) for text in _texts(own) for pair in itertools.pairwise(text))
+    odds, first = odds_of(list), odds_of(lambda text: text[: len(text) > 1])  # a word alone is a thing
+    odds |= {food: max(0.0, odds.get(food, 0.0)) for food in (word.rstrip("s") for word in words("foods"))}
+    lists = map(words, ("step_words", "common_english", "particles", "object_pronouns", "empty_preps"))
+    own = lexicon.CONCRETE_NOUNS.union(lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
+    bank = {text.lower().split(maxsplit=1)[0] for text in phrase_bank()}
+    verbs = frozenset(bank | lexicon.PHYSICAL_VERBS | lexicon.VAGUE_VERBS) - _NO_VERBS
+    kitchen = {v for v in verbs if first.get(v, 0.0) > (_NO_RECIPE if v in lexicon.PHYSICAL_VERBS else 0.0)}
+    listed = lexicon.CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS | _VAGUE | PARTICLES | _NUMBERS
+    # "until it stops bubbling" ends in no thing
+    ends = {word for text in phrase_bank() for word in _things(text) if not word.endswith("ing")}
+    return _Shipped(
+        frozenset(odds).union(word.rstrip("s") for word in own),
+        verbs,
+        frozenset({word.rstrip("s") for word in listed} | ends | _EVERYWHERE) - _QUALITIES,
+        odds,
+        frozenset(kitchen - {"paste"} | {"make", "keep"}),
+        frozenset(pair for both in texts.values() for text in both for pair in itertools.pairwise(text)),
+    )
 
 
 def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str | None:
     """A recipe's name up to where the next sentence begins: "mix it with the salad air smells". Pairs of words that are
     said ``twice`` belong together. None if its verb is none that recipes have."""
     parts = name.split()
-    if parts[0] not in _kitchen_verbs():
+    if parts[0] not in _shipped().kitchen_verbs:
         return None
     kept = parts[:2]
     for at in range(2, len(parts)):
@@ -462,12 +467,12 @@ def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str |
         state = parts[0] == "let" or (parts[0] in _STATES and at + 1 == len(parts))  # "make the rice sticky"
         if before == "overnight":
             break
-        if not (state or pair in _pairs() or pair in twice):
+        if not (state or pair in _shipped().pairs or pair in twice):
             if before in _SPOONS and word not in _GOING_ON and len(parts) < MOST_WORDS:
                 kept.append("of")  # "one tablespoon cumin seeds"
             elif _runs_on(before, word):
                 ends = next((part for part in parts[at:] if part in _PHRASE_ENDS), "")
-                if ends != "and" or _kitchen_odds().get(pair[1], 0.0) <= 0.0:
+                if ends != "and" or _shipped().odds.get(pair[1], 0.0) <= 0.0:
                     break
                 kept[-1] += ","  # "add sugar cinnamon and lemon juice"
         kept.append(word)
@@ -486,38 +491,9 @@ def _runs_on(before: str, word: str) -> bool:
     return several or whole or second not in _SECOND_NOUNS
 
 
-@lru_cache(maxsize=1)
-def _known_words() -> frozenset[str]:
-    """Words of hand work, without a plural s: of the procedures that ship and of the narration's own lists."""
-    lists = map(words, ("step_words", "common_english", "particles", "object_pronouns", "empty_preps"))
-    own = lexicon.CONCRETE_NOUNS.union(lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
-    return frozenset(_kitchen_odds()).union(word.rstrip("s") for word in own)
-
-
-@lru_cache(maxsize=1)
-def _verbs() -> frozenset[str]:
-    """Verbs of hand work."""
-    from stepformer.data.grammar import phrase_bank
-
-    bank = {text.lower().split(maxsplit=1)[0] for text in phrase_bank()}
-    return frozenset(bank | lexicon.PHYSICAL_VERBS | lexicon.VAGUE_VERBS) - _NO_VERBS
-
-
-@lru_cache(maxsize=1)
-def _thing_words() -> frozenset[str]:
-    """Words, without a plural s, that can be what a noun phrase is about."""
-    from stepformer.data.grammar import phrase_bank
-
-    own = {word.rstrip("s") for word in lexicon.CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS}
-    # "until it stops bubbling" ends in no thing
-    bank = {word for text in phrase_bank() for word in _things(text) if not word.endswith("ing")}
-    every = own | bank | _EVERYWHERE | {word.rstrip("s") for word in _VAGUE | PARTICLES | _NUMBERS}
-    return frozenset(every - _QUALITIES)
-
-
 def in_kitchen(names: Sequence[str]) -> bool:
     """Whether names are those of a recipe, by all their words."""
-    odds = _kitchen_odds()
+    odds = _shipped().odds
     return sum(odds.get(word, 0.0) for word in {word for name in names for word in _stems(name)}) > _CERTAIN
 
 
@@ -539,17 +515,17 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
     if not phrase.verb:  # of somebody else's making
         return True
     parts = name.lower().replace("'s", "").replace(",", "").split()
-    known = _known_words()
+    shipped = _shipped()
     if any(len(part) == 1 and part.isalpha() and part != "a" for part in parts):
         return False  # "sesame e seeds"
-    if parts[0] not in _verbs():
+    if parts[0] not in shipped.verbs:
         return False  # "salad the pasta"
     if any(part in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, part in enumerate(parts)):
         return False  # "put glue and two minutes on"
-    if not all(part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
+    if not all(part.rstrip("s") in shipped.known | often or part[:1].isdigit() for part in parts):
         return False
     if not phrase.text.startswith("let ") and not all(
-        word in _thing_words() | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))
+        word in shipped.things | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))
     ):
         return False  # "mix the soy sauce and a spicy"
     if len(parts) == 1:
