@@ -52,28 +52,22 @@ class Several(argparse.Action):
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest, None) or []), *flat])
 
 
-def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
+def _number(expected: str, kind: Callable[[str], Any], holds: Callable[[Any], bool]) -> Callable[[str], Any]:
+    """The ``type`` of a number for which ``holds`` is true."""
+
+    def read(text: str) -> Any:
+        with suppress(ValueError):
+            if holds(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+
+    return read
 
 
-def above_zero(text: str) -> float:
-    """A number above 0."""
-    return _number(text, "above 0", lambda value: 0 < value < math.inf)
-
-
-def share(text: str) -> float:
-    """A number from 0 to 1."""
-    return _number(text, "from 0 to 1", lambda value: 0 <= value <= 1)
-
-
-def _number(text: str, expected: str, holds: Callable[[float], bool]) -> float:
-    with suppress(ValueError):
-        if holds(value := float(text)):
-            return value
-    raise argparse.ArgumentTypeError(f"expected a number {expected}, got {text!r}")
+# digits alone: Python takes "1_000" and "+1" for whole numbers too
+positive = _number("a whole number of at least 1", lambda text: int(text) if text.strip().isdecimal() else 0, bool)
+above_zero = _number("a number above 0", float, lambda value: 0 < value < math.inf)
+share = _number("a number from 0 to 1", float, lambda value: 0 <= value <= 1)
 
 
 def words(text: str) -> list[str]:
