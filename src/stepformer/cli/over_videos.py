@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,24 +35,20 @@ Job = tuple[Input, list[Output]]
 """One video and the files that are to be made of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """What became of one video. ``refused``: files that a format would not make of it, with the reason."""
 
     source: Input
-    timeline: dict[str, Any] | None = None
-    written: tuple[dict[str, Any], ...] = ()
-    refused: tuple[str, ...] = ()
+    timeline: dict[str, Any] | None = None  # until it is printed
+    written: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     error: str | None = None
     exit_code: int = 0
     seconds: float = 0.0
     spent: Mapping[str, float] = field(default_factory=dict)
     steps: int | None = None  # of a timeline that was printed
     skipped: bool = False
-
-
-Finder = Callable[..., Any]
-"""(model, source, options, listening=) -> Finding. Goes to other processes: a function of a module, or a partial."""
 
 
 def add_videos(parser: argparse.ArgumentParser) -> None:
@@ -67,33 +63,31 @@ def add_videos(parser: argparse.ArgumentParser) -> None:
 
 def _work(job: Job) -> Done:
     """One video. Errors are results here, so that their exit code survives the way between processes."""
-    began = time.perf_counter()
-    written: list[dict[str, Any]] = []
-    refused: list[str] = []
-    timeline, spent, error, code = None, {}, None, 0
     source, outputs = job
+    done, began = Done(source), time.perf_counter()
     try:
         args = worker["args"]
         vectors = getattr(args, "vectors", False) or source.kind != "video"
         finding = args.find(worker["model"], source, args)
-        timeline, spent = finding.timeline.to_dict(), finding.seconds
+        done.timeline, done.spent = finding.timeline.to_dict(), finding.seconds
         for output in outputs:
             try:
-                written.append(write_one(finding, output, source, vectors))
+                done.written.append(write_one(finding, output, source, vectors))
             except WriteError:
                 raise
             except StepFormerError as no:  # a format that cannot hold this video costs neither the result nor others
-                refused.append(f"{output.path} is not written: {no}")
-                code = no.exit_code
-        error, code = (refused[0], code) if refused and not written else (None, 0)
+                done.refused.append(f"{output.path} is not written: {no}")
+                done.exit_code = no.exit_code
+        done.error = done.refused[0] if done.refused and not done.written else None
     except StepFormerError as failed:
-        error, code = str(failed), failed.exit_code
-    seconds = time.perf_counter() - began
-    return Done(source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
+        done.error, done.exit_code = str(failed), failed.exit_code
+    done.seconds = time.perf_counter() - began
+    return done
 
 
-def run_over(args: argparse.Namespace, find: Finder) -> int:
-    """Does a command on every video and returns the exit code."""
+def run_over(args: argparse.Namespace, find: Callable[..., Any]) -> int:
+    """Does ``find(model, source, args, listening=...) -> Finding`` on every video and returns the exit code; it goes to
+    other processes: a function of a module, or a partial."""
     args.find = partial(find, listening=listening_of(args))
     # these encoders find features by a video's name, so that the video itself need not be here
     by_name = str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
@@ -122,7 +116,7 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
             if done.timeline is not None:
                 with nullcontext() if out.isatty() else redirect_stdout(out):
                     _print(done, args.json, several=len(sources) > 1)
-                done = replace(done, timeline=None, steps=len(done.timeline["steps"]))  # noqa: PLW2901 (memory for thousands)
+                done.steps, done.timeline = len(done.timeline["steps"]), None  # memory for thousands
             results.append(done)
             for refused in done.refused if done.error is None else ():
                 log.warning(refused)
