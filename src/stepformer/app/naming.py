@@ -248,8 +248,8 @@ def guess(steps: Floats, bank: PhraseBank, video: Floats | None = None) -> list[
 @dataclass(frozen=True, slots=True)
 class Worth:
     """The chance that a phrase names a step rightly or plausibly: weights of a logistic model of what is known of both.
-    ``stepformer bench said --fit`` made the values, before what makes
-    no sense was left out; fitted anew they are no better on the dev half."""
+    ``stepformer bench said --fit`` made the values, before what makes no sense was left out; fitted anew they are no
+    better on the dev half."""
 
     base: float = -3.898
     early_s: float = -0.151  # seconds that it is said before the step begins

@@ -398,23 +398,21 @@ def _read(
     table: Any = toml_of(read_text(path), path)
     found: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    level: list[str] = []
-    for word in ("", *command.split()):  # the top, the group's section, the command's
-        if word:
-            level.append(word)
-            table = table.get(word, {})
+    parts = command.split()
+    for depth in range(len(parts) + 1):  # the top, the group's section, the command's
+        level, last = parts[:depth], depth == len(parts)
         section = f"[{'.'.join(level)}]"
+        table = table.get(level[-1], {}) if level else table
         if not isinstance(table, dict):
-            raise UsageError(f"{path}: {word} is a section, {section}, not {table!r}")
-        below = [name for name in COMMANDS if name.split()[: len(level)] == level]
-        sections = {name.split()[len(level)] for name in below if len(name.split()) > len(level)}
-        last = " ".join(level) == command
+            raise UsageError(f"{path}: {level[-1]} is a section, {section}, not {table!r}")
+        below = [name for name in COMMANDS if name.split()[:depth] == level]
+        sections = {name.split()[depth] for name in below if len(name.split()) > depth}
         for key, value in table.items():
             if key in options and not isinstance(value, dict):
                 found[key] = value
             elif key in fields and (last or (named and not level)):
                 extra[key] = value
-            elif key in sections and (isinstance(value, dict) or key == command.split()[len(level)]):
+            elif key in sections and (isinstance(value, dict) or key == parts[depth]):
                 continue  # a section of its own, read when its turn comes
             elif isinstance(value, dict):
                 raise UsageError(f"{path}: no section is called {near(key, sections)}")
