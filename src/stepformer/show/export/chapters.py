@@ -198,7 +198,8 @@ def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
     out.mp4``). Milliseconds. A comment holds the provenance."""
     parts = [f"{_HEADER}\n;{stamp(timeline)}\n"]
     for span in spans(timeline, 1000):
-        title = _SPECIAL.sub(r"\\\1", span.name)
+        # FFmpeg takes a backslash at the end of a line, an escaped one too, for a line that goes on
+        title = _SPECIAL.sub(r"\\\1", span.name) + " " * span.name.endswith("\\")
         parts.append(f"[CHAPTER]\nTIMEBASE=1/1000\nSTART={span.start}\nEND={span.end}\ntitle={title}\n")
     return Rendered("".join(parts))
 
