@@ -266,14 +266,12 @@ class Worth:
     seen_words: float = 0.552
     seen: float = 2.66
 
-    def log_odds(self, features: Floats) -> NDArray[np.float64]:
-        """(M, L) of features (M, L, 7), in the order of the fields above."""
+    def log_odds(self, features: Floats, shares: Floats | None = None) -> NDArray[np.float64]:
+        """(M, L) of features (M, L, 7), in the order of the fields above, and where pictures say their part of shares
+        (M, L)."""
         weights = np.array([getattr(self, name) for name in FEATURES])
-        return np.asarray(self.base + np.asarray(features, np.float64) @ weights)
-
-    def with_sight(self, log_odds: Floats, shares: Floats) -> NDArray[np.float64]:
-        """(M, L) log odds where pictures say their part: shares (M, L)."""
-        return np.asarray(self.seen_base + self.seen_words * log_odds + self.seen * shares)
+        said = np.asarray(self.base + np.asarray(features, np.float64) @ weights)
+        return said if shares is None else np.asarray(self.seen_base + self.seen_words * said + self.seen * shares)
 
 
 FEATURES = ("early_s", "grounded", "shared", "local", "words", "vague", "referring")
@@ -375,9 +373,7 @@ def spoken(
     found = candidates(phrases, encode, sense) if len(spans_s) else None
     if found is None:
         return [None] * len(spans_s)
-    log_odds = worth.log_odds(found.features(spans_s))
-    if sight is not None:
-        log_odds = worth.with_sight(log_odds, sight(found.names))
+    log_odds = worth.log_odds(found.features(spans_s), None if sight is None else sight(found.names))
     chance = 1 / (1 + np.exp(-log_odds))
     near = found.near(spans_s)
     # the model knows how early a phrase is, not how late: people seldom speak of what is over
