@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures and prints the table."""
     import torch
 
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
 
     torch.set_num_threads(1)
     rows = table(load_model("default"))

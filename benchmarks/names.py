@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.clip_data import PARTS, ClipData, Floats, load
 from benchmarks.judged import Judge
-from stepformer.app.discover.presence import PRESENT_SEEN, best_fit
-from stepformer.app.naming import SHOWN, TOPIC_SHARE, PhraseBank
+from stepformer.app.naming import PRESENT_SEEN, SHOWN, TOPIC_SHARE, PhraseBank, best_fit
 from stepformer.base.arrays import unit
 from stepformer.base.files import replacing
 from stepformer.cli.options import add

@@ -273,7 +273,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
 
     model = load_model("default")
     if args.fit:

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
     from stepformer.encoders.reading import Features

@@ -260,7 +260,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints both tables."""
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
 
     model = load_model(args.model)
     marked: dict[str, list[tuple[Path, RealVideo]]] = {}

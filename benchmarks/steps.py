@@ -134,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints."""
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
 
     priors = fit(Path(args.world))
     if args.fit:

@@ -175,7 +175,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints one table a view."""
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
 
     model = load_model(args.model)
     ways = parts() if args.parts else thresholds()

@@ -16,14 +16,16 @@ from stepformer.version import __version__
 if TYPE_CHECKING:
     from stepformer import data, encoders, evaluation, media, narration
     from stepformer.app import procedure, search
-    from stepformer.app.discover import StepFormer, load_model
+    from stepformer.app.discover.loading import load_model
+    from stepformer.app.discover.stepformer import StepFormer
     from stepformer.core import align
     from stepformer.evaluation import baselines
     from stepformer.show import export
 
 __getattr__, __dir__ = lazy(__name__, {
     "core.align": ".", "data": ".", "encoders": ".", "evaluation": ".", "evaluation.baselines": ".", "narration": ".",
-    "media": ".", "show.export": ".", "app.procedure": ".", "app.search": ".", "app.discover": "load_model StepFormer",
+    "media": ".", "show.export": ".", "app.procedure": ".", "app.search": ".", "app.discover.loading": "load_model",
+    "app.discover.stepformer": "StepFormer",
 })  # fmt: skip
 
 __all__ = [

@@ -272,3 +272,13 @@ def test_processes_of_a_killed_parent_end_at_work_and_idle(tmp_path, start):
         parent.kill()
         for process in filter(is_running, processes):
             os.kill(process, signal.SIGKILL)
+
+
+def test_who_stops_asking_hears_no_more_notes():
+    heard = []
+    outcomes = run_many(str, [1, 2], noted=lambda item, value: heard.append(value))
+    assert next(outcomes).value == "1"
+    many.note("of other work, between two inputs")
+    outcomes.close()
+    many.note("of other work, afterwards")
+    assert heard == []

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,11 @@ EARLY_S, LATE_S = 6.0, 1.0
 SHOWN = 0.6
 """A seen name of a bank of one's own is shown, as a guess, if its agreement is at least this. Of the bank that ships
 none is shown: ``stepformer bench names`` finds no threshold from which most are even plausible."""
+PRESENT = 0.5
+"""A given text is taken to be in the video if it fits it better than this share of the phrase bank does."""
+PRESENT_SEEN = 1.15
+"""Where the space's pictures are known: a text is absent if it fits no look at the video so many standard deviations
+better than pictures at large; ``stepformer bench names`` has the error rates."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
 SHOWN_SAID, SURE_SAID = 0.55, 0.8
@@ -184,6 +189,36 @@ def topic_of(video: Floats, bank: PhraseBank) -> str | None:
     return next((topic for topic, share in bank.topic_shares(video).items() if share >= TOPIC_SHARE), None)
 
 
+def present_texts(texts: Floats, slots: Floats, vectors: Floats, bank: PhraseBank) -> NDArray[np.bool_]:
+    """(M,) whether the best fit of each text (M, D) anywhere in the video is good enough to be no chance.
+
+    Where the space's pictures are known the fit is with single vectors of the video (N, D), in standard deviations, so
+    that texts that are near to everything gain nothing. Else it is a cosine, less the bank's mean, with slots (K, D)
+    and the means of as many equal stretches, and at least that of a share of the bank.
+    """
+    if bank.pictures is not None:
+        return best_fit(texts, vectors, bank.pictures) >= PRESENT_SEEN
+    import torch
+
+    from stepformer.core.inference import pooled_slots
+
+    video = torch.as_tensor(unit(vectors))[None]
+    stretches = pooled_slots(video, torch.ones(video.shape[:2], dtype=torch.bool), len(slots)).slots[0].numpy()
+    seen = unit(slots), unit(stretches)
+    mean = unit(bank.raw).mean(0)
+
+    def best(x: Floats) -> Floats:
+        centred = unit(unit(x) - mean)
+        return np.asarray(sum((centred @ rows.T).max(1) for rows in seen))
+
+    return np.asarray(best(texts) >= np.quantile(best(bank.raw), PRESENT))
+
+
+def best_fit(texts: Floats, vectors: Floats, pictures: PictureStatistics) -> NDArray[np.float32]:
+    """(M,) how well each text (M, D) fits the picture (N, D) that it fits best, in standard deviations."""
+    return np.asarray(pictures.standard(vectors, pictures.scaled(texts)).max(0))
+
+
 def guess(steps: Floats, bank: PhraseBank, video: Floats | None = None) -> list[Name | None]:
     """A phrase for each of the steps (M, D) in order, None where none fits; the one that the step before has is not
     taken again. ``video`` (D,) is the mean of all frames' vectors, for the topic.
@@ -213,8 +248,8 @@ def guess(steps: Floats, bank: PhraseBank, video: Floats | None = None) -> list[
 @dataclass(frozen=True, slots=True)
 class Worth:
     """The chance that a phrase names a step rightly or plausibly: weights of a logistic model of what is known of both.
-    ``stepformer bench said --fit`` made the values, before what makes
-    no sense was left out; fitted anew they are no better on the dev half."""
+    ``stepformer bench said --fit`` made the values, before what makes no sense was left out; fitted anew they are no
+    better on the dev half."""
 
     base: float = -3.898
     early_s: float = -0.151  # seconds that it is said before the step begins
@@ -231,14 +266,12 @@ class Worth:
     seen_words: float = 0.552
     seen: float = 2.66
 
-    def log_odds(self, features: Floats) -> NDArray[np.float64]:
-        """(M, L) of features (M, L, 7), in the order of the fields above."""
+    def log_odds(self, features: Floats, shares: Floats | None = None) -> NDArray[np.float64]:
+        """(M, L) of features (M, L, 7), in the order of the fields above, and where pictures say their part of shares
+        (M, L)."""
         weights = np.array([getattr(self, name) for name in FEATURES])
-        return np.asarray(self.base + np.asarray(features, np.float64) @ weights)
-
-    def with_sight(self, log_odds: Floats, shares: Floats) -> NDArray[np.float64]:
-        """(M, L) log odds where pictures say their part: shares (M, L)."""
-        return np.asarray(self.seen_base + self.seen_words * log_odds + self.seen * shares)
+        said = np.asarray(self.base + np.asarray(features, np.float64) @ weights)
+        return said if shares is None else np.asarray(self.seen_base + self.seen_words * said + self.seen * shares)
 
 
 FEATURES = ("early_s", "grounded", "shared", "local", "words", "vague", "referring")
@@ -254,9 +287,16 @@ class Candidates:
     phrases: tuple[Phrase, ...]
     meanings: NDArray[np.float32]
 
+    def apart_s(self, spans_s: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(M, L) seconds that each phrase is said before each step begins, and after it ends; 0 inside."""
+        starts, ends = np.asarray(spans_s, np.float64).T[..., None]
+        middles = np.array([phrase.middle_s for phrase in self.phrases])
+        return np.maximum(starts - middles, 0.0), np.maximum(middles - ends, 0.0)
+
     def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L) 1 where a phrase is said inside a step, falling to 0 where it cannot be about it."""
-        return np.array([[_nearness(span, phrase) for phrase in self.phrases] for span in spans_s])
+        early_s, late_s = self.apart_s(spans_s)
+        return np.maximum(1.0 - early_s / EARLY_S - late_s / LATE_S, 0.0)
 
     def features(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L, 7) what :class:`Worth` weighs."""
@@ -264,20 +304,20 @@ class Candidates:
         x = unit(self.meanings)
         alike = np.asarray(x @ x.T, np.float64)
         np.fill_diagonal(alike, 0.0)
-        early = [[max(0.0, a - p.middle_s) for p in self.phrases] for a, _ in spans_s]
         local = near @ alike / np.maximum(near.sum(1, keepdims=True) - near, 1.0)
         shared = alike.sum(1) / max(1, count - 1)
         if count == 1:  # there is nothing to compare with
             local, shared = np.full(near.shape, WORTH.shared_usually), np.full(1, WORTH.shared_usually)
-        own = (
+        columns = (
+            self.apart_s(spans_s)[0],
             [phrase.groundability for phrase in self.phrases],
             shared,
+            local,
             [len(name.split()) for name in self.names],
             [phrase.verb in lexicon.VAGUE_VERBS for phrase in self.phrases],
             [phrase.said_object is not None for phrase in self.phrases],
         )
-        grounded, common, *rest = (np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in own)
-        return np.stack([np.asarray(early), grounded, common, local, *rest], axis=-1)
+        return np.stack([np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in columns], axis=-1)
 
 
 def candidates(phrases: Sequence[Phrase], encode: Encode, sense: Encode | None = None) -> Candidates | None:
@@ -333,20 +373,17 @@ def spoken(
     found = candidates(phrases, encode, sense) if len(spans_s) else None
     if found is None:
         return [None] * len(spans_s)
-    log_odds = worth.log_odds(found.features(spans_s))
-    if sight is not None:
-        log_odds = worth.with_sight(log_odds, sight(found.names))
+    log_odds = worth.log_odds(found.features(spans_s), None if sight is None else sight(found.names))
     chance = 1 / (1 + np.exp(-log_odds))
     near = found.near(spans_s)
     # the model knows how early a phrase is, not how late: people seldom speak of what is over
-    late = np.array([[p.middle_s > end for p in found.phrases] for _, end in spans_s])
+    late = found.apart_s(spans_s)[1] > 0
     costs = np.where(near > 0, SHOWN_SAID - chance * np.where(late, near, 1.0), np.inf)
     assignment = drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment
     names: list[Name | None] = [None] * len(spans_s)
     for column, row in enumerate(assignment):
         if row >= 0:
-            score = float(chance[row, column])
-            said_s = found.phrases[column].start_s
+            score, said_s = float(chance[row, column]), found.phrases[column].start_s
             names[row] = Name(found.names[column], "spoken", score >= SURE_SAID, score, said_s)
     return names
 
@@ -367,62 +404,57 @@ def tell_apart(names: Sequence[Name | None], everywhere: bool = False) -> list[N
     return out
 
 
-def _nearness(span: tuple[float, float], phrase: Phrase) -> float:
-    """1 inside the step, falling to 0 where the phrase is too early or too late to be about it."""
-    middle = phrase.middle_s
-    if middle < span[0]:
-        return max(0.0, 1.0 - (span[0] - middle) / EARLY_S)
-    if middle > span[1]:
-        return max(0.0, 1.0 - (middle - span[1]) / LATE_S)
-    return 1.0
+class _Shipped(NamedTuple):
+    """What the procedures that ship and the narration's own lists say of words; all but verbs without a plural s."""
+
+    known: frozenset[str]  # words of hand work
+    verbs: frozenset[str]  # of hand work
+    things: frozenset[str]  # what a noun phrase can be about
+    odds: dict[str, float]  # log odds that a step which has the word is a recipe's; a food is foreign to none
+    kitchen_verbs: frozenset[str]  # that recipes have, or that at least no other work has for its own
+    pairs: frozenset[tuple[str, str]]  # neighbours in the texts
 
 
-@lru_cache(maxsize=2)
-def _texts(kitchen: bool) -> tuple[tuple[str, ...], ...]:
-    """The texts of the procedures that ship, of recipes or of the others, as words without a plural s."""
-    from stepformer.data.grammar import load_grammar
+@lru_cache(maxsize=1)
+def _shipped() -> _Shipped:
+    from stepformer.data.grammar import load_grammar, phrase_bank
 
-    found = []
+    texts: dict[bool, list[list[str]]] = {True: [], False: []}  # of recipes, of other work
     for task in load_grammar().tasks:
-        if (task.domain in _KITCHEN) == kitchen:
-            found += [text for step in task.steps for text in (step.label, *step.paraphrases)]
-            found += [word for _, listed in task.slots for word in listed]
-    return tuple(tuple(_stems(text)) for text in found)
+        found = [text for step in task.steps for text in (step.label, *step.paraphrases)]
+        found += [word for _, listed in task.slots for word in listed]
+        texts[task.domain in _KITCHEN] += map(_stems, found)
 
+    def odds_of(part: Callable[[list[str]], list[str]]) -> dict[str, float]:
+        kitchen, others = (Counter(word for text in texts[own] for word in set(part(text))) for own in (True, False))
+        usual = np.log((kitchen.total() + 1) / (others.total() + 1))
+        return {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
 
-def _odds(of: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, float]:
-    """Words that ``of`` takes from the texts that ship -> log odds that a step which has one is a recipe's."""
-    kitchen, others = (Counter(word for text in _texts(own) for word in set(of(text))) for own in (True, False))
-    usual = np.log((kitchen.total() + 1) / (others.total() + 1))
-    return {word: float(np.log((kitchen[word] + 0.5) / (others[word] + 0.5)) - usual) for word in kitchen | others}
-
-
-@lru_cache(maxsize=1)
-def _kitchen_odds() -> dict[str, float]:
-    """Of all words. What is on the list of foods is never foreign to a recipe."""
-    odds = _odds(lambda text: text)
-    return odds | {food: max(0.0, odds.get(food, 0.0)) for food in (word.rstrip("s") for word in words("foods"))}
-
-
-@lru_cache(maxsize=1)
-def _kitchen_verbs() -> frozenset[str]:
-    """Verbs of hand work that recipes have, or that at least no other work has for its own."""
-    odds = _odds(lambda text: text[: len(text) > 1])
-    own = {verb for verb in _verbs() if odds.get(verb, 0.0) > (_NO_RECIPE if verb in lexicon.PHYSICAL_VERBS else 0.0)}
-    return frozenset(own - {"paste"} | {"make", "keep"})
-
-
-@lru_cache(maxsize=1)
-def _pairs() -> frozenset[tuple[str, str]]:
-    """Neighbours in the texts that ship."""
-    return frozenset(pair for own in (True, False) for text in _texts(own) for pair in itertools.pairwise(text))
+    odds, first = odds_of(list), odds_of(lambda text: text[: len(text) > 1])  # a word alone is a thing
+    odds |= {food: max(0.0, odds.get(food, 0.0)) for food in (word.rstrip("s") for word in words("foods"))}
+    lists = map(words, ("step_words", "common_english", "particles", "object_pronouns", "empty_preps"))
+    own = lexicon.CONCRETE_NOUNS.union(lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
+    bank = {text.lower().split(maxsplit=1)[0] for text in phrase_bank()}
+    verbs = frozenset(bank | lexicon.PHYSICAL_VERBS | lexicon.VAGUE_VERBS) - _NO_VERBS
+    kitchen = {v for v in verbs if first.get(v, 0.0) > (_NO_RECIPE if v in lexicon.PHYSICAL_VERBS else 0.0)}
+    listed = lexicon.CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS | _VAGUE | PARTICLES | _NUMBERS
+    # "until it stops bubbling" ends in no thing
+    ends = {word for text in phrase_bank() for word in _things(text) if not word.endswith("ing")}
+    return _Shipped(
+        frozenset(odds).union(word.rstrip("s") for word in own),
+        verbs,
+        frozenset({word.rstrip("s") for word in listed} | ends | _EVERYWHERE) - _QUALITIES,
+        odds,
+        frozenset(kitchen - {"paste"} | {"make", "keep"}),
+        frozenset(pair for both in texts.values() for text in both for pair in itertools.pairwise(text)),
+    )
 
 
 def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str | None:
     """A recipe's name up to where the next sentence begins: "mix it with the salad air smells". Pairs of words that are
     said ``twice`` belong together. None if its verb is none that recipes have."""
     parts = name.split()
-    if parts[0] not in _kitchen_verbs():
+    if parts[0] not in _shipped().kitchen_verbs:
         return None
     kept = parts[:2]
     for at in range(2, len(parts)):
@@ -431,12 +463,12 @@ def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str |
         state = parts[0] == "let" or (parts[0] in _STATES and at + 1 == len(parts))  # "make the rice sticky"
         if before == "overnight":
             break
-        if not (state or pair in _pairs() or pair in twice):
+        if not (state or pair in _shipped().pairs or pair in twice):
             if before in _SPOONS and word not in _GOING_ON and len(parts) < MOST_WORDS:
                 kept.append("of")  # "one tablespoon cumin seeds"
             elif _runs_on(before, word):
                 ends = next((part for part in parts[at:] if part in _PHRASE_ENDS), "")
-                if ends != "and" or _kitchen_odds().get(pair[1], 0.0) <= 0.0:
+                if ends != "and" or _shipped().odds.get(pair[1], 0.0) <= 0.0:
                     break
                 kept[-1] += ","  # "add sugar cinnamon and lemon juice"
         kept.append(word)
@@ -455,38 +487,9 @@ def _runs_on(before: str, word: str) -> bool:
     return several or whole or second not in _SECOND_NOUNS
 
 
-@lru_cache(maxsize=1)
-def _known_words() -> frozenset[str]:
-    """Words of hand work, without a plural s: of the procedures that ship and of the narration's own lists."""
-    lists = map(words, ("step_words", "common_english", "particles", "object_pronouns", "empty_preps"))
-    own = lexicon.CONCRETE_NOUNS.union(lexicon.PHYSICAL_VERBS, lexicon.VAGUE_VERBS, MEASURES, TIME_NOUNS, *lists)
-    return frozenset(_kitchen_odds()).union(word.rstrip("s") for word in own)
-
-
-@lru_cache(maxsize=1)
-def _verbs() -> frozenset[str]:
-    """Verbs of hand work."""
-    from stepformer.data.grammar import phrase_bank
-
-    bank = {text.lower().split(maxsplit=1)[0] for text in phrase_bank()}
-    return frozenset(bank | lexicon.PHYSICAL_VERBS | lexicon.VAGUE_VERBS) - _NO_VERBS
-
-
-@lru_cache(maxsize=1)
-def _thing_words() -> frozenset[str]:
-    """Words, without a plural s, that can be what a noun phrase is about."""
-    from stepformer.data.grammar import phrase_bank
-
-    own = {word.rstrip("s") for word in lexicon.CONCRETE_NOUNS | words("step_words") | MEASURES | TIME_NOUNS}
-    # "until it stops bubbling" ends in no thing
-    bank = {word for text in phrase_bank() for word in _things(text) if not word.endswith("ing")}
-    every = own | bank | _EVERYWHERE | {word.rstrip("s") for word in _VAGUE | PARTICLES | _NUMBERS}
-    return frozenset(every - _QUALITIES)
-
-
 def in_kitchen(names: Sequence[str]) -> bool:
     """Whether names are those of a recipe, by all their words."""
-    odds = _kitchen_odds()
+    odds = _shipped().odds
     return sum(odds.get(word, 0.0) for word in {word for name in names for word in _stems(name)}) > _CERTAIN
 
 
@@ -508,17 +511,17 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
     if not phrase.verb:  # of somebody else's making
         return True
     parts = name.lower().replace("'s", "").replace(",", "").split()
-    known = _known_words()
+    shipped = _shipped()
     if any(len(part) == 1 and part.isalpha() and part != "a" for part in parts):
         return False  # "sesame e seeds"
-    if parts[0] not in _verbs():
+    if parts[0] not in shipped.verbs:
         return False  # "salad the pasta"
     if any(part in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, part in enumerate(parts)):
         return False  # "put glue and two minutes on"
-    if not all(part.rstrip("s") in known | often or part[:1].isdigit() for part in parts):
+    if not all(part.rstrip("s") in shipped.known | often or part[:1].isdigit() for part in parts):
         return False
     if not phrase.text.startswith("let ") and not all(
-        word in _thing_words() | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))
+        word in shipped.things | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))
     ):
         return False  # "mix the soy sauce and a spicy"
     if len(parts) == 1:

@@ -96,11 +96,7 @@ def _source(config: TrainConfig, world: World | None, device: torch.device) -> B
 
 
 def _trial(config: TrainConfig, world: World | None, source: BatchSource, device: torch.device) -> Trial | None:
-    """Annotated videos with features where a dataset is given, else simulated ones where there is a world of the width.
-
-    Raises:
-        UsageError: the annotated videos' features have another width than the data to learn from.
-    """
+    """Annotated videos with features where a dataset is given, else simulated ones of a world of the same width."""
     v = config.validation
     if not v.every:
         return None

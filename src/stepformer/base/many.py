@@ -109,10 +109,12 @@ def run_many(
         for item in items:
             _notes[0] = outer if noted is None else partial(noted, item)
             try:
-                yield Outcome(item, value=work(item))
+                outcome = Outcome(item, value=work(item))
             except Exception as error:
-                yield failure(item, error)
-        _notes[0] = outer
+                outcome = failure(item, error)
+            finally:
+                _notes[0] = outer  # here, because whoever asks may stop before the last
+            yield outcome
         return
 
     # cores shared out: processes with a thread per core each would wait for one another

@@ -73,7 +73,7 @@ def start_s(model: str) -> float:
     """Processor seconds of a new process that loads the model and its encoder, with one thread as pictures are encoded:
     several that wait for each other on a busy machine would count their waiting."""
     code = (
-        "import sys, time, numpy, torch; from stepformer.app.discover import load_model; torch.set_num_threads(1); "
+        "import sys, time, numpy, torch; from stepformer import load_model; torch.set_num_threads(1); "
         "encoder = load_model(sys.argv[1]).encoder; "
         "spec = encoder.wants; shape = (1, *([] if spec.frames == 1 else [spec.frames]), *spec.size, 3); "
         "encoder.encode_video(numpy.zeros(shape, numpy.uint8)); print(time.process_time())"
@@ -82,7 +82,7 @@ def start_s(model: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    from stepformer.app.discover import load_model
+    from stepformer.app.discover.loading import load_model
     from stepformer.base import weights
 
     video = args.video or weights.pull("demo-video")

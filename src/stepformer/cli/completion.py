@@ -45,7 +45,11 @@ def script(shell: str) -> str:
 
 def _whole_parser() -> argparse.ArgumentParser:
     """One parser with every command of the table, groups ("models", "bench", ...) nested."""
+    import shtab
+
     from stepformer.cli import COMMANDS, GROUPS, command_parser
+
+    kinds = dict.fromkeys(_FOLDERS, shtab.DIRECTORY) | dict.fromkeys(_FILES, shtab.FILE)
 
     # the name by which it is called, whatever this process was started as
     whole = argparse.ArgumentParser(prog="stepformer")
@@ -55,20 +59,9 @@ def _whole_parser() -> argparse.ArgumentParser:
     for name, (_, line) in COMMANDS.items():
         group, _, word = name.partition(" ")
         parser = (groups[group] if word else top).add_parser(word or group, help=line)
-        command_parser(name, parser)
-        _complete_paths(parser)
+        for action in command_parser(name, parser)._actions:  # argparse has no public list of a parser's arguments
+            metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+            kind = kinds.get(metavar, shtab.FILE if Path(metavar).suffix else None)
+            if kind is not None and action.nargs != 0 and not action.choices:
+                action.complete = kind  # type: ignore[attr-defined]
     return whole
-
-
-def _complete_paths(parser: argparse.ArgumentParser) -> None:
-    """Marks the arguments that take files and folders, known by their metavar."""
-    import shtab
-
-    for action in parser._actions:  # argparse has no public list of a parser's arguments
-        metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
-        if action.nargs == 0 or action.choices:
-            continue
-        if metavar in _FOLDERS:
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif metavar in _FILES or Path(metavar).suffix:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]

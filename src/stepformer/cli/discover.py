@@ -11,7 +11,7 @@ from typing import Any
 from stepformer.app.discover.knobs import USES, Knobs
 from stepformer.cli.inputs import Input
 from stepformer.cli.options import add
-from stepformer.cli.over_videos import add_videos, noting, run_over
+from stepformer.cli.over_videos import add_videos, run_over
 from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Give at most one of --steps, --detail,
@@ -68,7 +68,7 @@ def find(
 
     # plain features do not say whose they are, and names need the text side of the encoder that made them
     named = not args.no_labels and (video.kind != "features" or args.encoder is not None)
-    features = video.read(model, args.rate, noting("read"), not args.no_cache, named)
-    narration = video.heard(listening, noting("heard")) if named else None
+    features = video.read(model, args.rate, not args.no_cache, named)
+    narration = video.heard(listening) if named else None
     found = model.find(features, knobs, narration=narration, labels="auto" if named else "none", bank=bank)
     return replace(found, timeline=without_guesses(found.timeline)) if args.sure_only else found

@@ -127,7 +127,7 @@ def _weights(name: str, quick: bool) -> str:
 
 
 def _model(name: str) -> str:
-    from stepformer.app.discover import checkpoint_file
+    from stepformer.app.discover.loading import checkpoint_file
     from stepformer.core.checkpoint import load_checkpoint
 
     checkpoint = load_checkpoint(checkpoint_file(name))  # checks the hash of the weights

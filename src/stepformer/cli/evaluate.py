@@ -165,18 +165,16 @@ def read_any(path: Path, rate_hz: float) -> Any:
     from stepformer.evaluation.predictions import SUFFIXES, prediction_from_timeline, read_prediction
     from stepformer.show import export
 
-    if path.suffix in SUFFIXES and not (path.suffix in (".csv", ".txt") and _is_export(path)):
+    exported = path.suffix not in SUFFIXES
+    if path.suffix in (".csv", ".txt"):  # start_s in its header, or 0:00 at its start: a timeline, not ids or rows
+        with plain_file(path).open(encoding="utf-8", errors="replace") as file:
+            first = file.readline(1000)
+        exported = "start_s" in first or ":" in first.split(" ")[0]
+    if not exported:
         return read_prediction(path, rate_hz)
     found = prediction_from_timeline(export.read(path))
     # chapters end with their last step; how long the video is they do not know
     return found if path.suffix in (".csv", ".tsv") else replace(found, duration_s=None)
-
-
-def _is_export(path: Path) -> bool:
-    """Whether a table or text is a timeline (start_s in its header, or 0:00 at its start) and not ids or rows."""
-    with plain_file(path).open(encoding="utf-8", errors="replace") as file:
-        first = file.readline(1000)
-    return "start_s" in first or ":" in first.split(" ")[0]
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float | None]:

@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeVar
 
 from stepformer.base.files import no_such
 from stepformer.base.guard import in_process, read_text, reader
-from stepformer.base.many import most_memory
+from stepformer.base.many import most_memory, note
 from stepformer.errors import InputError, UsageError
 from stepformer.timeline import Timeline
 
@@ -39,7 +40,7 @@ class Input:
             return video_id(self.path.stem)
         return self.key.replace("/", "_") or (self.path.stem if self.path.suffix else self.path.name)
 
-    def read(self, model: Any, rate_hz: float = 1.0, report: Any = None, cache: bool = True, text: bool = False) -> Any:
+    def read(self, model: Any, rate_hz: float, cache: bool = True, text: bool = True) -> Any:
         """Its Features; ``rate_hz`` is that of a file of features, which does not say.
 
         text: they will be compared with texts, so a store must be of the model's encoder.
@@ -47,7 +48,7 @@ class Input:
         from stepformer.encoders.reading import Features
 
         if self.kind == "video":
-            return model.read(self.path, report, cache)
+            return model.read(self.path, partial(_note, "read"), cache)
         if self.kind == "features":
             from stepformer.data.precomputed import read_features
 
@@ -61,22 +62,29 @@ class Input:
         stored = store[self.key]
         return Features(stored.features, stored.rate_hz, stored.structure, stored.duration_s, stored.video)
 
-    def heard(self, listening: Any, report: Any = None) -> Any:
+    def heard(self, listening: Any) -> Any:
         """The Narration of a video file: its subtitles or its speech; None of features."""
         from stepformer.narration import narration_of
 
-        return narration_of(self.path, listening, report) if self.kind == "video" else None
+        return narration_of(self.path, listening, partial(_note, "heard")) if self.kind == "video" else None
+
+
+def _note(what: Literal["read", "heard"], done_s: float, total_s: float) -> None:
+    """Tells whoever shows progress how many seconds of a video, of how many, have been read or turned into text."""
+    note((what, done_s, total_s))
 
 
 worker: dict[str, Any] = {}
 """What a process that works on videos one by one keeps: the model, and the command's options."""
 
 
-def start_worker(args: argparse.Namespace) -> None:
-    """Loads the model once per process."""
+def start_worker(args: argparse.Namespace) -> Any:
+    """The model of a command, loaded once per process."""
     import stepformer
 
-    worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
+    if worker.get("args") is not args:
+        worker.update(model=stepformer.load_model(args.model, encoder=args.encoder, device=args.device), args=args)
+    return worker["model"]
 
 
 def video_of(timeline: Timeline, file: str, given: str | None = None) -> tuple[Timeline, str | None]:

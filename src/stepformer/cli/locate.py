@@ -10,7 +10,7 @@ from typing import Any
 from stepformer.app.discover.knobs import check_texts
 from stepformer.cli.inputs import Input, lines_of
 from stepformer.cli.options import add
-from stepformer.cli.over_videos import add_videos, noting, run_over
+from stepformer.cli.over_videos import add_videos, run_over
 from stepformer.errors import UsageError
 from stepformer.narration.listening import Listening
 
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
 def find(model: Any, video: Input, args: argparse.Namespace, texts: Sequence[str], listening: Listening) -> Any:
     """The places of the steps in one video, in whichever process."""
-    features = video.read(model, args.rate, noting("read"), not args.no_cache, True)
+    features = video.read(model, args.rate, not args.no_cache)
     return model.place(
         features, texts, not args.unordered, method=None if args.method == "auto" else args.method,
-        judge_presence=not args.all_present, narration=video.heard(listening, noting("heard")),
+        judge_presence=not args.all_present, narration=video.heard(listening),
     )  # fmt: skip

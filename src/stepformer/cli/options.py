@@ -52,28 +52,22 @@ class Several(argparse.Action):
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest, None) or []), *flat])
 
 
-def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
+def _number(expected: str, kind: Callable[[str], Any], holds: Callable[[Any], bool]) -> Callable[[str], Any]:
+    """The ``type`` of a number for which ``holds`` is true."""
+
+    def read(text: str) -> Any:
+        with suppress(ValueError):
+            if holds(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+
+    return read
 
 
-def above_zero(text: str) -> float:
-    """A number above 0."""
-    return _number(text, "above 0", lambda value: 0 < value < math.inf)
-
-
-def share(text: str) -> float:
-    """A number from 0 to 1."""
-    return _number(text, "from 0 to 1", lambda value: 0 <= value <= 1)
-
-
-def _number(text: str, expected: str, holds: Callable[[float], bool]) -> float:
-    with suppress(ValueError):
-        if holds(value := float(text)):
-            return value
-    raise argparse.ArgumentTypeError(f"expected a number {expected}, got {text!r}")
+# digits alone: Python takes "1_000" and "+1" for whole numbers too
+positive = _number("a whole number of at least 1", lambda text: int(text) if text.strip().isdecimal() else 0, bool)
+above_zero = _number("a number above 0", float, lambda value: 0 < value < math.inf)
+share = _number("a number from 0 to 1", float, lambda value: 0 <= value <= 1)
 
 
 def words(text: str) -> list[str]:
@@ -404,23 +398,21 @@ def _read(
     table: Any = toml_of(read_text(path), path)
     found: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    level: list[str] = []
-    for word in ("", *command.split()):  # the top, the group's section, the command's
-        if word:
-            level.append(word)
-            table = table.get(word, {})
+    parts = command.split()
+    for depth in range(len(parts) + 1):  # the top, the group's section, the command's
+        level, last = parts[:depth], depth == len(parts)
         section = f"[{'.'.join(level)}]"
+        table = table.get(level[-1], {}) if level else table
         if not isinstance(table, dict):
-            raise UsageError(f"{path}: {word} is a section, {section}, not {table!r}")
-        below = [name for name in COMMANDS if name.split()[: len(level)] == level]
-        sections = {name.split()[len(level)] for name in below if len(name.split()) > len(level)}
-        last = " ".join(level) == command
+            raise UsageError(f"{path}: {level[-1]} is a section, {section}, not {table!r}")
+        below = [name for name in COMMANDS if name.split()[:depth] == level]
+        sections = {name.split()[depth] for name in below if len(name.split()) > depth}
         for key, value in table.items():
             if key in options and not isinstance(value, dict):
                 found[key] = value
             elif key in fields and (last or (named and not level)):
                 extra[key] = value
-            elif key in sections and (isinstance(value, dict) or key == command.split()[len(level)]):
+            elif key in sections and (isinstance(value, dict) or key == parts[depth]):
                 continue  # a section of its own, read when its turn comes
             elif isinstance(value, dict):
                 raise UsageError(f"{path}: no section is called {near(key, sections)}")

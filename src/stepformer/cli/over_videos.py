@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stepformer.base.cluster import run_anywhere
-from stepformer.base.many import note, run_many
+from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Input, find_inputs, start_worker, worker
 from stepformer.cli.log import log, of, printable
@@ -35,24 +35,20 @@ Job = tuple[Input, list[Output]]
 """One video and the files that are to be made of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """What became of one video. ``refused``: files that a format would not make of it, with the reason."""
 
     source: Input
-    timeline: dict[str, Any] | None = None
-    written: tuple[dict[str, Any], ...] = ()
-    refused: tuple[str, ...] = ()
+    timeline: dict[str, Any] | None = None  # until it is printed
+    written: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     error: str | None = None
     exit_code: int = 0
     seconds: float = 0.0
     spent: Mapping[str, float] = field(default_factory=dict)
     steps: int | None = None  # of a timeline that was printed
     skipped: bool = False
-
-
-Finder = Callable[..., Any]
-"""(model, source, options, listening=) -> Finding. Goes to other processes: a function of a module, or a partial."""
 
 
 def add_videos(parser: argparse.ArgumentParser) -> None:
@@ -65,47 +61,34 @@ def add_videos(parser: argparse.ArgumentParser) -> None:
         "dry_run")  # fmt: skip
 
 
-def _start(args: argparse.Namespace, find: Finder) -> None:
-    """Loads the model once per process; progress is shown by the process that started it."""
-    start_worker(args)
-    worker.update(find=find)
-
-
-def noting(what: Literal["read", "heard"]) -> Callable[[float, float], None]:
-    """Tells whoever shows progress how many seconds of a video, of how many, have been read or turned into text."""
-    return lambda done_s, total_s: note((what, done_s, total_s))
-
-
 def _work(job: Job) -> Done:
     """One video. Errors are results here, so that their exit code survives the way between processes."""
-    began = time.perf_counter()
-    written: list[dict[str, Any]] = []
-    refused: list[str] = []
-    timeline, spent, error, code = None, {}, None, 0
     source, outputs = job
+    done, began = Done(source), time.perf_counter()
     try:
         args = worker["args"]
         vectors = getattr(args, "vectors", False) or source.kind != "video"
-        finding = worker["find"](worker["model"], source, args)
-        timeline, spent = finding.timeline.to_dict(), finding.seconds
+        finding = args.find(worker["model"], source, args)
+        done.timeline, done.spent = finding.timeline.to_dict(), finding.seconds
         for output in outputs:
             try:
-                written.append(write_one(finding, output, source, vectors))
+                done.written.append(write_one(finding, output, source, vectors))
             except WriteError:
                 raise
             except StepFormerError as no:  # a format that cannot hold this video costs neither the result nor others
-                refused.append(f"{output.path} is not written: {no}")
-                code = no.exit_code
-        error, code = (refused[0], code) if refused and not written else (None, 0)
+                done.refused.append(f"{output.path} is not written: {no}")
+                done.exit_code = no.exit_code
+        done.error = done.refused[0] if done.refused and not done.written else None
     except StepFormerError as failed:
-        error, code = str(failed), failed.exit_code
-    seconds = time.perf_counter() - began
-    return Done(source, timeline, tuple(written), tuple(refused), error, code, seconds, spent)
+        done.error, done.exit_code = str(failed), failed.exit_code
+    done.seconds = time.perf_counter() - began
+    return done
 
 
-def run_over(args: argparse.Namespace, find: Finder) -> int:
-    """Does a command on every video and returns the exit code."""
-    find = partial(find, listening=listening_of(args))
+def run_over(args: argparse.Namespace, find: Callable[..., Any]) -> int:
+    """Does ``find(model, source, args, listening=...) -> Finding`` on every video and returns the exit code; it goes to
+    other processes: a function of a module, or a partial."""
+    args.find = partial(find, listening=listening_of(args))
     # these encoders find features by a video's name, so that the video itself need not be here
     by_name = str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
     sources = find_inputs(args.videos, ids=by_name)
@@ -126,14 +109,14 @@ def run_over(args: argparse.Namespace, find: Finder) -> int:
     lengths, broken = _lengths(jobs, args)
     readable = [job for job in jobs if job[0] in lengths]
     out = sys.stdout  # a bar on the terminal takes it over, and would show there what goes to a file
-    with ExitStack() as at_end, closing(_each(readable, find, args, lengths)) as found:
+    with ExitStack() as at_end, closing(_each(readable, args, lengths)) as found:
         # after ctrl-c too: the same command may then replace what it has written
         at_end.callback(lambda: save_options(args, (file["path"] for done in results for file in done.written)))
         for done in itertools.chain(broken, found):
             if done.timeline is not None:
                 with nullcontext() if out.isatty() else redirect_stdout(out):
                     _print(done, args.json, several=len(sources) > 1)
-                done = replace(done, timeline=None, steps=len(done.timeline["steps"]))  # noqa: PLW2901 (memory for thousands)
+                done.steps, done.timeline = len(done.timeline["steps"]), None  # memory for thousands
             results.append(done)
             for refused in done.refused if done.error is None else ():
                 log.warning(refused)
@@ -176,9 +159,7 @@ def _length_s(source: Input) -> float:
     return round(probe(source.path).duration_s, 1)
 
 
-def _each(
-    jobs: Sequence[Job], find: Finder, args: argparse.Namespace, lengths: dict[Input, float]
-) -> Generator[Done, None, None]:
+def _each(jobs: Sequence[Job], args: argparse.Namespace, lengths: dict[Input, float]) -> Generator[Done, None, None]:
     """What becomes of the videos that can be opened, as they are done."""
     if not jobs:
         return
@@ -189,7 +170,7 @@ def _each(
         # of several at once, the bar counts those that are done
         noted = progress.noted if at_once == 1 else None
         how = LIMITS | {"apart": args.apart, "noted": noted, "gpu": gpu, "time_limit_s": args.time_limit}
-        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, _start, (args, find), **how):
+        for outcome in run_anywhere(args.cluster, _work, jobs, at_once, start_worker, (args,), **how):
             done = outcome.value or Done(outcome.item[0], error=outcome.error, exit_code=outcome.exit_code)
             progress.finish(lengths[done.source], done.timeline is not None)
             yield done
@@ -201,7 +182,7 @@ class VideoProgress(Progress):
     _within = 0.0  # seconds of the video at hand that are done
 
     def noted(self, _: Job, note: tuple[str, float, float]) -> None:
-        """What :func:`noting` sends while one video is read, or heard."""
+        """What an :class:`Input` sends while it is read, or heard."""
         what, done_s, total_s = note
         if what == "heard":
             self.advance(0.0, note=f"listening, {clock(done_s)} of {clock(total_s)}")
@@ -249,16 +230,13 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
 
 
 def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> int:
-    rows: list[dict[str, Any]] = [
-        {"video": str(source), "would_write": [output.path for output in outputs]} for source, outputs in jobs
-    ]
-    rows += [{"video": str(done.source), "skipped": True, "would_write": []} for done in skipped]
-    for row in rows:
-        if as_json:
-            print(json.dumps(row, ensure_ascii=False))
-            continue
-        files = ", ".join(row["would_write"]) or "nothing, the result is printed"
-        print(f"{row['video']}  {'there already, left' if row.get('skipped') else f'would write {files}'}")
+    for source, outputs in jobs:
+        paths = [output.path for output in outputs]
+        shown = f"{source}  would write {', '.join(paths) or 'nothing, the result is printed'}"
+        print(json.dumps({"video": str(source), "would_write": paths}, ensure_ascii=False) if as_json else shown)
+    for done in skipped:
+        row = {"video": str(done.source), "skipped": True, "would_write": []}
+        print(json.dumps(row, ensure_ascii=False) if as_json else f"{done.source}  there already, left")
     return 0
 
 

@@ -49,13 +49,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out:
         may_write([str(Path(args.out) / "procedure.json")], args.overwrite)
-    findings, failed = _find_all(sources, args)
-    if not worker:
-        start_worker(args)  # here too: the model names what the videos have in common
     from stepformer.app.procedure import find
 
+    findings, failed = _find_all(sources, args)
     procedure = find(
-        findings, worker["model"], steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
+        findings, start_worker(args), steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
         labels="none" if args.no_labels else "auto",
     )  # fmt: skip
     written = _write(procedure, Path(args.out), args.title) if args.out else {}
@@ -72,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _find(source: Input) -> Any:
     """The steps of one video."""
-    from stepformer.app.discover import Knobs
+    from stepformer.app.discover.knobs import Knobs
 
     model, args = worker["model"], worker["args"]
-    features = source.read(model, args.rate, text=True)
+    features = source.read(model, args.rate)
     heard = None if args.no_labels else source.heard(listening_of(args))
     labels = "none" if args.no_labels else "auto"
     return model.find(features, Knobs(detail=args.detail), narration=heard, labels=labels)

@@ -101,24 +101,19 @@ def _index(source: Any) -> Any:
 
 
 def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    import stepformer
     from stepformer.app.search import update_index
     from stepformer.base.progress import Progress
 
-    model = stepformer.load_model(args.model, encoder=args.encoder, device=args.device)
+    model = start_worker(args)
     with Progress("videos", None, "videos") as progress:
 
         def report(done: int, total: int, name: str) -> None:
             progress.total = total
             progress.advance(1, name)
 
-        limits = LIMITS | {"time_limit_s": args.time_limit, "apart": True}
-        elsewhere = partial(run_many, _index, initializer=start_worker, initargs=(args,), **limits)
-        each = elsewhere if args.apart or args.time_limit is not None else None
-        heard = listening_of(args)
-        update = update_index(
-            args.folder, model, rebuild=args.rebuild, listening=heard, report=report, each=each, apart=args.apart
-        )
+        limits = LIMITS | {"time_limit_s": args.time_limit, "apart": args.apart}
+        each = partial(run_many, _index, initializer=start_worker, initargs=(args,), **limits)
+        update = update_index(args.folder, model, rebuild=args.rebuild, report=report, each=each, apart=args.apart)
     for name, error in update.failed:
         log.warning(f"left out: {of(name, error)}")
     if update.info is None:

@@ -83,5 +83,4 @@ def open_timeline(
 def _discover(model: str, video: str, heard: Listening | None) -> Timeline:
     import stepformer
 
-    found: Timeline = stepformer.load_model(model).discover(video, listening=heard)
-    return found
+    return stepformer.load_model(model).discover(video, listening=heard)

@@ -88,21 +88,14 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     Raises:
         ValueError: the range lies outside the file.
     """
-    match = _RANGE.match(header.strip()) if header else None
-    if match is None or match.group(0) == "bytes=-":
+    match = _RANGE.match((header or "").strip())
+    first, last = match.groups() if match else ("", "")
+    if not (first or last) or (first and last and int(last) < int(first)):
         return None
-    first, last = match.groups()
-    if not first:  # the last so many bytes
-        count = int(last)
-        if count == 0 or size == 0:
-            raise ValueError(header)
-        return max(0, size - count), size
-    start, stop = int(first), min(size, int(last) + 1) if last else size
-    if last and int(last) < start:
-        return None
+    start = int(first) if first else max(0, size - int(last))  # without a first: the last so many bytes
     if start >= size:
         raise ValueError(header)
-    return start, stop
+    return start, min(size, int(last) + 1) if first and last else size
 
 
 class _Asked(io.RawIOBase):

@@ -6,6 +6,7 @@ and a stamp of one line of JSON that fits into any format's comment and can be r
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -105,14 +106,13 @@ def step_numbers(timeline: Timeline, task_steps: Sequence[str] = ()) -> list[int
     number of its slot's first appearance, or one of its own.
     """
     seen: dict[object, int] = {one_line(name).casefold(): i + 1 for i, name in enumerate(task_steps)}
-    following = len(task_steps) + 1
+    following = itertools.count(len(task_steps) + 1)
     numbers = []
     for i, step in enumerate(timeline):
         label = one_line(step.label or "").casefold()
         key: object = label or (("slot", step.slot) if step.slot is not None else ("step", i))
         if key not in seen:
-            seen[key] = following
-            following += 1
+            seen[key] = next(following)
         numbers.append(seen[key])
     return numbers
 
@@ -198,6 +198,14 @@ def lanes(items: Sequence[Span]) -> list[int]:
     return out
 
 
+def tracks(items: Sequence[Span]) -> dict[str, list[int]]:
+    """Which of the spans (ordered by start) go to the track "steps", and to "steps 2", ... where they overlap."""
+    out: dict[str, list[int]] = {"steps": []}
+    for i, lane in enumerate(lanes(items)):
+        out.setdefault(f"steps {lane + 1}" if lane else "steps", []).append(i)
+    return out
+
+
 def flat(items: Sequence[Span]) -> tuple[list[Span], tuple[str, ...]]:
     """Spans (ordered by start) cut where the next begins; one that is then empty is left out."""
     kept, notes = [], []
@@ -238,15 +246,10 @@ def timeline_of(steps: list[Step], source: str, stamped: dict[str, Any] | None) 
     """
     steps = sorted((_read_name(step) for step in steps), key=lambda step: step.start_s)
     longest = max((step.end_s for step in steps), default=0.0)
-    if stamped is None:
-        return Timeline(source, longest, tuple(steps))
-    duration, meta = stamped.get("duration_s"), stamped.get("meta")
-    return Timeline(
-        str(stamped.get("video", source)),
-        duration if isinstance(duration, int | float) else longest,
-        tuple(steps),
-        meta if isinstance(meta, dict) else {},
-    )
+    known = stamped or {}
+    video, duration, meta = str(known.get("video", source)), known.get("duration_s"), known.get("meta")
+    length_s = duration if isinstance(duration, int | float) else longest
+    return Timeline(video, length_s, tuple(steps), meta if isinstance(meta, dict) else {})
 
 
 def document(root: ElementTree.Element, stamped: str, doctype: str = "") -> str:

@@ -15,7 +15,8 @@ import pytest
 from discover_parts import ColourEncoder, planted, tiny_checkpoint, tiny_model, write_video
 
 import stepformer as sf
-from stepformer.app.discover import Knobs, load_model
+from stepformer.app.discover.knobs import Knobs
+from stepformer.app.discover.loading import load_model
 from stepformer.errors import InputError, MissingError, NonFiniteError, UsageError
 from stepformer.narration import Listening
 

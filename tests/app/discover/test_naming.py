@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepformer.app.discover.presence import present_texts
 from stepformer.app.naming import (
     SENSE,
     SURE_SAID,
@@ -19,6 +18,7 @@ from stepformer.app.naming import (
     candidates,
     guess,
     load_bank,
+    present_texts,
     read_bank,
     says_enough,
     spoken,

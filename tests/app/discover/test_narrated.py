@@ -10,8 +10,8 @@ import pytest
 import torch
 from discover_parts import WIDTH, planted, tiny_model
 
-from stepformer.app.discover import Knobs
 from stepformer.app.discover import stepformer as module
+from stepformer.app.discover.knobs import Knobs
 from stepformer.app.naming import Name
 from stepformer.core.inference import DEFAULT_INFERENCE, find_steps
 from stepformer.core.segments import Segment

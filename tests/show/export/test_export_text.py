@@ -319,6 +319,11 @@ def test_ffmetadata_continued_lines_and_bases():
     assert export.parse(text, "ffmetadata").steps == (Step(1, 1.5, "a\nb=c"),)
 
 
+def test_ffmetadata_of_a_name_that_ends_in_a_backslash():
+    timeline = Timeline("v.mp4", 9, (Step(0, 1, "a\\"), Step(1, 2, "b")))
+    assert step_names(export.parse(export.render(timeline, "ffmetadata").text, "ffmetadata")) == ["a\\", "b"]
+
+
 @relaxed
 @given(timelines())
 def test_podlove(timeline):

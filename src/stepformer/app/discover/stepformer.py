@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
-from stepformer.app.discover.presence import present_texts
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, spoken, tell_apart, topic_of
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, spoken, tell_apart, topic_of
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
 from stepformer.core.inference import Spread, find_steps, find_texts, noise_share, slot_similarity
 from stepformer.core.model import Slots
 from stepformer.core.segments import Segment
+from stepformer.encoders.base import Vectors
 from stepformer.encoders.reading import Features, Report, read_video
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.timeline import Step, Timeline
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from stepformer.narration import Phrase
     from stepformer.narration.evidence import EvidenceOptions
     from stepformer.narration.listening import Listening, Narration
+
+    Heard = tuple[list[Phrase], Vectors]  # what is said, as phrases with their vectors (L, D)
 
 Labels = Literal["auto", "none"]
 Speaker = Callable[[Sequence[tuple[float, float]], NDArray[Any]], list[Name | None]]
@@ -57,15 +59,15 @@ class Finding:
 
     timeline: Timeline
     similarity: NDArray[np.float32]
-    step_vectors: NDArray[np.float32]
-    segment_vectors: NDArray[np.float32]
-    slots: NDArray[np.float32]
+    step_vectors: Vectors
+    segment_vectors: Vectors
+    slots: Vectors
     features: Features
     seconds: dict[str, float] = field(default_factory=dict)
-    said: NDArray[np.float32] | None = None
+    said: Vectors | None = None
 
     @property
-    def looks(self) -> NDArray[np.float32]:
+    def looks(self) -> Vectors:
         """(M, D) what each step is, for comparing steps of different videos: its slot and its frames, half each."""
         return np.asarray(unit(self.step_vectors) + unit(self.segment_vectors), np.float32)
 
@@ -84,7 +86,14 @@ class StepFormer:
         """The encoder, loaded when it is first needed."""
         from stepformer import encoders
 
-        spec = self._encoder_spec if self._encoder_spec is not None else self._own_encoder()
+        named = self.checkpoint.encoder
+        if self._encoder_spec is None and named.partition(":")[0] not in encoders.names():
+            # another encoder's vectors of the same width would give steps that mean nothing, without a word
+            raise UsageError(
+                f"model {self.name} takes vectors of {named or 'an encoder it does not name'!r}, which is none of "
+                f"{', '.join(encoders.names())}; say which encoder gives them with --encoder (encoder= in Python)"
+            )
+        spec = named if self._encoder_spec is None else self._encoder_spec
         made = encoders.load(spec) if isinstance(spec, str) else spec
         width = self.checkpoint.model.config.feature_dim
         if made.dim != width:
@@ -93,19 +102,6 @@ class StepFormer:
                 "use the encoder the model was trained on, or a model trained on this one"
             )
         return made
-
-    def _own_encoder(self) -> str:
-        """The encoder that the checkpoint names."""
-        from stepformer import encoders
-
-        named = self.checkpoint.encoder
-        if named.partition(":")[0] in encoders.names():
-            return named
-        # another encoder's vectors of the same width would give steps that mean nothing, without a word
-        raise UsageError(
-            f"model {self.name} takes vectors of {named or 'an encoder it does not name'!r}, which is none of "
-            f"{', '.join(encoders.names())}; say which encoder gives them with --encoder (encoder= in Python)"
-        )
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -234,7 +230,7 @@ class StepFormer:
                 names = speaker([_span(piece, seen) for piece in pieces], vectors[1])
             # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
             if naming and not any(names):
-                names = self._seen(*vectors, whole, bank, notes)
+                names = self._seen(vectors, whole, bank, notes)
             return tell_apart(names)
 
         names = named(pieces)
@@ -255,16 +251,16 @@ class StepFormer:
             meta["threshold"] = round(threshold, 4)
         if narration is not None and narration.cues:
             meta["narration"] = {"source": narration.source, "where": narration.where}
-        _add_notes(meta, notes, features.problems)
+        if notes := [*features.problems, *notes]:
+            meta["notes"] = notes
         timeline = Timeline(features.video, features.duration_s, steps, meta)
         spent = {
             **features.seconds,
             "model": modelled - began, "align": aligned - modelled, "label": labelled - aligned,
         }  # fmt: skip
         phrases = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
-        return Finding(
-            timeline, similarity.astype(np.float32), step_vectors, segment_vectors, slots, seen, spent, phrases
-        )
+        fits = similarity.astype(np.float32)
+        return Finding(timeline, fits, step_vectors, segment_vectors, slots, seen, spent, phrases)
 
     def similarity(self, output: Slots) -> NDArray[np.float64]:
         """(K, N) similarities of slots with frames, as discovery uses them, of what :meth:`run` gives."""
@@ -365,7 +361,8 @@ class StepFormer:
         meta |= {"method": method or "slots+text", "rate_hz": seen.rate_hz}
         placed = {piece.row for piece in pieces}
         meta["absent"] = [text for i, text in enumerate(texts) if i not in placed]
-        _add_notes(meta, notes, features.problems)
+        if notes := [*features.problems, *notes]:
+            meta["notes"] = notes
         timeline = Timeline(features.video, features.duration_s, steps, meta)
         spent = {
             **features.seconds,
@@ -383,9 +380,8 @@ class StepFormer:
             self._banks[key] = load_bank(self.encoder, texts)
         return self._banks[key]
 
-    def _heard(self, narration: Narration | None, notes: list[str]) -> tuple[list[Phrase], NDArray[np.float32]] | None:
-        """What is said, as phrases with their vectors (L, D); None where nothing is. What a user should know of it goes
-        to ``notes``."""
+    def _heard(self, narration: Narration | None, notes: list[str]) -> Heard | None:
+        """What is said; None where nothing is. What a user should know of it goes to ``notes``."""
         if narration is None:
             return None
         notes += narration.notes
@@ -403,11 +399,7 @@ class StepFormer:
         return None
 
     def _text_evidence(
-        self,
-        narration: Narration | None,
-        heard: tuple[list[Phrase], NDArray[np.float32]] | None,
-        texts: Sequence[str],
-        seen: Features,
+        self, narration: Narration | None, heard: Heard | None, texts: Sequence[str], seen: Features
     ) -> torch.Tensor | None:
         """(1, M, N) what is said, as evidence for single texts; None where nothing is.
 
@@ -454,14 +446,11 @@ class StepFormer:
         )
 
     def _seen(
-        self,
-        step_vectors: NDArray[np.float32],
-        segment_vectors: NDArray[np.float32],
-        video: NDArray[np.floating[Any]],
-        texts: Sequence[str] | None,
-        notes: list[str],
+        self, vectors: tuple[Vectors, Vectors], video: Vectors, texts: Sequence[str] | None, notes: list[str]
     ) -> list[Name | None]:
-        """Names from the phrases ``texts``, or from those that ship, that are nearest to what steps look like."""
+        """Names from the phrases ``texts``, or from those that ship, that are nearest to what steps look like by their
+        slots and by their frames (M, D)."""
+        step_vectors, segment_vectors = vectors
         bank = self._bank_here(texts, notes, "steps are not named")
         # of the phrases that ship no guess by pictures is good enough: ``stepformer bench names``
         if bank is None or (texts is None and bank.pictures is not None):
@@ -577,7 +566,7 @@ def _without_splinters(
     least = min(_SPLINTER_S * seen.rate_hz, float(np.median(named)) / 2)
     frames = unit(seen.cutting)
 
-    def look(piece: Segment) -> NDArray[np.floating[Any]]:
+    def look(piece: Segment) -> NDArray[Any]:
         return unit(frames[piece.first : piece.last].mean(0))
 
     at = 0
@@ -597,7 +586,7 @@ def _without_splinters(
 
 
 def said(
-    heard: tuple[Sequence[Phrase], NDArray[np.float32]], seen: Features, options: EvidenceOptions | None = None
+    heard: tuple[Sequence[Phrase], Vectors], seen: Features, options: EvidenceOptions | None = None
 ) -> tuple[torch.Tensor, torch.Tensor | Spread]:
     """What is said, as evidence for steps (1, N), and structure with it: where the talk turns to something else, a step
     may end, and that counts the more the less the pictures tell."""
@@ -638,14 +627,10 @@ def _span(piece: Segment, features: Features) -> tuple[float, float]:
     return start_s, max(start_s, min(end_s, features.duration_s))
 
 
-def _vectors_of(
-    pieces: Sequence[Segment], slots: NDArray[np.float32], vectors: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _vectors_of(pieces: Sequence[Segment], slots: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors]:
     """(M, D) what each step is by its slot, and by the mean of its frames."""
     segment = np.asarray([vectors[p.first : p.last].mean(0) for p in pieces], np.float32).reshape(-1, vectors.shape[1])
-    by_slot = [
-        slots[p.row] if 0 <= p.row < len(slots) else mean for p, mean in zip(pieces, segment, strict=True)
-    ]  # fmt: skip
+    by_slot = [slots[p.row] if 0 <= p.row < len(slots) else mean for p, mean in zip(pieces, segment, strict=True)]
     return np.asarray(by_slot, np.float32).reshape(-1, vectors.shape[1]), segment
 
 
@@ -660,11 +645,6 @@ def _step(piece: Segment, name: Name | None, similarity: Any, features: Features
         *_span(piece, features), label=None if name is None else name.text, score=round(score, 4),
         slot=piece.row if piece.row >= 0 else None, meta={} if name is None else name.meta(),
     )  # fmt: skip
-
-
-def _add_notes(meta: dict[str, Any], notes: Sequence[str], problems: Sequence[str]) -> None:
-    if notes or problems:
-        meta["notes"] = [*problems, *notes]
 
 
 __all__ = ["Finding", "StepFormer"]

@@ -19,7 +19,8 @@ from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretche
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 
 if TYPE_CHECKING:
-    from stepformer.app.discover import Features, Finding, StepFormer
+    from stepformer.app.discover.stepformer import Finding, StepFormer
+    from stepformer.encoders.reading import Features
     from stepformer.narration import Listening
 
 __all__ = [
@@ -49,7 +50,10 @@ def find(
     Raises:
         InputError: fewer than two videos, or nothing that two of them have in common.
     """
-    from stepformer.app.discover import Features, Finding, Knobs, load_model
+    from stepformer.app.discover.knobs import Knobs
+    from stepformer.app.discover.loading import load_model
+    from stepformer.app.discover.stepformer import Finding
+    from stepformer.encoders.reading import Features
     from stepformer.narration import narration_of
 
     model = model or load_model()

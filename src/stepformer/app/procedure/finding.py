@@ -75,12 +75,7 @@ def find_procedure(
         clusters, scores = choose_count(vectors, places, seed)
     else:
         clusters = cluster_steps(vectors, places, count, seed)
-    labels = _common_only(clusters, max(2, min_share * len(videos)))
-    if not any((path >= 0).any() for path in labels):
-        raise InputError(
-            "no step occurs in two of the videos; are they of one task? With --steps N (count=N) so many are looked for"
-        )
-    labels, first, both = _in_order(labels, places)
+    labels, first, both = _common_in_order(clusters, places, max(2, min_share * len(videos)))
     number = len(first)
     about = dict(meta or {})
     if all(video.stretches is not None or video.said is not None for video in videos):
@@ -110,28 +105,24 @@ def find_procedure(
     )
 
 
-def _common_only(clusters: StepClusters, least: float) -> list[IntArray]:
-    """The labels with clusters that too few videos have taken out, the rest numbered without gaps."""
-    having = np.zeros(clusters.count, np.int64)
-    for path in clusters.labels:
-        having[np.unique(path[path >= 0])] += 1
-    kept = having >= least
-    return _renumbered(clusters.labels, np.where(kept, np.cumsum(kept) - 1, OUTLIER))
-
-
-def _renumbered(labels: Sequence[IntArray], number: IntArray) -> list[IntArray]:
-    """Labels c as ``number[c]``; what is left out, -1, takes the last of the list, which is -1 too."""
-    return [np.append(number, OUTLIER)[path] for path in labels]
-
-
-def _in_order(labels: list[IntArray], places: Sequence[FloatArray]) -> tuple[list[IntArray], IntArray, IntArray]:
-    """Labels numbered in the order that the videos contradict least, and the precedence counts in it."""
-    flat, where = np.concatenate(labels), np.concatenate(places)
-    number = int(flat.max()) + 1
-    means = np.array([where[flat == c].mean() for c in range(number)])
-    first, both = precedence(labels, number)
-    order = best_order(first, means)
-    return _renumbered(labels, np.argsort(order)), first[np.ix_(order, order)], both[np.ix_(order, order)]
+def _common_in_order(
+    clusters: StepClusters, places: Sequence[FloatArray], least: float
+) -> tuple[list[IntArray], IntArray, IntArray]:
+    """Labels of the clusters that enough videos have, numbered in the order that the videos contradict least, and the
+    precedence counts in it."""
+    paths = clusters.labels
+    having = np.sum([np.isin(np.arange(clusters.count), path) for path in paths], 0)
+    common = np.flatnonzero(having >= least)
+    if not len(common):
+        raise InputError(
+            "no step occurs in two of the videos; are they of one task? With --steps N (count=N) so many are looked for"
+        )
+    flat, where = np.concatenate(paths), np.concatenate(places)
+    first, both = (counts[np.ix_(common, common)] for counts in precedence(paths, clusters.count))
+    order = best_order(first, np.array([where[flat == c].mean() for c in common]))
+    number = np.full(clusters.count + 1, OUTLIER)  # what is left out, -1, takes the last of the list, which is -1 too
+    number[common[order]] = np.arange(len(order))
+    return [number[path] for path in paths], first[np.ix_(order, order)], both[np.ix_(order, order)]
 
 
 def _steps(

@@ -316,31 +316,24 @@ class IndexWriter:
         if self.means.shape != (3, info.dim):
             raise InputError(f"the index needs three mean vectors of width {info.dim}, got {self.means.shape}")
         self.videos = [] if place is None else read_videos(place / "videos.jsonl")
-        self.entries = {k: [np.zeros(0, ENTRY) if place is None else load_entries(place / f"{k}.npy")] for k in KINDS}
+        self.entries = {k: np.zeros(0, ENTRY) if place is None else load_entries(place / f"{k}.npy") for k in KINDS}
         self._graphs = _Graphs(folder, info.dim, place)
         self._calls: list[Any] = []
-        self._answers = None
-        if apart and place is not None:
-            held = sum(path.stat().st_size for path in place.glob("*.usearch"))
-            self._answers = run_many(
-                self._graphs, iter(self._calls.pop, None), apart=True, silence_s=_SILENCE_S,
-                memory_bytes=most_memory() + held,
-            )  # fmt: skip
+        held = 0 if place is None else sum(path.stat().st_size for path in place.glob("*.usearch"))
+        self._answers = run_many(
+            self._graphs, iter(self._calls.pop, None), apart=apart and place is not None, silence_s=_SILENCE_S,
+            memory_bytes=most_memory() + held,
+        )  # fmt: skip
 
     def close(self) -> None:
-        """Ends the process that changes the graphs."""
-        if self._answers is not None:
-            self._answers.close()
+        """Ends the process that changes the graphs, where there is one."""
+        self._answers.close()
 
     def _graph(self, kind: str, method: str, *given: Any, **options: Any) -> Any:
         """Calls a method of a graph, wherever it is."""
-        call = (kind, method, given, options)
-        if self._answers is None:
-            answer = self._graphs(call)
-        else:
-            self._calls.append(call)
-            outcome = next(self._answers)
-            answer = outcome.value if outcome.error is None else _damaged(self._graphs, outcome.error)
+        self._calls.append((kind, method, given, options))
+        outcome = next(self._answers)
+        answer = outcome.value if outcome.error is None else _damaged(self._graphs, outcome.error)
         if isinstance(answer, StepFormerError):
             raise answer
         return answer
@@ -355,13 +348,11 @@ class IndexWriter:
         gone = {i for i, video in enumerate(self.videos) if video is not None and video["video"] in wanted}
         if not gone:
             return 0
-        for kind in KINDS:
-            whole = np.concatenate(self.entries[kind])
-            rows = np.flatnonzero(np.isin(whole["video"], list(gone)))
+        for kind, entries in self.entries.items():
+            rows = np.flatnonzero(np.isin(entries["video"], list(gone)))
             if len(rows):
                 self._graph(kind, "remove", rows.astype(np.uint64))
-                whole["video"][rows] = -1
-            self.entries[kind] = [whole]
+                entries["video"][rows] = -1
             self.dead += len(rows)
         for i in gone:
             self.videos[i] = None
@@ -369,33 +360,28 @@ class IndexWriter:
 
     def add(self, videos: Sequence[IndexedVideo], threads: int = 0) -> None:
         """Puts videos in, a batch at a time (one call into the graph is many times faster than one per video)."""
-        nothing = np.zeros(0, ENTRY), np.zeros((0, self.info.dim), np.float32)
-        parts: dict[str, list[tuple[npt.NDArray[Any], Vectors]]] = {kind: [nothing] for kind in KINDS}
+        parts: dict[str, list[tuple[npt.NDArray[Any], Vectors]]] = {kind: [] for kind in KINDS}
         for video in videos:
             if video.frames.shape[1] != self.info.dim:
                 raise InputError(f"{video.video} has vectors of width {video.frames.shape[1]}, not {self.info.dim}")
-            number = len(self.videos)
             steps = np.zeros(len(video.spans_s), ENTRY)
-            steps["start_s"], steps["end_s"] = video.spans_s[:, 0], video.spans_s[:, 1]
+            steps["start_s"], steps["end_s"] = video.spans_s.T
             steps["step"] = np.arange(len(steps))
             moments, means = video.moments(self.info.moment_s)
-            steps["video"] = moments["video"] = number
+            steps["video"] = moments["video"] = len(self.videos)
             parts["steps"].append((steps, np.asarray(video.step_vectors, np.float32).reshape(-1, self.info.dim)))
             parts["moments"].append((moments, means))
-            self.videos.append(
-                {
-                    "video": video.video, "source": video.source, "duration_s": round(video.duration_s, 3),
-                    "stamp": video.stamp, "labels": list(video.labels),
-                    "spans_s": video.spans_s.round(3).tolist(),
-                }
-            )  # fmt: skip
-        for mean, kind in zip(self.means, KINDS, strict=False):  # the last is of texts
-            entries, vectors = (np.concatenate(part) for part in zip(*parts[kind], strict=True))
-            first = sum(len(block) for block in self.entries[kind])
+            self.videos.append({
+                "video": video.video, "source": video.source, "duration_s": round(video.duration_s, 3),
+                "stamp": video.stamp, "labels": list(video.labels), "spans_s": video.spans_s.round(3).tolist(),
+            })  # fmt: skip
+        for mean, (kind, part) in zip(self.means, parts.items(), strict=False):  # the last mean is of texts
+            entries = np.concatenate([np.zeros(0, ENTRY), *(rows for rows, _ in part)])
             if len(entries):
-                keys = np.arange(first, first + len(entries), dtype=np.uint64)
+                keys = np.arange(len(entries), dtype=np.uint64) + np.uint64(len(self.entries[kind]))
+                vectors = np.concatenate([vectors for _, vectors in part])
                 self._graph(kind, "add", keys, unit(unit(vectors) - mean), threads=threads)
-            self.entries[kind].append(entries)
+                self.entries[kind] = np.concatenate([self.entries[kind], entries])
 
     def commit(self) -> IndexInfo:
         """Writes the generation, then the name of it; earlier generations go."""
@@ -405,11 +391,10 @@ class IndexWriter:
         place.mkdir(parents=True)
         counts: dict[str, Any] = {}
         rng = np.random.default_rng(0)
-        for kind in KINDS:
-            whole = np.concatenate(self.entries[kind])
+        for kind, entries in self.entries.items():
             self._graph(kind, "save", str(place / f"{kind}.usearch"))
-            _save(place / f"{kind}.npy", whole)
-            alive = np.flatnonzero(whole["video"] >= 0)
+            _save(place / f"{kind}.npy", entries)
+            alive = np.flatnonzero(entries["video"] >= 0)
             counts[kind] = len(alive)
             chosen = np.sort(rng.choice(alive, min(SAMPLE, len(alive)), replace=False)).astype(np.uint64)
             sample = unit(self._graph(kind, "get", chosen, dtype="f32") if len(chosen) else self.means[:0])

@@ -141,7 +141,7 @@ def update_index(
     from filelock import FileLock
 
     if model is None:
-        from stepformer.app.discover import load_model
+        from stepformer.app.discover.loading import load_model
 
         model = load_model()
     library = Path(folder)

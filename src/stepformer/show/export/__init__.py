@@ -6,6 +6,9 @@
 
 A new format is a function ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
 -> notes`` (anything else), and one line in :data:`FORMATS`. Files are written beside and renamed into place.
+
+Unless a writer says otherwise, overlaps and steps past the end of the video stay (where a format is ``inside``, what
+lies past the end is cut or left out, and noted), and a step of no length is one millisecond or frame long.
 """
 
 from __future__ import annotations
@@ -209,11 +212,10 @@ def write(
         write_bytes(target, rendered.text.encode("utf-8", "backslashreplace"))
         return Written(target, chosen.name, rendered.notes)
     timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
-    save = _code(chosen, "write")
     # a folder is filled, a file is written beside and renamed
     with nullcontext(target) if chosen.kind == "folder" else replacing(target) as place:
-        notes = (*cut, *save(timeline, place, settings))
-    return Written(target, chosen.name, notes)
+        notes = _code(chosen, "write")(timeline, place, settings)
+    return Written(target, chosen.name, (*cut, *notes))
 
 
 def render(timeline: Timeline, format: str, options: Options | None = None) -> Rendered:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
 
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show.export import Options, Rendered, frame_rate, media_address
@@ -20,7 +20,6 @@ from stepformer.show.writing import (
     document,
     flat,
     is_guess,
-    lanes,
     one_line,
     spans,
     stamp,
@@ -28,6 +27,7 @@ from stepformer.show.writing import (
     step_names,
     step_numbers,
     timeline_of,
+    tracks,
     xml_text,
 )
 from stepformer.timeline import Step, Timeline
@@ -36,10 +36,7 @@ from stepformer.version import __version__
 
 def render_json(timeline: Timeline, options: Options) -> Rendered:
     """JSON: the timeline itself, as ``Timeline.to_json`` has it; its schema is ``timeline.schema.json`` beside this
-    file.
-
-    The one format that keeps everything, exactly, whatever the steps are.
-    """
+    file. The one format that keeps everything, exactly, whatever the steps are."""
     return Rendered(timeline.to_json() + "\n")
 
 
@@ -92,8 +89,7 @@ def parse_csv(text: str, source: str, dialect: str = "excel") -> Timeline:
         raise InputError(
             f"{source}, line {rows.line_num}: {missing}; a step needs start_s and end_s in seconds"
         ) from None
-    found = timeline_of(steps, video or source, None)
-    return found if duration_s is None else Timeline(found.video, duration_s, found.steps)
+    return timeline_of(steps, video or source, {"duration_s": duration_s})
 
 
 render_tsv = partial(render_csv, dialect="excel-tab")
@@ -101,66 +97,47 @@ parse_tsv = partial(parse_csv, dialect="excel-tab")
 
 
 def _step(row: Mapping[str, str]) -> Step:
-    start = row["start_s"] if "start_s" in row else row["start"]
-    end = row["end_s"] if "end_s" in row else row["end"]
-    return Step(
-        float(start),
-        float(end),
-        row.get("label") or None,
-        float(row["score"]) if row.get("score") else None,
-        int(row["slot"]) if row.get("slot") else None,
-        {"guess": True} if row.get("guess") == "true" else {},
-    )
+    start, end = (row[f"{edge}_s" if f"{edge}_s" in row else edge] for edge in ("start", "end"))
+    score = float(row["score"]) if row.get("score") else None
+    slot = int(row["slot"]) if row.get("slot") else None
+    meta = {"guess": True} if row.get("guess") == "true" else {}
+    return Step(float(start), float(end), row.get("label") or None, score, slot, meta)
 
 
-TIER = "steps"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 
 def render_elan(timeline: Timeline, options: Options) -> Rendered:
     """ELAN (.eaf, format 3.0): the steps as an annotation tier to look at and correct by hand. Milliseconds.
 
-    A tier's annotations may not overlap, so overlapping steps go to further tiers ("steps 2", ...). Steps past the end
-    stay. A step of no length is a millisecond long. Scores, slots and guesses are not annotations and are left to JSON.
+    A tier's annotations may not overlap, so overlapping steps go to further tiers ("steps 2", ...). Scores, slots and
+    guesses are not annotations and are left to JSON.
     """
-    ElementTree.register_namespace("xsi", _XSI)
-    root = ElementTree.Element("ANNOTATION_DOCUMENT", {
+    register_namespace("xsi", _XSI)
+    root = Element("ANNOTATION_DOCUMENT", {
         "AUTHOR": "stepformer", "DATE": datetime.now(UTC).isoformat(timespec="seconds"),
         "FORMAT": "3.0", "VERSION": "3.0",
         f"{{{_XSI}}}noNamespaceSchemaLocation": "http://www.mpi.nl/tools/elan/EAFv3.0.xsd",
     })  # fmt: skip
-    header = ElementTree.SubElement(root, "HEADER", {"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
+    header = SubElement(root, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
     kind = mimetypes.guess_type(Path(options.video or timeline.video).name)[0] or "video/*"
-    media = {"MEDIA_URL": xml_text(media_address(timeline, options)), "MIME_TYPE": kind}
-    ElementTree.SubElement(header, "MEDIA_DESCRIPTOR", media)
-    used = ElementTree.SubElement(header, "PROPERTY", {"NAME": "lastUsedAnnotationId"})
-    used.text = str(len(timeline))
-
+    SubElement(header, "MEDIA_DESCRIPTOR", MEDIA_URL=xml_text(media_address(timeline, options)), MIME_TYPE=kind)
+    SubElement(header, "PROPERTY", NAME="lastUsedAnnotationId").text = str(len(timeline))
     all_spans = spans(timeline, 1000)
-    all_lanes = lanes(all_spans)
-    order = ElementTree.SubElement(root, "TIME_ORDER")
+    order = SubElement(root, "TIME_ORDER")
     # ELAN wants its slots in order of time; each annotation has two slots of its own, so moving one moves no other
-    marks = [(span.start, f"{i}a") for i, span in enumerate(all_spans)]
-    marks += [(span.end, f"{i}b") for i, span in enumerate(all_spans)]
+    marks = [(at, f"{i}{end}") for i, span in enumerate(all_spans) for at, end in ((span.start, "a"), (span.end, "b"))]
     slots: dict[str, str] = {}
     for at, key in sorted(marks):
         slots[key] = f"ts{len(slots) + 1}"
-        ElementTree.SubElement(order, "TIME_SLOT", {"TIME_SLOT_ID": slots[key], "TIME_VALUE": str(at)})
-
-    for lane in range(max(all_lanes, default=0) + 1):
-        name = TIER if lane == 0 else f"{TIER} {lane + 1}"
-        tier = ElementTree.SubElement(root, "TIER", {"LINGUISTIC_TYPE_REF": "step", "TIER_ID": name})
-        for i, span in enumerate(all_spans):
-            if all_lanes[i] != lane:
-                continue
-            annotation = ElementTree.SubElement(tier, "ANNOTATION")
-            alignable = ElementTree.SubElement(annotation, "ALIGNABLE_ANNOTATION", {
-                "ANNOTATION_ID": f"a{i + 1}", "TIME_SLOT_REF1": slots[f"{i}a"], "TIME_SLOT_REF2": slots[f"{i}b"],
-            })  # fmt: skip
-            ElementTree.SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(span.name)
-    ElementTree.SubElement(root, "LINGUISTIC_TYPE", {
-        "GRAPHIC_REFERENCES": "false", "LINGUISTIC_TYPE_ID": "step", "TIME_ALIGNABLE": "true",
-    })  # fmt: skip
+        SubElement(order, "TIME_SLOT", TIME_SLOT_ID=slots[key], TIME_VALUE=str(at))
+    for name, members in tracks(all_spans).items():
+        tier = SubElement(root, "TIER", LINGUISTIC_TYPE_REF="step", TIER_ID=name)
+        for i in members:
+            place = {"ANNOTATION_ID": f"a{i + 1}", "TIME_SLOT_REF1": slots[f"{i}a"], "TIME_SLOT_REF2": slots[f"{i}b"]}
+            alignable = SubElement(SubElement(tier, "ANNOTATION"), "ALIGNABLE_ANNOTATION", place)
+            SubElement(alignable, "ANNOTATION_VALUE").text = xml_text(all_spans[i].name)
+    SubElement(root, "LINGUISTIC_TYPE", GRAPHIC_REFERENCES="false", LINGUISTIC_TYPE_ID="step", TIME_ALIGNABLE="true")
     return Rendered(document(root, stamp(timeline)))
 
 
@@ -168,8 +145,7 @@ def render_labelstudio(timeline: Timeline, options: Options) -> Rendered:
     """Label Studio: a task with the steps as a prediction on the video's timeline, to correct by hand. Whole frames.
 
     Frames are counted from 1 and both ends are inclusive, as Label Studio's ``TimelineLabels`` has them. Its labelling
-    configuration must know the names and the frame rate: :func:`labeling_config` writes one for a timeline, and the
-    file's notes hold it. Overlaps and steps past the end stay.
+    configuration must know the names and the frame rate: :func:`labeling_config` writes one, and the notes hold it.
     """
     rate, notes = frame_rate(timeline, options)
     result = [
@@ -199,19 +175,19 @@ def _known(**values: Any) -> dict[str, Any]:
 
 def labeling_config(timeline: Timeline, rate: float) -> str:
     """The labelling configuration (XML on one line) in which the timeline's names exist."""
-    view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Video", {"name": "video", "value": "$video", "frameRate": f"{rate:g}"})
-    labels = ElementTree.SubElement(view, "TimelineLabels", {"name": "steps", "toName": "video"})
+    view = Element("View")
+    SubElement(view, "Video", name="video", value="$video", frameRate=f"{rate:g}")
+    labels = SubElement(view, "TimelineLabels", name="steps", toName="video")
     for name in dict.fromkeys(step_names(timeline)):
-        ElementTree.SubElement(labels, "Label", {"value": xml_text(name)})
-    return ElementTree.tostring(view, encoding="unicode")
+        SubElement(labels, "Label", value=xml_text(name))
+    return tostring(view, encoding="unicode")
 
 
 def render_fiftyone(timeline: Timeline, options: Options) -> Rendered:
     """FiftyOne: the ``labels.json`` of a ``FiftyOneTemporalDetectionDataset``. Seconds, as ``timestamps``.
 
     The key is the stem of the video's file, which FiftyOne finds in the folder ``data`` beside the file. Names are
-    given as strings (no ``classes``). Overlaps, zero lengths and steps past the end stay.
+    given as strings (no ``classes``). Zero lengths stay.
     """
     detections = []
     for i, step in enumerate(timeline):
@@ -227,7 +203,7 @@ def render_crosstask(timeline: Timeline, options: Options) -> Rendered:
 
     ``step`` is the 1-based place of the step in its task's list. Give that list as ``task_steps``; names that are not
     in it are numbered behind it, and without it steps are numbered as they first appear; the notes say which number is
-    which name. Milliseconds; overlaps, zero lengths and steps past the end stay.
+    which name. Milliseconds; zero lengths stay.
     """
     numbers = step_numbers(timeline, options.task_steps)
     rows = [f"{n},{step.start_s:.3f},{step.end_s:.3f}\n" for n, step in zip(numbers, timeline, strict=True)]
@@ -241,7 +217,7 @@ def render_coin(timeline: Timeline, options: Options) -> Rendered:
     """COIN annotation JSON: ``{"database": {video: {..., "annotation": [{id, segment, label}]}}}``. Seconds.
 
     Ids follow ``task_steps`` as CrossTask's numbers do. ``class`` is the ``task`` option, ``subset`` is "testing", and
-    the video is named by the stem of its file. Overlaps, zero lengths and steps past the end stay.
+    the video is named by the stem of its file. Zero lengths stay.
     """
     numbers = step_numbers(timeline, options.task_steps)
     key = PurePath(timeline.video).stem or "video"
@@ -265,20 +241,16 @@ def render_coin(timeline: Timeline, options: Options) -> Rendered:
 def render_otio(timeline: Timeline, options: Options) -> Rendered:
     """OpenTimelineIO (.otio): one clip per step, at its own place in time, for editing programs. Whole frames.
 
-    Overlapping steps go to further tracks. What lies past the end of the video is cut or left out; a step of no length
-    is a frame long. Score, slot and meta of a step are in its clip's metadata.
+    Overlapping steps go to further tracks. Score, slot and meta of a step are in its clip's metadata.
     """
     rate, notes = frame_rate(timeline, options)
     target = media_address(timeline, options)
     all_spans = spans(timeline, rate)
-    all_lanes = lanes(all_spans)
-    tracks = []
-    for lane in range(max(all_lanes, default=0) + 1):
+    layers = []
+    for name, members in tracks(all_spans).items():
         children: list[dict[str, Any]] = []
         at = 0
-        for step, span, own in zip(timeline, all_spans, all_lanes, strict=True):
-            if own != lane:
-                continue
+        for step, span in ((timeline[i], all_spans[i]) for i in members):
             if span.start > at:
                 children.append({"OTIO_SCHEMA": "Gap.1", "source_range": _range(0, span.start - at, rate)})
             children.append({
@@ -290,14 +262,13 @@ def render_otio(timeline: Timeline, options: Options) -> Rendered:
                 "active_media_reference_key": "DEFAULT_MEDIA",
             })  # fmt: skip
             at = span.end
-        name = "steps" if lane == 0 else f"steps {lane + 1}"
-        tracks.append({"OTIO_SCHEMA": "Track.1", "name": name, "kind": "Video", "children": children})
+        layers.append({"OTIO_SCHEMA": "Track.1", "name": name, "kind": "Video", "children": children})
     value = {
         "OTIO_SCHEMA": "Timeline.1",
         "name": options.title or Path(timeline.video).stem,
         "global_start_time": None,
         "metadata": {"stepformer": json.loads(stamp(timeline))},
-        "tracks": {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": tracks},
+        "tracks": {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": layers},
     }
     return Rendered(json.dumps(value, indent=2, ensure_ascii=False) + "\n", notes)
 
@@ -316,9 +287,9 @@ _REEL = "AX"  # what editing programs call a source that is a file and not a tap
 def render_edl(timeline: Timeline, options: Options) -> Rendered:
     """CMX 3600 edit decision list (.edl): one event per step, in its place. Whole frames, non-drop timecode.
 
-    One video track, so a step is cut where the next begins and one that is then empty is left out, as is what lies past
-    the end of the video; the notes say so. A step of no length is a frame long. Timecode counts at the nominal rate (30
-    for 29.97). The format ends at 24 hours and has no escape: names are one line behind ``FROM CLIP NAME``.
+    One video track, so a step is cut where the next begins and one that is then empty is left out; the notes say so.
+    Timecode counts at the nominal rate (30 for 29.97). The format ends at 24 hours and has no escape: names are one
+    line behind ``FROM CLIP NAME``.
     """
     rate, notes = frame_rate(timeline, options)
     nominal = max(1, round(rate))

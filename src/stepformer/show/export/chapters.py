@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import io
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import unescape
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement, register_namespace
 
 from stepformer.base.guard import xml_of
 from stepformer.base.progress import clock
@@ -36,8 +37,7 @@ _TAG = re.compile(r"<[^<>]*>")
 def render_vtt(timeline: Timeline, options: Options) -> Rendered:
     """WebVTT chapters: one cue per step, for ``<track kind="chapters">`` and players that read it. Milliseconds.
 
-    Overlapping steps stay overlapping cues, steps past the end stay; a step of no length is a millisecond long. The
-    first comment of the file holds its provenance, so reading it back gives the video and its length too.
+    The first comment of the file holds its provenance, so reading it back gives the video and its length too.
     """
     blocks = ["WEBVTT", f"NOTE {stamp(timeline)}"]
     for i, span in enumerate(spans(timeline, 1000)):
@@ -64,8 +64,7 @@ def _cues(text: str, source: str) -> list[Step]:
 def render_srt(timeline: Timeline, options: Options) -> Rendered:
     """SubRip subtitles (.srt): one subtitle per step. Milliseconds.
 
-    The format has neither comments nor an escape: ``-->`` in a name, which would look like a time line, is written as
-    an arrow. Overlaps and steps past the end stay; a step of no length is a millisecond long.
+    The format has no comments and no escape: ``-->`` in a name would look like a time line and is written as an arrow.
     """
     blocks = []
     for i, span in enumerate(spans(timeline, 1000)):
@@ -164,34 +163,28 @@ def _tiles(timeline: Timeline, said: list[str]) -> list[_Chapter]:
 
 def _join_short(chapters: list[_Chapter], said: list[str]) -> None:
     """Joins the shortest chapter with its shorter neighbour until none is too short or only one is left."""
-    count = len(chapters)
-    at_hand: list[_Chapter | None] = list(chapters)  # None where one has gone into the one before it
-    before, after = list(range(-1, count - 1)), list(range(1, count + 1))
-    queue = [(chapter.length_s, i) for i, chapter in enumerate(chapters)]
+    left = dict(enumerate(chapters))  # a chapter goes into the place of the one before it
+    places = list(left)
+    queue = [(chapter.length_s, place) for place, chapter in left.items()]
     heapq.heapify(queue)
-    while count > 1 and queue[0][0] < MIN_LENGTH_S:
+    while len(left) > 1 and queue[0][0] < MIN_LENGTH_S:
         length_s, at = heapq.heappop(queue)
-        short = at_hand[at]
-        if short is None or short.length_s != length_s:  # it has been joined since
+        if at not in left or left[at].length_s != length_s:  # it has been joined since
             continue
-        sides = {i: beside for i in (before[at], after[at]) if 0 <= i < len(chapters) and (beside := at_hand[i])}
-        other = min(sides, key=lambda i: sides[i].length_s)
-        first, second = (short, sides[other]) if at < other else (sides[other], short)
+        i = bisect_left(places, at)
+        other = min(places[max(0, i - 1) : i] + places[i + 1 : i + 2], key=lambda place: left[place].length_s)
         said.append(
-            f"{short.name!r} ({short.length_s} s at {clock(short.start_s)}) is shorter than {MIN_LENGTH_S} s: "
-            f"joined with {sides[other].name!r}"
+            f"{left[at].name!r} ({length_s} s at {clock(left[at].start_s)}) is shorter than {MIN_LENGTH_S} s: "
+            f"joined with {left[other].name!r}"
         )
+        place = min(at, other)
+        first, second = left[place], left.pop(places.pop(i + (at < other)))
         joined = _Chapter(first.start_s, second.end_s, list(dict.fromkeys(first.names + second.names)))
         if len(joined.name) > MAX_NAME:
             joined.names = max((first, second), key=lambda c: c.length_s).names
-        place, gone = min(at, other), max(at, other)
-        at_hand[place], at_hand[gone] = joined, None
-        after[place] = after[gone]
-        if after[gone] < len(chapters):
-            before[after[gone]] = place
+        left[place] = joined
         heapq.heappush(queue, (joined.length_s, place))
-        count -= 1
-    chapters[:] = [chapter for chapter in at_hand if chapter is not None]
+    chapters[:] = left.values()
     if chapters and chapters[0].length_s < MIN_LENGTH_S:
         chapters.clear()
 
@@ -202,14 +195,11 @@ _HEADER = ";FFMETADATA1"
 
 def render_ffmetadata(timeline: Timeline, options: Options) -> Rendered:
     """ffmetadata: chapters as ffmpeg reads them (``ffmpeg -i in.mp4 -i chapters.ffmeta -map_chapters 1 -c copy
-    out.mp4``).
-
-    Milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no length is a
-    millisecond long. A comment holds the provenance.
-    """
+    out.mp4``). Milliseconds. A comment holds the provenance."""
     parts = [f"{_HEADER}\n;{stamp(timeline)}\n"]
     for span in spans(timeline, 1000):
-        title = _SPECIAL.sub(r"\\\1", span.name)
+        # FFmpeg takes a backslash at the end of a line, an escaped one too, for a line that goes on
+        title = _SPECIAL.sub(r"\\\1", span.name) + " " * span.name.endswith("\\")
         parts.append(f"[CHAPTER]\nTIMEBASE=1/1000\nSTART={span.start}\nEND={span.end}\ntitle={title}\n")
     return Rendered("".join(parts))
 
@@ -236,15 +226,12 @@ NAMESPACE = "http://podlove.org/simple-chapters"
 
 
 def render_podlove(timeline: Timeline, options: Options) -> Rendered:
-    """Podlove Simple Chapters (XML, version 1.2): starts and names. Milliseconds.
-
-    The format has no ends: read back, a chapter ends where the next begins. What starts past the end is left out.
-    """
-    ElementTree.register_namespace("psc", NAMESPACE)
-    root = ElementTree.Element(f"{{{NAMESPACE}}}chapters", {"version": "1.2"})
+    """Podlove Simple Chapters (XML, version 1.2): starts and names, in milliseconds. It has no ends: read back, a
+    chapter ends where the next begins."""
+    register_namespace("psc", NAMESPACE)
+    root = Element(f"{{{NAMESPACE}}}chapters", version="1.2")
     for span in spans(timeline, 1000):
-        attributes = {"start": clock_ms(span.start), "title": xml_text(span.name)}
-        ElementTree.SubElement(root, f"{{{NAMESPACE}}}chapter", attributes)
+        SubElement(root, f"{{{NAMESPACE}}}chapter", start=clock_ms(span.start), title=xml_text(span.name))
     return Rendered(document(root, stamp(timeline)))
 
 
@@ -266,22 +253,18 @@ _DOCTYPE = '<!DOCTYPE Chapters SYSTEM "matroskachapters.dtd">\n'
 
 
 def render_matroska(timeline: Timeline, options: Options) -> Rendered:
-    """Matroska chapters XML, as mkvmerge (``--chapters``) and mkvpropedit read it.
-
-    Written in milliseconds. What lies past the end of the video is cut or left out, as the notes report; a step of no
-    length is a millisecond long.
-    """
-    root = ElementTree.Element("Chapters")
+    """Matroska chapters XML, as mkvmerge (``--chapters``) and mkvpropedit read it. Milliseconds."""
+    root = Element("Chapters")
     # an edition must hold a chapter, so a file without steps has no edition either
-    edition = ElementTree.SubElement(root, "EditionEntry") if len(timeline) else root
+    edition = SubElement(root, "EditionEntry") if len(timeline) else root
     for i, span in enumerate(spans(timeline, 1000)):
-        atom = ElementTree.SubElement(edition, "ChapterAtom")
-        _text(atom, "ChapterUID", str(i + 1))
-        _text(atom, "ChapterTimeStart", clock_ms(span.start) + "000000")
-        _text(atom, "ChapterTimeEnd", clock_ms(span.end) + "000000")
-        display = ElementTree.SubElement(atom, "ChapterDisplay")
-        _text(display, "ChapterString", xml_text(span.name))
-        _text(display, "ChapterLanguage", "und")
+        atom = SubElement(edition, "ChapterAtom")
+        SubElement(atom, "ChapterUID").text = str(i + 1)
+        SubElement(atom, "ChapterTimeStart").text = clock_ms(span.start) + "000000"
+        SubElement(atom, "ChapterTimeEnd").text = clock_ms(span.end) + "000000"
+        display = SubElement(atom, "ChapterDisplay")
+        SubElement(display, "ChapterString").text = xml_text(span.name)
+        SubElement(display, "ChapterLanguage").text = "und"
     return Rendered(document(root, stamp(timeline), _DOCTYPE))
 
 
@@ -296,7 +279,3 @@ def parse_matroska(text: str, source: str) -> Timeline:
         end = parse_clock(atom.findtext("ChapterTimeEnd") or atom.findtext("ChapterTimeStart") or "")
         steps.append(Step(start, max(start, end), atom.findtext("ChapterDisplay/ChapterString") or None))
     return timeline_of(steps, source, comment_stamp(text))
-
-
-def _text(parent: ElementTree.Element, tag: str, text: str) -> None:
-    ElementTree.SubElement(parent, tag).text = text

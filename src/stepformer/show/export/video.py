@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -98,12 +99,9 @@ def encode_clip(source: Path, target: Path, start_s: float, end_s: float) -> Non
         sound = outside.add_stream("aac", rate=sounds[0].codec_context.sample_rate) if sounds else None
         if sound is not None:
             sound.layout = sounds[0].codec_context.layout
-        _seek(inside, video, start_s + origin)
-        count = _encode_video(inside, outside, video, picture, start_s + origin, end_s + origin)
-        if not count:
+        if not _encode_video(inside, outside, video, picture, start_s + origin, end_s + origin):
             raise InputError(f"{source} shows no new frame between {start_s:g} s and {end_s:g} s")
         if sound is not None:
-            _seek(inside, sounds[0], start_s + origin)
             _encode_audio(inside, outside, sounds[0], sound, start_s + origin, end_s + origin)
 
 
@@ -117,12 +115,7 @@ def _encode_video(inside: Any, outside: Any, video: Any, picture: Any, start_s: 
     aspect = pixel_aspect(video)
     base = Fraction(1, 90000)
     count = 0
-    for frame in inside.decode(video):
-        if frame.pts is None:
-            continue
-        time_s = float(frame.pts * frame.time_base)
-        if time_s >= end_s - _EPSILON_S:
-            break
+    for time_s, frame in _decoded(inside, video, start_s, end_s - _EPSILON_S):
         if time_s < start_s - _EPSILON_S:
             continue
         plain = (
@@ -144,18 +137,11 @@ def _encode_audio(inside: Any, outside: Any, source: Any, sound: Any, start_s: f
     rate = sound.rate
     resampler = AudioResampler(format="fltp", layout=sound.layout, rate=rate)
     written = 0
-    for frame in inside.decode(source):
-        if frame.pts is None:
-            continue
-        time_s = float(frame.pts * frame.time_base)
-        if time_s >= end_s:
-            break
+    for time_s, frame in _decoded(inside, source, start_s, end_s):
         for piece in resampler.resample(frame):
-            samples = piece.to_ndarray()  # (channels, n)
-            skip = max(0, round((start_s - time_s) * rate))
-            keep = max(0, round((end_s - time_s) * rate))
-            samples = samples[:, skip:keep]
-            time_s += piece.samples / rate
+            skip, keep = (max(0, round((edge_s - time_s) * rate)) for edge_s in (start_s, end_s))
+            samples = piece.to_ndarray()[:, skip:keep]  # (channels, n)
+            time_s += piece.samples / rate  # noqa: PLW2901 (a frame may come back in several pieces)
             if not samples.shape[1]:
                 continue
             cut = AudioFrame.from_ndarray(samples.copy(), format="fltp", layout=sound.layout.name)
@@ -165,10 +151,16 @@ def _encode_audio(inside: Any, outside: Any, source: Any, sound: Any, start_s: f
     outside.mux(sound.encode(None))
 
 
-def _seek(inside: Any, stream: Any, time_s: float) -> None:
-    """To the key frame at or before a container time."""
-    inside.seek(int((time_s + _EPSILON_S) / stream.time_base), stream=stream, backward=True)
+def _decoded(inside: Any, stream: Any, start_s: float, end_s: float) -> Iterator[tuple[float, Any]]:
+    """(container time, frame) from the key frame at or before ``start_s`` to before ``end_s``."""
+    inside.seek(int((start_s + _EPSILON_S) / stream.time_base), stream=stream, backward=True)
     stream.codec_context.flush_buffers()
+    for frame in inside.decode(stream):
+        if frame.pts is not None:
+            time_s = float(frame.pts * frame.time_base)
+            if time_s >= end_s:
+                return
+            yield time_s, frame
 
 
 def _slug(name: str) -> str:
