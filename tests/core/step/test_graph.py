@@ -190,7 +190,7 @@ def test_recorded_on_a_gpu_a_saved_run_goes_on_exactly(preset, tmp_path):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_batches_come_beside_the_step_however_many_trainings_went_before(tmp_path):
+def test_on_a_gpu_batches_come_beside_the_step_however_many_trainings_went_before(tmp_path):
     """torch gives out 32 streams in turn: copies must not be put on one that waits for the step."""
     from stepformer.core.devices import side_stream
 
