@@ -94,8 +94,3 @@ def interval(draws: FloatArray, level: float = 0.95) -> tuple[float, float]:
     """The middle ``level`` of the draws of a difference."""
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-def excludes_zero(bounds: tuple[float, float]) -> bool:
-    """Whether an interval of a difference lies on one side of 0."""
-    return bounds[0] > 0 or bounds[1] < 0

@@ -1,9 +1,8 @@
 """Tables out of results: mean and spread over seeds, the difference to one row with its interval, the paper's numbers,
 and sentences that say no more than the intervals do.
 
-A difference is called better or worse only where both bootstrap intervals, over videos and over tasks, lie on one side
-of 0 and it does not print as 0.0. The interval that is shown is the one over tasks, where there are at least five, else
-the one over videos.
+The interval of a difference covers two paired bootstrap intervals, over videos and, where there are at least five, over
+tasks. A difference is called better or worse only where it lies on one side of 0 and does not print as 0.0.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from stepformer.base.files import write_json, write_text
 from stepformer.base.guard import read_json, reading
 from stepformer.errors import InputError
-from stepformer.evaluation.statistics import by_task, discovery_scores, excludes_zero, f1_draws, interval, mean_draws
+from stepformer.evaluation.statistics import by_task, discovery_scores, f1_draws, interval, mean_draws
 from stepformer.evaluation.tables import Cell, Table
 from stepformer.reproduce.execute import RunStore, stamp
 from stepformer.reproduce.plan import TABLES
@@ -55,24 +54,23 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much higher the reference row is than another, with both intervals."""
+    """How much higher the reference row is than another."""
 
     value: float
-    over_videos: tuple[float, float]
-    over_tasks: tuple[float, float]
-    tasks: int
+    interval: tuple[float, float]
 
     @property
     def cell(self) -> Cell:
-        """With the interval that tables print."""
-        return Cell(self.value, interval=self.over_tasks if self.tasks >= _LEAST_TASKS else self.over_videos)
+        """As tables print it."""
+        return Cell(self.value, interval=self.interval)
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` where both intervals agree on it, else ``level``."""
-        clear = excludes_zero(self.over_videos) and (self.tasks < _LEAST_TASKS or excludes_zero(self.over_tasks))
-        clear = clear and abs(self.value) >= _PRINTED
-        return "level" if not clear else "better" if self.value > 0 else "worse"
+        """``better``, ``worse`` or ``level``."""
+        low, high = self.interval
+        if abs(self.value) < _PRINTED or low <= 0 <= high:
+            return "level"
+        return "better" if self.value > 0 else "worse"
 
 
 def build_table(name: str, entry: Mapping[str, Any], store: RunStore) -> Table:
@@ -139,7 +137,7 @@ def with_bold(rows: Sequence[Sequence[Cell | str | None]]) -> tuple[tuple[Cell |
 
 
 def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: str, task: str) -> dict[str, Difference]:
-    """The reference row minus every other row, IoU or F1, with paired bootstrap intervals.
+    """The reference row minus every other row, IoU or F1, with its interval.
 
     A pair is compared on the seeds that both rows have.
     """
@@ -152,6 +150,7 @@ def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: s
                 units.setdefault(row.label, {})[run["spec"]["seed"]] = loaded[name].astype(np.float64)
                 tasks = loaded["tasks"]
     ours = units.pop(reference, {})
+    ways = ("videos", "tasks") if len(np.unique(tasks)) >= _LEAST_TASKS else ("videos",)
     out = {}
     for label, theirs in units.items():
         seeds = [seed for seed in ours if seed in theirs]
@@ -161,14 +160,14 @@ def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: s
         if task == "zs":
             values = both[..., 0].mean(1)  # (2, V)
             gap = float(np.subtract(*values.mean(1)))
-            drawn = [mean_draws(values, tasks, over) for over in ("videos", "tasks")]
+            drawn = [mean_draws(values, tasks, over) for over in ways]
         else:
             counts = both.reshape(2, -1, *both.shape[3:])  # (2, S, V, 5)
             per_task = np.stack([counts[:, :, g].sum(2) for g in by_task(tasks)], 2)
             gap = float(np.subtract(*discovery_scores(per_task)["f1"].mean((1, 2))))
-            drawn = [f1_draws(counts, tasks, over) for over in ("videos", "tasks")]
-        videos, whole = (interval(d[:, 0] - d[:, 1]) for d in drawn)
-        out[label] = Difference(gap, videos, whole, len(np.unique(tasks)))
+            drawn = [f1_draws(counts, tasks, over) for over in ways]
+        lows, highs = zip(*(interval(d[:, 0] - d[:, 1]) for d in drawn), strict=True)
+        out[label] = Difference(gap, (min(lows), max(highs)))
     return out
 
 
@@ -214,7 +213,10 @@ def _origin(entry: Mapping[str, Any], rows: Sequence[Shown]) -> list[str]:
     else:
         out.append("Nothing is chosen: there are no dev videos. Options are fixed, the same for all such rows.")
     if entry["reference"]:
-        out.append("Differences: paired bootstrap, 10,000 draws, 95%; over tasks where there are five or more.")
+        out.append(
+            "Differences: paired bootstrap, 10,000 draws, 95%. An interval covers two, over videos and over tasks "
+            "(these where there are five or more)."
+        )
     if any(row.kind == "published" for row in rows):
         out.append("Published methods are fitted on the videos they are scored on, without labels; weak: per task.")
         for name, curves in fit_curves(runs).items():
