@@ -33,9 +33,10 @@ from stepformer.narration.lexicon import word_set
 
 HELP = """Measures on held-out frames how often a name by sight is right, at each threshold, how often locate calls a
 step absent that is there, or there that is absent, and how often search calls what is there "not here". Trains
-five text towers first, unless --towers has them."""
+five text towers first, unless --towers has them; with --held-out, measures the shipped tower alone."""
 EXAMPLES = [
     "stepformer bench names --data DATASETS --towers FOLDER",
+    "stepformer bench names --data DATASETS --held-out",
     "stepformer bench names --data DATASETS --out clip_pictures.safetensors",
 ]
 KITCHEN = ("cooking", "baking", "drinks")
@@ -214,6 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "data", "out", data={"required": True})
     parser.add_argument("--towers", type=Path, metavar="FOLDER", help="keep the five towers here")
+    parser.add_argument("--held-out", action="store_true", help="part 0 alone: no tower has to be trained")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -228,24 +230,22 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"out": str(args.out), "pictures": len(of)}))
         return 0
     sentences = _Once(default_sentence_encoder())
-    towers = towers_of(data, args.towers, sentences)
     judge, shipped, pictures = Judge(sentences, "seen"), ClipText(sentences=sentences), clip_pictures()
     marks = judge.thresholds()
     foreign = {part: foreign_steps(Path(args.data), data, part) for part in range(PARTS)}
+    groups = {} if args.held_out else {"parts 1 to 5": towers_of(data, args.towers, sentences)}
+    groups["part 0"] = {0: shipped}
     reports = []
     for bank in ("shipped bank", "extended bank"):
         extended = bank == "extended bank"
-        chosen = joined(
-            [measure(data, i, text, sentences, extended, pictures, foreign[i]) for i, text in towers.items()]
-        )
-        reports.append(_report(f"parts 1 to 5, {bank}", chosen, marks))
-        tested = measure(data, 0, shipped, sentences, extended, pictures, foreign[0])
-        reports.append(_report(f"part 0, {bank}", tested, marks))
+        for name, parts in groups.items():
+            each = [measure(data, i, text, sentences, extended, pictures, foreign[i]) for i, text in parts.items()]
+            reports.append(_report(f"{name}, {bank}", joined(each), marks))
     searched = []
     for size, kind in ((SMALL, f"libraries of {SMALL} videos"), (len(data.frames.names), "one library")):
-        for name, parts in (("parts 1 to 5", towers), ("part 0", {0: shipped})):
-            each = [ask(data, i, t, foreign[i], pictures, size) for i, t in parts.items()]
-            columns = (np.concatenate([getattr(one, column) for one in each]) for column in Asked.__slots__)
+        for name, parts in groups.items():
+            asked = [ask(data, i, t, foreign[i], pictures, size) for i, t in parts.items()]
+            columns = (np.concatenate([getattr(one, column) for one in asked]) for column in Asked.__slots__)
             searched.append(_searched(f"search, {name}, {kind}", Asked(*columns)))
     if args.json:
         print(json.dumps({"names": reports, "search": searched}, indent=2))
