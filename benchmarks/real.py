@@ -1,8 +1,8 @@
 """``stepformer bench real``: discovery and localisation on real videos, against controls, and what each part adds.
 
 Inference was chosen on the simulated dev split (``--world``, and ``stepformer bench threshold``). The shape of the
-segment penalty was chosen with a look at these videos, and how often short videos are sampled with a look at our two
-clips; docs/discover.md says which.
+segment penalty was chosen with a look at GTEA's and the dev clips, and how often short videos are sampled with a look
+at our two hand-washing clips.
 """
 
 from __future__ import annotations

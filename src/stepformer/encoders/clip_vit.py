@@ -150,7 +150,7 @@ class ClipViT:
         """Pictures (N, H, W, 3) to unit vectors (N, 768): the mean over the patches of the fourth layer, at half size.
 
         They change with hands and things where the last layer's still mean the same, and place cuts better; at half the
-        size no worse (``docs/encoders.md``), for a twelfth of the time that ``vectors`` takes.
+        size no worse, for a twelfth of the time that ``vectors`` takes.
         """
         x = self._pixels(pictures)
         sides = [max(PATCH, round(side / (2 * PATCH)) * PATCH) for side in x.shape[2:]]
