@@ -190,6 +190,16 @@ def test_two_spoken_steps_are_two_though_the_picture_hardly_changes(said, alike)
     assert [step.start_s for step in found] == [0, 20, 44]
 
 
+def test_a_step_is_cut_between_what_is_spoken_of_though_it_changes_more_elsewhere(said, alike):
+    vectors, _, _ = planted(lengths=(20, 24, 20), noise=0.25)
+    vectors[23:44] += 0.2 * vectors[10]  # before anything is said
+    vectors[36:44] += 0.1 * vectors[50]
+    lines = [(4.0, "crack the eggs"), (28.0, "whisk the eggs"), (38.0, "salt the eggs"), (48.0, "fry the eggs")]
+    found = tiny_model().find(Features(vectors), narration=said(*lines)).timeline
+    assert [step.label for step in found] == [text for _, text in lines]
+    assert found.steps[2].start_s == pytest.approx(36, abs=3)
+
+
 def test_what_is_said_during_a_step_names_no_later_one(said, alike):
     vectors, _, _ = planted(lengths=(20, 24, 20, 20), noise=0.25)
     vectors[30:44] += 0.15 * vectors[50]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 import time
@@ -507,10 +508,11 @@ def _as_spoken(
             pieces, names = more, more_names
     at = 0
     while at < len(pieces):
-        halves = _cut(pieces[at], seen) if _acts(pieces[at], seen, phrases) > 1 else ()
-        more = [*pieces[:at], *halves, *pieces[at + 1 :]]
-        if halves and worth(more, more_names := named(more)) > worth(pieces, names):
-            pieces, names = more, more_names
+        for halves in _cuts_between(pieces[at], seen, _acts(pieces[at], seen, phrases)):
+            more = [*pieces[:at], *halves, *pieces[at + 1 :]]
+            if worth(more, more_names := named(more)) > worth(pieces, names):
+                pieces, names = more, more_names
+                break
         else:
             at += 1
     return pieces, names
@@ -535,22 +537,41 @@ def _around(gap: Segment, pieces: Sequence[Segment], seen: Features, phrases: Se
     return gap
 
 
-def _acts(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> int:
-    """How many actions are spoken of during a piece."""
-    middles = [p.middle_s * seen.rate_hz for p in phrases if not p.chatter and not p.negated]
-    return sum(piece.first <= middle < piece.last for middle in middles)
+def _acts(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> list[float]:
+    """The frames of a piece at which actions are spoken of."""
+    middles = sorted(p.middle_s * seen.rate_hz for p in phrases if not p.chatter and not p.negated)
+    return [middle for middle in middles if piece.first <= middle < piece.last]
+
+
+def _cuts_between(piece: Segment, seen: Features, acts: Sequence[float]) -> list[tuple[Segment, Segment]]:
+    """A piece cut in two between actions: for each pair of neighbours where it changes most, the greatest change first.
+    Where it changes most of all may be before the first of them or behind the last."""
+    at, between = _changes(piece, seen)
+    best = []
+    for before, behind in itertools.pairwise(acts):
+        inside = np.flatnonzero((at > before - piece.first) & (at <= behind - piece.first))
+        if len(inside):
+            best.append(inside[between[inside].argmax()])
+    return [_halves(piece, at[i]) for i in sorted(best, key=lambda i: -between[i])]
 
 
 def _cut(piece: Segment, seen: Features) -> tuple[Segment, ...]:
     """A piece cut in two where it changes most; nothing where it is too short."""
+    at, between = _changes(piece, seen)
+    return _halves(piece, at[between.argmax()]) if len(at) else ()
+
+
+def _changes(piece: Segment, seen: Features) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Where a piece can be cut, in frames from its first, and how much of its scatter lies between the halves."""
     least, length = math.ceil(_SPLINTER_S * seen.rate_hz), piece.last - piece.first
-    if length < 2 * least:
-        return ()
-    sums = unit(seen.cutting[piece.first : piece.last]).cumsum(0)
     at = np.arange(least, length - least + 1)
+    sums = unit(seen.cutting[piece.first : piece.last]).cumsum(0)
     left, right = sums[at - 1], sums[-1] - sums[at - 1]
-    between = np.square(left).sum(1) / at + np.square(right).sum(1) / (length - at)
-    cut = piece.first + int(at[between.argmax()])
+    return at, np.square(left).sum(1) / at + np.square(right).sum(1) / (length - at)
+
+
+def _halves(piece: Segment, at: int) -> tuple[Segment, Segment]:
+    cut = piece.first + int(at)
     return replace(piece, last=cut), replace(piece, first=cut)
 
 
