@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import multiprocessing
 import os
 import tempfile
@@ -124,10 +123,10 @@ def _row(world: str, options: dict[str, Any], job: dict[str, Any]) -> dict[str, 
     return {**job, "units": measure(world, job["row"], job["closeness"], job["clear"], job["seed"], options)}
 
 
-def scores(units: Units) -> dict[str, float]:
-    """IoU and F1 in percent; NaN where the row does not do the task."""
-    found = summary(units, units["tasks"])
-    return {k: round(100 * found.get(name, math.nan), 2) for k, name in (("iou", "zs_iou"), ("f1", "un_f1"))}
+def scores(units: Units) -> dict[str, float | None]:
+    """IoU and F1 in percent; None where the row does not do the task."""
+    found = {name: round(100 * value, 2) for name, value in summary(units, units["tasks"]).items()}
+    return {"iou": found.get("zs_iou"), "f1": found.get("un_f1")}
 
 
 def gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -191,8 +190,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _mean(values: list[float]) -> str:
-    if all(math.isnan(v) for v in values):
+def _mean(found: list[float | None]) -> str:
+    values = [value for value in found if value is not None]
+    if not values:
         return "–"
     return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
 

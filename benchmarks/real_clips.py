@@ -40,6 +40,7 @@ class Row:
     steps: float  # found by default
     cut_f1: float  # +-1 s
     uniform_f1: float  # a uniform split into as many steps as were found
+    equal_cuts_f1: float  # and with as many cuts
     locate_iou: float
     noisy_iou: float  # the same, mean over copies of the features with slight noise
     equal_iou: float  # the texts in order on equal parts
@@ -110,11 +111,12 @@ def _row(
         placed = {step.meta["given"]: (step.start_s, step.end_s) for step in steps}
         return mean_iou([placed.get(i) for i in range(len(marked))], marked)
 
-    true = _cuts(marked, end_s)
+    true, cuts = _cuts(marked, end_s), _cuts(default, end_s)
     ranks = _ranks(video, labels, vectors)
     return Row(
-        video.name, use, len(marked), len(default), boundary_f1(_cuts(default, end_s), true),
+        video.name, use, len(marked), len(default), boundary_f1(cuts, true),
         boundary_f1(_cuts(_equal(max(1, len(default)), end_s), end_s), true),
+        boundary_f1(_cuts(_equal(len(cuts) + 1, end_s), end_s), true),
         located(video.features), float(np.mean([located(noisy(video.features, seed)) for seed in range(_COPIES)])),
         mean_iou(_equal(len(marked), end_s), marked), mean_iou(given, marked),
         float(np.mean(ranks < 1)), float(np.mean(ranks < 5)),

@@ -134,6 +134,17 @@ def test_options_that_a_checkpoint_brings_are_part_of_every_row_that_uses_them(c
             assert one.runs[0].inference["keep"] == 0.2 and other.runs[0].inference["keep"] == 0.4
 
 
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "evidence"])
+def test_rows_without_dev_videos_differ_in_what_they_are_called_after(checkpoints, name):
+    blind = replace(changed_source(has_dev=False, real=True), checkpoint=read_checkpoint(checkpoints / "a.safetensors"))
+    rows = plan_table(name, blind)
+    ids = [row.runs[0].id for row in rows]
+    assert len(ids) == len(set(ids))
+    if name == "table3":
+        assert {row.runs[0].method.rule for row in rows} == {"own", "own unordered"}
+        assert not any("smoothed" in row.label for row in rows)
+
+
 def test_a_run_folder_is_a_checkpoint(checkpoints):
     folder = checkpoints / "run"
     folder.mkdir()

@@ -9,6 +9,7 @@ labels are one per second.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ ZERO_SHOT = ("iou", "precision", "recall", "mof")
 QUICK = Table1Options(unit_norm=True, restarts=4, seeds=(0,))
 """K-means as it is run during training: one seed, few restarts. Tables use :data:`FULL`."""
 FULL = Table1Options(unit_norm=True)
+_PER_TASK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,29 @@ def make_trial(
 
 
 def few(videos: Videos, limit: int | None) -> Videos:
-    """At most ``limit`` videos: every n-th, because the tasks stand together in the file, and all shall remain."""
+    """At most ``limit`` videos, evenly of all tasks; of fewer tasks where that leaves less than four videos of a task
+    that has them, because steps are matched across the videos of a task."""
     if limit is None or limit >= len(videos):
         return videos
-    return videos.pick(torch.linspace(0, len(videos) - 1, limit).long())
+    tasks = by_task(videos.tasks.numpy())
+    for count in range(1, len(tasks)):
+        some = [tasks[i] for i in _evenly(len(tasks), count)]
+        if sum(min(len(task), _PER_TASK) for task in some) >= limit:
+            break
+    else:
+        some = tasks
+    counts = [0] * len(some)
+    for i in itertools.cycle(range(len(some))):
+        counts[i] += counts[i] < len(some[i])
+        if sum(counts) == limit:
+            break
+    picked = [task[_evenly(len(task), count)] for task, count in zip(some, counts, strict=True)]
+    return videos.pick(torch.from_numpy(np.concatenate(picked)))
+
+
+def _evenly(count: int, most: int) -> IntArray:
+    """``most`` of the numbers below ``count``, at equal distances."""
+    return np.linspace(0, count - 1, most).astype(np.int64)
 
 
 def per_video(values: Tensor, mask: Tensor) -> list[IntArray]:

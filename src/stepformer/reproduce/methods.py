@@ -89,7 +89,7 @@ class Method:
     (``baseline NAME``), whose source has the hash ``code``.
     smoothed: whether texts also choose a window that frames are averaged over.
     rule: ``grid`` (the one rule), ``paper`` (the paper's inference, only its share chosen), ``unordered`` (the grid
-    without Drop-DTW), ``own`` (what the model brings, nothing chosen).
+    without Drop-DTW), ``own`` and ``own unordered`` (what the model brings, nothing chosen).
     updates: optimiser steps per model of a published method, at most.
     """
 
@@ -218,8 +218,8 @@ def slot_answer(trial: Trial, outputs: Sequence[Slots], rule: str, own: Options 
         config = InferenceConfig(**{k: v for k, v in options.items() if not k.startswith("cluster_")})
         return segments_of(trial, outputs, assigned(config), options.get("cluster_by", "slots"))
 
-    if rule == "own":
-        given = dict(own or _DEFAULT)
+    if rule.startswith("own"):
+        given = {**(own or _DEFAULT), **({"ordered": False} if rule == "own unordered" else {})}
         return Answer(find, cut, [given], [given])
     return Answer(find, cut, *grids(rule))
 
@@ -252,7 +252,8 @@ def _text(method: Method, stage: Stage) -> Answer:
 
     if method.rule == "own":
         return Answer(find, None, [dict(stage.inference or _DEFAULT)])
-    kinds = [_DEFAULT, *({**_PAPER, **threshold} for threshold in THRESHOLDS)]
+    plain = [{**_PAPER, **threshold} for threshold in THRESHOLDS]
+    kinds = plain[1:] if method.rule == "paper" else [_DEFAULT, *plain]
     return Answer(find, None, [{**kind, "window": w} for kind, w in itertools.product(kinds, windows)])
 
 

@@ -408,6 +408,9 @@ class PlannedRow:
     runs: Mapping[int, Run]
 
 
+_WITHOUT_DEV = {"grid": "own", "unordered": "own unordered"}
+
+
 def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[PlannedRow]:
     """The rows of a table that can be run with a setup, of these kinds (all)."""
     if name not in TABLES:
@@ -426,8 +429,9 @@ def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[Planne
             if row.recipe is not None:
                 weights = _weights(setup, row.recipe, seed)
             if not source.has_dev:
-                # nothing to choose on: every row alike takes what the model brings, or what the preset would
-                method = replace(method, rule="own")
+                # nothing to choose on: every row alike takes what the model brings, or what the preset would, but for
+                # what sets the row apart
+                method = replace(method, rule=_WITHOUT_DEV.get(method.rule, method.rule))
                 bringing = weights or _weights(setup, DEFAULT, seed)
                 given = dict(bringing.inference)
             learned = method.kind in methods.LEARNED or (weights is not None and weights.config is not None)
@@ -504,6 +508,6 @@ def _possible(row: Row, setup: Setup, tasks: Sequence[str]) -> bool:
         (row.recipe is None or can_train or (setup.checkpoint is not None and row.recipe == DEFAULT))
         and (setup.checkpoint is None or row.recipe in (None, DEFAULT))
         and (method.kind != "shen" or source.narrated)
-        and (method.rule != "own" or source.has_dev)  # otherwise every row has them
+        and ((method.rule != "own" and not method.smoothed) or source.has_dev)  # otherwise every row has them, or none
         and (("zs" in tasks and locates and source.has_texts) or ("un" in tasks and discovers))
     )

@@ -184,7 +184,8 @@ def verdicts(gaps: Mapping[str, Difference], rows: Sequence[Shown], name: str, r
         best = min(controls, key=lambda label: controls[label].value)
         lead = 100 * controls[best].value
         side = "below" if lead > 0 else "above"
-        out.append(f"{name}: the best control is {best}, {abs(lead):.1f} {side} {reference}.")
+        far = "level with" if abs(lead) < 100 * _PRINTED else f"{abs(lead):.1f} {side}"
+        out.append(f"{name}: the best control is {best}, {far} {reference}.")
     return out
 
 
@@ -207,8 +208,8 @@ def _origin(entry: Mapping[str, Any], rows: Sequence[Shown]) -> list[str]:
     out = [entry["about"], f"Mean ± standard deviation over seeds {seeds}. {entry['training']}".strip()]
     if entry["chosen"]:
         out.append(
-            "Options of every row are chosen by one rule from one grid on the dev videos, which no column has; rows "
-            "that name other options are the exception."
+            "Options of every row are chosen by one rule on the dev videos, which no column has, all slots' from one "
+            "grid; rows that name other options are the exception."
         )
     else:
         out.append("Nothing is chosen: there are no dev videos. Options are fixed, the same for all such rows.")

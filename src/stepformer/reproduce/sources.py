@@ -82,12 +82,13 @@ class Simulated(Source):
         if limit is not None:
             world, extra = self.world, {name: few(videos, limit) for name, videos in self.world.extra.items()}
             self.world = replace(world, dev=few(world.dev, limit), test=few(world.test, limit), extra=extra)
-            self.fingerprint += f" {limit} videos per split"
+            self.fingerprint += f" {limit} videos per split, by task"
         self.dim = self.world.dim
         reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
-        counts = ", ".join(f"{len(self.world.split(s))} videos of {d}" for s, d in self.datasets.items())
-        self.about = f"Simulated features on {counts}. {self.near_texts()}"
+        counts = [(self.world.split(s), dataset) for s, dataset in self.datasets.items()]
+        said = ", ".join(f"{len(v)} videos of {len(set(v.tasks.tolist()))} tasks of {dataset}" for v, dataset in counts)
+        self.about = f"Simulated features on {said}; world {self.fingerprint[:12]}. {self.near_texts()}"
         dev = set(self.world.dev.tasks.tolist())
         for split in reported:
             if dev & set(self.world.split(split).tasks.tolist()):

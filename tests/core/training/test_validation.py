@@ -16,6 +16,7 @@ from stepformer.data.simulator import Sight, Simulator
 from stepformer.evaluation.validation import (
     QUICK,
     discover_units,
+    few,
     locate_units,
     make_trial,
     model_slots,
@@ -55,6 +56,25 @@ def text_slots(trial):
         return Slots(torch.where(there, next(texts), 0.0), batch.video, None)
 
     return make
+
+
+@pytest.mark.parametrize(("limit", "tasks"), [(3, 1), (20, 5), (60, 6), (99, 6)])
+def test_few_videos_are_several_of_each_task(tiny_world, limit, tasks):
+    """Steps are matched across the videos of a task: one video of each would say nothing of that."""
+    of = torch.arange(120) % 6  # tasks need not stand together
+    videos = tiny_world.train.pick(torch.arange(120) % len(tiny_world.train))
+    picked = few(replace(videos, tasks=of, sources=torch.arange(120)), limit)
+    assert len(picked) == limit and len(set(picked.sources.tolist())) == limit
+    counts = picked.tasks.unique(return_counts=True)[1]
+    assert len(counts) == tasks and counts.max() - counts.min() <= 1 and counts.min() >= min(4, limit)
+
+
+def test_few_takes_more_of_other_tasks_where_one_has_few(tiny_world):
+    of = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
+    picked = few(replace(tiny_world.train.pick(torch.arange(10) % len(tiny_world.train)), tasks=of), 9)
+    assert picked.tasks.tolist() == [0] * 2 + [1] * 7
+    alone = few(replace(tiny_world.train.pick(torch.arange(10) % len(tiny_world.train)), tasks=torch.arange(10)), 5)
+    assert alone.tasks.tolist() == [0, 2, 4, 6, 9]
 
 
 def test_the_truth_scores_one(clear):
