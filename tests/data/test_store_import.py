@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stepformer import cli
-from stepformer.data.features import array_samples, find_tars, released_sample, released_samples
+from stepformer.data.features import array_samples, find_tars, import_features, released_sample, released_samples
 from stepformer.data.store import FeatureStore, StoredPhrase
 from stepformer.encoders.base import Encoded
 from stepformer.errors import InputError
@@ -321,6 +321,58 @@ def test_captions_in_a_folder_one_file_per_video(tmp_path, spoken):
     assert [sentence.partition(",")[0] for sentence in notes] == [
         "1 of 4 feature files have no captions", "1 subtitle files cannot be read",
     ]  # fmt: skip
+
+
+def test_captions_in_a_folder_are_chosen_as_those_beside_a_video(tmp_path, spoken):
+    for name in ("talk", "how.to", "x/same", "y/same"):
+        written(tmp_path / "f" / f"{name}.npy")
+    files = ("talk.de.vtt", "talk.en.vtt", "talk.live_chat.json3", "other.steps.vtt", "how.to.vtt", "x/same.en.vtt",
+             "y/same.vtt")  # fmt: skip
+    for name in files:
+        (tmp_path / "c" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "c" / name).write_text(f"WEBVTT\n\n00:01.000 --> 00:02.000\nsaid in {name}\n")
+    found = dict(array_samples(tmp_path / "f", Doubler(), tmp_path / "c"))
+    assert {name: [p.text for p in video.phrases] for name, video in found.items()} == {
+        "talk": ["said in talk.en.vtt"], "how.to": ["said in how.to.vtt"],
+        "x/same": ["said in x/same.en.vtt"], "y/same": ["said in y/same.vtt"],
+    }  # fmt: skip
+    written(tmp_path / "g" / "other.npy")
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "c" / "other.steps.vtt").rename(tmp_path / "ours" / "other.steps.vtt")
+    with pytest.raises(InputError, match="captions of 0 videos"):
+        list(array_samples(tmp_path / "g", Doubler(), tmp_path / "ours"))
+
+
+class Structured(Doubler):
+    """As CLIP, whose own features come with structure for boundaries."""
+
+    structure_dim = 3
+
+
+def test_plain_vectors_of_an_encoder_with_structure(tmp_path, monkeypatch):
+    """512 columns of CLIP are what most people have."""
+    monkeypatch.setattr("stepformer.encoders.load", lambda name: Structured())
+    written(tmp_path / "plain" / "b.npy")
+    np.save(tmp_path / "plain" / "a.npy", np.array(["x"]))  # cannot be read, and decides nothing
+    summary = import_features(tmp_path / "plain", tmp_path / "s", "structured")
+    assert [one.name for one in summary.done] == ["b"] and [name for name, _ in summary.failed] == ["a"]
+    store = FeatureStore(tmp_path / "s")
+    assert store.info.structure_dim == 0 and store["b"].structure is None and store["b"].features.shape == (4, 6)
+    assert import_features(tmp_path / "plain", tmp_path / "s", "structured").skipped == 1
+
+    whole = {"features": np.ones((4, 6)), "structure": np.ones((4, 3))}
+    (tmp_path / "whole").mkdir()
+    np.savez(tmp_path / "whole" / "a.npz", **whole)
+    written(tmp_path / "whole" / "b.npy")
+    summary = import_features(tmp_path / "whole", tmp_path / "t", "structured")
+    assert FeatureStore(tmp_path / "t")["a"].structure.shape == (4, 3)
+    ((name, error),) = summary.failed
+    assert name == "b" and "the video has none: give an .npz" in error
+    np.savez(tmp_path / "plain" / "c.npz", **whole)
+    failed = dict(import_features(tmp_path / "plain", tmp_path / "s", "structured").failed)
+    assert "no structure columns, the video has some: fill another folder" in failed["c"]
+    with pytest.raises(InputError, match=r"structure_dim 3, not 0.*fill another folder"):
+        import_features(tmp_path / "plain", tmp_path / "t", "structured")
 
 
 def test_captions_that_go_with_no_features_are_an_error_with_counts(tmp_path, capsys):

@@ -108,6 +108,28 @@ def test_every_command_takes_the_same_subtitles(folder, files):
     assert (heard.cues[0].text if heard else None) == (f"said in {expected.name}" if expected else None)
 
 
+def test_subtitles_of_a_folder_by_video(folder):
+    """The same rule where no video lies beside them."""
+    from stepformer.media.subtitles import subtitles_of
+
+    touch("other.de.vtt", "other.en.vtt", "sub/other.srt", "talk.live_chat.json3", "talk.info.json", "talk.steps.vtt")
+    touch(
+        "talk.steps/clip.vtt", "x.csv", "x.fr.csv", "y.csv", "y.fr.srt", "how.to.srt", "how.srt", "en.vtt", "notes.md"
+    )
+    (folder / "folder.vtt").mkdir()
+    root = Path()
+
+    def found(*args, **options):
+        return {name: path.as_posix() for name, path in subtitles_of(root.rglob("*"), root, *args, **options).items()}
+
+    plain = {"en": "en.vtt", "how": "how.srt", "other": "other.en.vtt", "sub/other": "sub/other.srt", "y": "y.fr.srt"}
+    assert found() == plain
+    assert list(found()) == sorted(plain)
+    assert found("de") == {**plain, "other": "other.de.vtt"}
+    assert found(also=(".csv", ".json")) == {**plain, "x": "x.csv", "y": "y.csv"}
+    assert found(known={"how.to"}) == {**plain, "how.to": "how.to.srt"}
+
+
 def test_a_folder_is_listed_once_for_all_its_videos(tmp_path, monkeypatch):
     import os
 

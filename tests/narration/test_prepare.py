@@ -41,6 +41,19 @@ def test_a_folder_to_json_lines(parser, folder, tmp_path) -> None:
     assert {row["video"] for row in rows(tmp_path / "one.jsonl")} == {"v2"}
 
 
+def test_a_video_has_one_subtitle_file(parser, folder, tmp_path) -> None:
+    """That which discover and prepare features would take."""
+    for name in ("v0.de.srt", "v1.srt", "v2.live_chat.json3", "v3.info.json", "v4.steps.vtt"):
+        (folder / name).write_text(SRT.replace("eggs", "onions"))
+    report = prepare(folder, tmp_path / "out.jsonl")
+    assert (report.videos, report.failed) == (6, [])
+    found = rows(tmp_path / "out.jsonl")
+    assert {row["video"] for row in found} == {"more/w", *(f"v{i}" for i in range(5))}
+    assert {row["video"] for row in found if "onions" in row["text"]} == {"v1"}  # it names no language
+    prepare(folder / "v4.steps.vtt", tmp_path / "asked.jsonl")  # given by name
+    assert {row["video"] for row in rows(tmp_path / "asked.jsonl")} == {"v4.steps"}
+
+
 def test_a_folder_to_parquet(parser, folder, tmp_path) -> None:
     import pyarrow.parquet as pq
 

@@ -6,6 +6,7 @@ StepFormer's tars or as folders of arrays, come as (name, video or error) one at
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -13,7 +14,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from stepformer.data.store import SHARD_BYTES, StoredPhrase, StoredVideo, StoreI
 from stepformer.encoders.reading import encode_file
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
 from stepformer.media.finding import SUFFIXES, find_videos
-from stepformer.media.subtitles import subtitles_beside
+from stepformer.media.subtitles import subtitles_beside, subtitles_of
 from stepformer.narration import Cue, Listening, PhraseOptions, extract_phrases, narration_of
 from stepformer.version import __version__
 
@@ -301,6 +302,7 @@ def import_features(
     else:
         loaded = encoders.load(encoder)
         info = store_info(loaded, encoder)
+        info = replace(info, structure_dim=_structure_dim(src, info.structure_dim))
         samples = array_samples(src, loaded, captions, phrase_options, have, notes)
     with StoreWriter(dst, info) as writer:
         for name, sample in samples:
@@ -452,6 +454,17 @@ def array_samples(
         notes.append(f"no phrase was found in the captions of {read} videos: there is nothing to train on")
 
 
+def _structure_dim(folder: Path, own: int) -> int:
+    """S of a store of arrays: the encoder's ``own``, or 0 where the first file that can be read has no structure, as
+    those of other people's extractors have none."""
+    from stepformer.data.precomputed import SUFFIXES, read_features
+
+    for path in find_features(folder, SUFFIXES).values() if own else ():
+        with contextlib.suppress(StepFormerError):  # listed as failed when its turn comes
+            return 0 if read_features(path).structure is None else own
+    return own
+
+
 def _captions(captions: Path, files: Mapping[str, Path]) -> tuple[dict[str, list[Cue]], list[str]]:
     """Cues by the name of the feature file, from a caption file that may be larger than memory, or a folder; and why
     some cannot be read."""
@@ -464,9 +477,9 @@ def _captions(captions: Path, files: Mapping[str, Path]) -> tuple[dict[str, list
             wanted.setdefault(key, []).append(name)
     found: dict[str, list[Cue]] = {}
     unreadable, captioned, other = [], 0, ""
-    for video, read in _caption_entries(captions):
+    for video, read in _caption_entries(captions, wanted):
         captioned, other = captioned + 1, other or video
-        names = wanted.get(video_id(video))
+        names = wanted.get(own := video_id(video)) or wanted.get(own.rpartition("/")[2])
         if names:
             try:
                 cues = read()
@@ -483,7 +496,7 @@ def _captions(captions: Path, files: Mapping[str, Path]) -> tuple[dict[str, list
     return found, unreadable
 
 
-def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cue]]]]:
+def _caption_entries(captions: Path, known: Container[str] = ()) -> Iterator[tuple[str, Callable[[], list[Cue]]]]:
     """(video, how to read its cues) of a HowTo100M caption file, or of a folder of subtitle files."""
     from stepformer.data.howto100m import caption_file
     from stepformer.narration.readers import SUFFIXES, read_subtitles, tidy
@@ -494,9 +507,8 @@ def _caption_entries(captions: Path) -> Iterator[tuple[str, Callable[[], list[Cu
         for video, entry in iter_captions(one):
             yield video, lambda video=video, entry=entry: tidy(cues_of(entry, f"video {video}"))  # type: ignore[misc]
         return
-    for path in sorted(captions.rglob("*")):
-        if path.suffix.lower() in SUFFIXES and path.is_file():
-            yield path.stem, lambda path=path: read_subtitles(path)  # type: ignore[misc]
+    for video, path in subtitles_of(captions.rglob("*"), captions, also=SUFFIXES, known=known).items():
+        yield video, lambda path=path: read_subtitles(path)  # type: ignore[misc]
 
 
 def _source(path: Path, cues: list[Cue]) -> dict[str, Any]:

@@ -103,7 +103,10 @@ class StoreInfo:
         self.require_encoder(other.fingerprint, repr(other.encoder), where)
         for name in ("dim", "structure_dim", "rate_hz"):
             if getattr(self, name) != getattr(other, name):
-                raise InputError(f"{where} has {name} {getattr(self, name)}, not {getattr(other, name)}")
+                raise InputError(
+                    f"{where} has {name} {getattr(self, name)}, not {getattr(other, name)}; features of two shapes are "
+                    "never mixed: fill another folder"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,8 +404,10 @@ def spool(store: str | os.PathLike[str], video: StoredVideo) -> int:
     info = read_info(store)
     if video.rate_hz != info.rate_hz:
         raise InputError(f"{video.video}: {video.rate_hz:g} features per second, the store has {info.rate_hz:g}")
-    if (video.structure is not None) != (info.structure_dim > 0):
-        raise InputError(f"{video.video}: the store has {info.structure_dim or 'no'} structure columns, the video not")
+    if (video.structure is None) == (info.structure_dim > 0):
+        has = "has none: give an .npz with `features` and `structure`, or" if info.structure_dim else "has some:"
+        store_has = f"the store has {info.structure_dim or 'no'} structure columns"
+        raise InputError(f"{video.video}: {store_has}, the video {has} fill another folder")
     tensors: dict[str, Any] = {}
     for name, given, width, what in (
         ("features", video.features, info.dim, "features"),

@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import time
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 from stepformer.base.defaults import LANGUAGE
 from stepformer.errors import InputError
 from stepformer.media.container import opened, origin_s, packets_of
+from stepformer.media.finding import is_ours
 
 SUBTITLE_SUFFIXES = (".vtt", ".srt", ".json3", ".ttml", ".dfxp", ".srv3", ".srv2", ".srv1", ".sbv")
 """Endings by which subtitles are found beside a video, the most trusted first; a file given by name may have any."""
-_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][a-z0-9]{1,8})*", re.IGNORECASE)  # en, en-US, zh-Hant, en-orig
+_LANGUAGE = re.compile(r"auto|[a-z]{2,3}([-_][a-z0-9]{1,8})*", re.IGNORECASE)  # en, en-US, zh-Hant, en-orig
+_NOT_SAID = re.compile(r".*\.(live_chat|rechat|info)\.json3?", re.IGNORECASE)  # what downloaders leave beside a video
 # containers name languages by three letters (ISO 639-2, of which some have two), people by two
 _LONG_CODES = {
     "en": ("eng",), "de": ("deu", "ger"), "fr": ("fra", "fre"), "es": ("spa",), "it": ("ita",), "pt": ("por",),
@@ -48,11 +51,7 @@ def is_language(code: str, wanted: str) -> bool:
 
 
 def subtitles_beside(video: str | os.PathLike[str], language: str = LANGUAGE) -> Path | None:
-    """The subtitle file of a video: the same name with another ending, or with a language before the ending.
-
-    A file without a language comes first, then ``language``, then any other. What this product wrote itself
-    (``talk.steps.vtt``) is never taken.
-    """
+    """The subtitle file that lies beside a video, by the rule of :func:`subtitles_of`."""
     video = Path(video)
     try:
         changed_ns = video.parent.stat().st_mtime_ns
@@ -61,14 +60,28 @@ def subtitles_beside(video: str | os.PathLike[str], language: str = LANGUAGE) ->
         named = known(video.parent, changed_ns).get(video.stem, ())
     except OSError:
         return None
-    found: list[tuple[int, int, str, Path]] = []
-    for path in filter(Path.is_file, named):
-        tag, ending = path.stem[len(video.stem) + 1 :], SUBTITLE_SUFFIXES.index(path.suffix.lower())
-        if path.stem == video.stem:
-            found.append((0, ending, path.name, path))
-        elif _LANGUAGE.fullmatch(tag):  # talk.steps.vtt is what we wrote, talk.live_chat.json3 what others did
-            found.append((1 if is_language(tag, language) else 2, ending, path.name, path))
-    return min(found)[-1] if found else None
+    return subtitles_of(named, video.parent, language, known=(video.stem,)).get(video.stem)
+
+
+def subtitles_of(
+    files: Iterable[Path], root: Path, language: str = LANGUAGE, also: Iterable[str] = (), known: Container[str] = ()
+) -> dict[str, Path]:
+    """The subtitle file of each video, by the video's path below ``root`` without its ending, in order of these names.
+
+    A file without a language before its ending comes first, then ``language``, then any other; of these the most
+    trusted ending, ``also`` last. What this product wrote itself (``talk.steps.vtt``) and live chat are never taken.
+    ``how.to.vtt`` is of the video ``how``, unless one called ``how.to`` is ``known``.
+    """
+    endings, found = (*SUBTITLE_SUFFIXES, *also), dict[str, tuple[int, int, str, Path]]()
+    for path in files:
+        inside, ending = path.relative_to(root), path.suffix.lower()
+        if ending in endings and not is_ours(inside) and not _NOT_SAID.fullmatch(path.name) and path.is_file():
+            stem, _, tag = path.stem.rpartition(".")
+            plain = not stem or path.stem in known or not _LANGUAGE.fullmatch(tag)
+            one = (0 if plain else 1 if is_language(tag, language) else 2, endings.index(ending), path.name, path)
+            name = (inside.parent / (path.stem if plain else stem)).as_posix()
+            found[name] = min(one, found.get(name, one))
+    return {name: found[name][-1] for name in sorted(found)}
 
 
 @functools.lru_cache(maxsize=4)

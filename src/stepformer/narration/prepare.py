@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -22,7 +20,7 @@ from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, UsageError, WriteError
-from stepformer.media.finding import is_ours
+from stepformer.media.subtitles import subtitles_of
 from stepformer.narration.parse import find_pipeline
 from stepformer.narration.phrases import PhraseOptions
 from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases, make_stage
@@ -30,7 +28,6 @@ from stepformer.narration.readers import SUFFIXES, read_subtitles, tidy
 from stepformer.narration.readers.structured import cues_of, iter_captions
 
 _GROUP = 50_000  # rows of a table held at once
-_LANGUAGE = re.compile(r"\.(?:[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*|auto|asr)$")
 
 COLUMNS = (
     "video", "start_s", "end_s", "text", "chatter", "groundability", "verb", "particle", "object", "preposition",
@@ -62,24 +59,14 @@ class Report:
 def sources(src: Path) -> Iterator[Source]:
     """Videos of a folder (by name, all folders below it), of a caption file (in its order), or of one subtitle file."""
     if src.is_dir():
-        files = (path for path in src.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-        found = sorted(path for path in files if not is_ours(path.relative_to(src)))
-        names = [_video(path, src) for path in found]
-        times = Counter(names)
-        for number, (path, name) in enumerate(zip(found, names, strict=True)):
-            # two files of one video are two rows of names
-            yield Source(number, name if times[name] == 1 else path.relative_to(src).as_posix(), str(path))
+        for number, (video, path) in enumerate(subtitles_of(src.rglob("*"), src, also=SUFFIXES).items()):
+            yield Source(number, video, str(path))
     elif src.is_file() and src.suffix.lower() in SUFFIXES and src.suffix.lower() != ".json":
-        yield Source(0, _video(src, src.parent), str(src))
+        # a file that is given by name is taken, even one of our own
+        yield Source(0, next(iter(subtitles_of([src], src.parent, also=SUFFIXES)), src.stem), str(src))
     else:
         for number, (video, content) in enumerate(iter_captions(src)):
             yield Source(number, video, str(src), content)
-
-
-def _video(path: Path, folder: Path) -> str:
-    """Name of the video that a subtitle file belongs to: ``cooking/abc.en.vtt`` -> ``cooking/abc``."""
-    stem = _LANGUAGE.sub("", path.stem)
-    return (path.relative_to(folder).parent / stem).as_posix()
 
 
 def _do(options: PhraseOptions, source: Source) -> tuple[list[dict[str, Any]], int]:
