@@ -15,8 +15,9 @@ from stepformer.errors import UsageError
 from stepformer.narration.listening import Listening
 
 HELP = """Finds when given steps happen. They are taken to happen in the order given, unless --unordered. A step that is
-not in the video is reported as absent. Steps are aligned through the model's slots, or straight with the video where
-that explains them better; which was used is in the result (meta.method)."""
+not in the video is reported as absent. Steps are placed by their texts, by what is said and by cuts, as the model's
+options say (--method auto); "text" leaves slots out of any model's, "slots" is the paper's inference. The result has
+which it was (meta.method); the model that ships leaves slots out by itself."""
 
 EXAMPLES = [
     'stepformer locate pancakes.mp4 --step "crack the eggs" --step "whisk" --step "pour into the pan"',
@@ -31,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "unordered")
     methods = ("auto", "slots", "text")
     parser.add_argument(
-        "--method", choices=methods, default="auto", help="align through slots, or texts with the video"
+        "--method",
+        choices=methods,
+        default="auto",
+        help="as the model says, the paper's inference, or no slots",
     )
     parser.add_argument("--all-present", action="store_true", help="take every step to be in the video")
     add_videos(parser)

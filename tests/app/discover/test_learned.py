@@ -121,18 +121,24 @@ def test_without_the_checkpoints_options_the_band_is_left(trial):
     assert "iou" in outside(found), found
 
 
-@pytest.mark.parametrize("brought", [None, PAPER_INFERENCE], ids=["the shipped options", "others"])
-def test_product_and_tables_give_the_same_assignments_with_the_checkpoints_options(trial, model, brought):
-    if brought is not None:
-        model = sf.StepFormer(replace(model.checkpoint, inference=brought), "other options")
+@pytest.mark.parametrize("how", ["shipped options", "others", "asked for the paper's"])
+def test_product_and_tables_give_the_same_assignments(trial, model, how):
+    config, find, place = model.inference, {}, {}
+    if how != "shipped options":
+        config = PAPER_INFERENCE
+    if how == "others":
+        model = sf.StepFormer(replace(model.checkpoint, inference=config), "other options")
+    elif how == "asked for the paper's":
+        find, place = {"use": "slots", "percentile": 90}, {"method": "slots"}
     batch, texts = trial.batches[0], trial.texts[0]
     output, lengths = slots_of(model, batch), (batch.steps >= 0).sum(1)
-    found = find_steps(output, batch.video_mask, model.inference, structure=batch.video)
-    placed = find_texts(output, batch.video_mask, texts, lengths, model.inference, structure=batch.video)
+    found = find_steps(output, batch.video_mask, config, structure=batch.video)
+    placed = find_texts(output, batch.video_mask, texts, lengths, config, structure=batch.video)
     for i, (n, m) in enumerate(zip(batch.video_mask.sum(1).tolist(), lengths.tolist(), strict=True)):
         vectors = batch.video[i, :n].numpy()
-        timeline = model.discover_features(vectors)
-        located = model.locate_features(vectors, [str(k) for k in range(m)], text_vectors=texts[i, :m].numpy())
+        timeline = model.discover_features(vectors, **find)
+        names = [str(k) for k in range(m)]
+        located = model.locate_features(vectors, names, text_vectors=texts[i, :m].numpy(), **place)
         for steps, want in ((timeline, found), (located, placed)):
             rows = [step.slot if want is found else step.meta["given"] for step in steps]
             got = np.full(n, -1)

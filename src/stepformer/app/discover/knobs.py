@@ -53,7 +53,7 @@ class Knobs:
 
         chosen = replace(own, ordered=own.ordered and self.ordered)
         if self.use == "slots":
-            chosen = replace(chosen, structure_weight=0.0, penalty_share=0.0, evidence_temperature=0.0)
+            chosen = replace(chosen, structure_weight=0.0, penalty_share=0.0, evidence_temperature=0.0, read_share=0.0)
             chosen = replace(chosen, row_weight=chosen.step_weight)
         elif self.use == "structure":
             weight = chosen.structure_weight or DEFAULT_INFERENCE.structure_weight

@@ -22,7 +22,7 @@ from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_te
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
-from stepformer.core.inference import Spread, find_steps, find_texts, noise_share, slot_similarity
+from stepformer.core.inference import PAPER_INFERENCE, Spread, find_steps, find_texts, noise_share, slot_similarity
 from stepformer.core.model import Slots
 from stepformer.core.segments import Segment
 from stepformer.encoders.base import Vectors
@@ -282,8 +282,9 @@ class StepFormer:
     ) -> Timeline:
         """When the given steps happen. A step that is not in the video is named in ``meta["absent"]``, not forced.
 
-        ordered: the steps happen in the order given; False allows any order and repeats. method: "slots" or "text"
-        instead of the better of both (which was used is in ``meta["method"]``).
+        ordered: the steps happen in the order given; False allows any order and repeats. method: "slots", the paper's
+        inference, or "text", texts and cuts, instead of what the model's options say (``meta["method"]`` has it; of the
+        model that ships it is "text").
         """
         from stepformer.narration.listening import narration_of
 
@@ -336,8 +337,10 @@ class StepFormer:
         slots = output.slots[0].numpy()
         present = None if bank is None else present_texts(vectors, slots, seen.vectors, bank)
         config = replace(self.inference, ordered=self.inference.ordered and ordered)
-        if method is not None:
-            config = replace(config, text_share=1.0 if method == "text" else 0.0)
+        if method == "slots":
+            config = replace(PAPER_INFERENCE, ordered=config.ordered)
+        elif method == "text":
+            config = replace(config, text_share=1.0)
         with one_thread(len(seen) <= SMALL_FRAMES):
             found = find_texts(
                 output, _all(output), _batch(vectors), torch.tensor([len(texts)]), config,
@@ -359,7 +362,7 @@ class StepFormer:
             for piece, score in zip(pieces, fit, strict=True)
         )  # fmt: skip
         meta = self.provenance("locate", {"steps": list(texts), "ordered": ordered})
-        meta |= {"method": method or "slots+text", "rate_hz": seen.rate_hz}
+        meta |= {"method": {0.0: "slots", 1.0: "text"}.get(config.text_share, "slots+text"), "rate_hz": seen.rate_hz}
         placed = {piece.row for piece in pieces}
         meta["absent"] = [text for i, text in enumerate(texts) if i not in placed]
         if notes := [*features.problems, *notes]:
