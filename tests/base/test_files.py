@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.base.files import no_such, replacing, sha256_of, write_bytes, write_json, write_text
+from stepformer.base.files import check_place, no_such, replacing, sha256_of, write_bytes, write_json, write_text
 from stepformer.errors import WriteError
 
 
@@ -93,6 +93,25 @@ def test_a_name_that_no_file_can_have_is_a_sentence(tmp_path, monkeypatch, name)
     with pytest.raises(WriteError, match="cannot be written"):
         write_text(name, "text")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_where_no_file_can_be_is_said_in_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").touch()
+    Path("link").symlink_to("nowhere")
+    for name, why in (
+        ("folder", "it is a folder"),
+        ("file/a.txt", "file is no folder"),
+        ("link/b/a", "link is no folder"),
+    ):
+        with pytest.raises(WriteError, match=f"^{name} cannot be written: {why}$"), replacing(name):
+            raise AssertionError("the work is done")
+    with pytest.raises(WriteError, match=r"^file cannot be written: file is no folder$"):
+        check_place("file", folder=True)
+    check_place("folder", folder=True)
+    for name in ("new", "file", "link", "folder/a/b", "\0", "x" * 300):
+        check_place(name)
 
 
 def test_a_long_name_still_has_a_temporary_one(tmp_path):

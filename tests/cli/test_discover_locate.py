@@ -147,6 +147,31 @@ def test_a_format_that_refuses_a_video_is_a_warning_and_stops_no_folder(video, c
     assert main(["discover", "talk.mp4", "other.mp4", "--format", "youtube", "--no-labels", "--keep-going"]) == 5
 
 
+def test_a_format_that_refuses_all_of_a_video_stops_no_folder_either(video, capsys):
+    run = ["discover", "talk.mp4", "twin.mp4", "--format", "youtube", "--no-labels"]
+    shutil.copy("talk.mp4", run[2])
+    assert main(run) == 1  # nothing is written
+    err = capsys.readouterr().err
+    assert "stopped with" not in err and "0 done, 0 left as they were, 2 failed" in err
+    write_video(Path("long.mp4"), [RED, GREEN, BLUE, WHITE], seconds_each=12)
+    assert main(["discover", "talk.mp4", "long.mp4", *run[3:], "--steps", "4"]) == 5
+    err = capsys.readouterr().err
+    assert err.count("stepformer: talk.steps.txt is not written: YouTube") == 1 and "1 done, 0 left" in err
+    assert Path("long.steps.txt").read_text().startswith("0:00 ")
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_a_file_that_can_never_be_there_is_refused_before_the_work(video, capsys, overwrite):
+    Path("folder.vtt").mkdir()
+    Path("file").touch()
+    run = ["discover", "talk.mp4", "--model", "nothing", *overwrite, "--write"]  # a model would be looked for
+    for path, why in (("folder.vtt", "it is a folder"), ("file/x.vtt", "file is no folder"),
+                      ("file/a/x.vtt", "file is no folder"), ("file/", "file is no folder")):  # fmt: skip
+        assert main([*run, path]) == 1
+        said = f"stepformer: {path.rstrip('/')} cannot be written: {why}\n"
+        assert capsys.readouterr().err == said
+
+
 def test_files_of_another_run_are_not_overwritten_unless_asked(video, capsys):
     run = ["discover", "talk.mp4", "--format", "csv,json", "--out", "o", "--quiet"]
     assert main(run) == 0
@@ -438,7 +463,7 @@ def test_given_steps(video, capsys):
     assert main(["locate", "talk.mp4", "--steps-file", "recipe.txt", "--step", "stir", "--all-present", "--json"]) == 0
     timeline = Timeline.from_json(capsys.readouterr().out)
     assert [step.label for step in timeline] == ["stir", "add red paint", "add green paint"]
-    assert timeline.meta["absent"] == [] and timeline.meta["method"] == "slots+text"
+    assert timeline.meta["absent"] == [] and timeline.meta["method"] == "text"
     assert timeline.meta["options"]["ordered"] is True
     assert main(["locate", "talk.mp4", "--step", "stir", "--unordered", "--method", "text", "--all-present"]) == 0
     assert "stir" in capsys.readouterr().out

@@ -121,6 +121,14 @@ def test_weights_on_a_full_disk(full):
     assert [path.name for path in full.iterdir()] == ["filler"]
 
 
+def test_a_copy_with_chapters_that_is_too_large_is_called_by_its_name():
+    write(Timeline("a.mp4", 8.0, (Step(0, 1, "a"),)), "t.json")
+    command = f"ulimit -f 2; exec {sys.executable} -m stepformer export t.json with.mp4 --video a.mp4"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "stepformer: with.mp4 cannot be written: File too large\n")
+    assert not [path for path in Path().iterdir() if "with" in path.name]
+
+
 def test_what_safetensors_says_of_the_system_is_a_write_error(tmp_path):
     from safetensors import SafetensorError
 

@@ -203,6 +203,12 @@ def test_doctor_says_how_to_fix_what_is_missing(tmp_path, monkeypatch, capsys):
     assert "FAIL" in capsys.readouterr().out
 
 
+def test_doctor_names_the_folder_of_the_package():
+    import stepformer
+
+    assert next(doctor.examine(quick=True)).found.endswith(f", {Path(stepformer.__file__).parent}")
+
+
 def test_a_check_that_breaks_is_a_line_and_not_the_end(monkeypatch):
     def broken():
         raise RuntimeError("no such symbol")
@@ -262,6 +268,25 @@ def test_completion_of_a_shell_that_is_not_known(capsys):
 def test_unreadable_array_is_no_timeline(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(3))
     assert main(["view", str(tmp_path / "x.npy")]) in (2, 3)
+
+
+def test_how_many_steps_a_procedure_has_is_not_said_of_one_video(capsys):
+    assert main(["procedure", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "of the videos apart best" in shown and "as the video needs" not in shown
+
+
+@pytest.mark.parametrize(
+    ("end_s", "shown"),
+    [(5.6, "0:02 – 0:06"), (2.2, "0:01.6 – 0:02.2")],  # none seems to end when it begins
+)
+def test_search_rounds_times_as_a_drawn_timeline_does(end_s, shown):
+    from stepformer.cli import search
+    from stepformer.show.terminal import draw
+
+    hit = {"start_s": 1.6, "end_s": end_s, "label": "stir", "video": "a", "score": 3.0}
+    assert f"  {shown}  stir" in search._text({"folder": "f", "query": "stir", "here": True, "hits": [hit]})
+    assert f"  {shown}  stir" in draw(Timeline("a", 9.0, (Step(1.6, end_s, "stir"),)), unicode=True)
 
 
 # -- a stranger's timeline ----------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     The temporary name keeps the suffix of ``path``, so that writers which choose a format by it still work.
     """
     target = Path(path)
+    check_place(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = _beside(target)
@@ -52,6 +53,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def check_place(path: str | os.PathLike[str], folder: bool = False) -> None:
+    """Raises WriteError where no file (or ``folder``) can ever be: where a folder (or file) is, or below a file."""
+    target = Path(path)
+    # os.path answers for any name, also one that no file can have or that may not be looked at
+    there = next((place for place in (target, *target.parents) if os.path.lexists(place)), None)
+    if there is not None and os.path.isdir(there) != (wanted := folder or there != target):  # noqa: PTH112
+        raise WriteError(f"{target} cannot be written: {f'{there} is no folder' if wanted else 'it is a folder'}")
 
 
 def _beside(target: Path) -> tuple[int | None, str]:

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 def examine(model: str = "default", quick: bool = False) -> Iterator[Check]:
     """Every check, in an order in which a failing one explains those after it. ``quick`` hashes and runs nothing."""
-    yield Check("stepformer", "ok", f"{__version__}, {Path(__file__).parent}")
+    yield Check("stepformer", "ok", f"{__version__}, {Path(__file__).parents[1]}")
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     yield Check("python", "ok", f"{platform.python_version()} on {system}")
     yield _checked("torch", _torch, "reinstall it with: pip install --force-reinstall torch")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.cluster import run_anywhere
+from stepformer.base.files import check_place
 from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Input, find_inputs, start_worker, worker
@@ -23,6 +24,7 @@ from stepformer.cli.log import log, of, printable
 from stepformer.cli.options import LISTENING, add, listening_of, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
+from stepformer.show import export
 from stepformer.timeline import Timeline
 
 LIMITS: dict[str, Any] = {
@@ -93,6 +95,8 @@ def run_over(args: argparse.Namespace, find: Callable[..., Any]) -> int:
     by_name = str(args.encoder or "").split(":")[0] in ("captions", "precomputed")
     sources = find_inputs(args.videos, ids=by_name)
     plans = dict(zip(sources, planned(sources, args), strict=True))
+    for output in (output for plan in plans.values() for output in plan):
+        check_place(output.path, folder=export.FORMATS[output.format].kind == "folder")
     if args.skip_existing:
         if not any(plans.values()):
             raise UsageError("--skip-existing needs files to look for: give --write, --format or --out")
@@ -118,9 +122,10 @@ def run_over(args: argparse.Namespace, find: Callable[..., Any]) -> int:
                     _print(done, args.json, several=len(sources) > 1)
                 done.steps, done.timeline = len(done.timeline["steps"]), None  # memory for thousands
             results.append(done)
-            for refused in done.refused if done.error is None else ():
+            for refused in done.refused:
                 log.warning(refused)
-            if done.error is not None:
+            # what a format refuses of one video says nothing about the next
+            if done.error is not None and done.error not in done.refused:
                 log.error(of(str(done.source), done.error) if len(sources) > 1 else done.error)
                 if not args.keep_going:
                     break

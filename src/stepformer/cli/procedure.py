@@ -26,10 +26,13 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from stepformer.app.procedure.finding import MIN_SHARE
+
     parser.add_argument("videos", nargs="+", metavar="VIDEO", help="videos, folders, globs, feature stores, or -")
-    add(parser, "steps", "detail", "no_labels")
+    common = {"help": "how many steps (default: the number that tells the steps of the videos apart best)"}
+    add(parser, "steps", "detail", "no_labels", steps=common)
     parser.add_argument(
-        "--min-share", type=share, default=0.2, metavar="0..1", help="share of the videos that have a common step"
+        "--min-share", type=share, default=MIN_SHARE, metavar="0..1", help="share of the videos that have a common step"
     )
     parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
     add(parser, "out", "overwrite", "title", "model", "encoder", "device", "threads", "rate", "seed", "keep_going")

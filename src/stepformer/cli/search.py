@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.defaults import TOP
 from stepformer.base.files import no_such, utf8
 from stepformer.base.guard import in_process
 from stepformer.base.many import most_memory, note, run_many
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
     parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
     parser.add_argument("--rebuild", action="store_true", help="with --update: rebuild the whole index")
-    parser.add_argument("--top", type=positive, default=10, metavar="N", help="how many places")
+    parser.add_argument("--top", type=positive, default=TOP, metavar="N", help="how many places")
     add(parser, "model", "encoder", "device", "threads", "time_limit", *LISTENING)
 
 
@@ -153,8 +154,9 @@ def _text(result: dict[str, Any]) -> str:
         lines.append(
             f'"{one_line(result["query"])}" is not here: {worse} of unrelated phrases fit better. The nearest places:'
         )
+    tenths = any(clock(hit["start_s"]) == clock(hit["end_s"]) for hit in hits)  # as a drawn timeline has them
     for number, hit in enumerate(hits, 1):
-        span = f"{clock(int(hit['start_s']))} – {clock(hit['end_s'])}"
+        span = f"{clock(hit['start_s'], tenths)} – {clock(hit['end_s'], tenths)}"
         label = f"  {one_line(hit['label'])}" if hit["label"] else ""
         lines.append(f"{number:>3}  {hit['score']:>5.1f}  {one_line(hit['video'])}  {span}{label}")
     if "hits" in result and not hits:

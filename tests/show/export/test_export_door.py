@@ -39,6 +39,20 @@ def test_unknown_suffix_lists_formats(path):
     assert all(name in str(error.value) for name in export.FORMATS)
 
 
+@pytest.mark.parametrize(("path", "meant"), [("a.vt", ".vtt"), ("a.b/A.JSN", ".json"), ("a.sr", ".srt")])
+def test_a_misspelt_suffix(path, meant):
+    with pytest.raises(UsageError) as error:
+        export.format_of(path)
+    assert str(error.value) == f"cannot tell a format from {path!r}; did you mean {meant}?"
+
+
+def test_no_option_is_advised_that_a_command_lacks(tmp_path, capsys):
+    (tmp_path / "afile").touch()
+    assert main(["view", str(tmp_path / "afile")]) == 2
+    err = capsys.readouterr().err
+    assert "use a suffix of: json (.json)" in err and "--format" not in err
+
+
 def test_unknown_format_and_option(tmp_path):
     with pytest.raises(UsageError, match="no export format 'x'"):
         sf.export.write(pancakes(), tmp_path / "a.vtt", format="x")

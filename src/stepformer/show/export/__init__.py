@@ -13,6 +13,7 @@ lies past the end is cut or left out, and noted), and a step of no length is one
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import math
 import os
@@ -116,6 +117,7 @@ class Format:
     kind: Literal["text", "file", "folder"] = "text"  # text is rendered, a file or folder is saved
     needs_video: bool = False  # whether the video file itself must be here
     inside: bool = False  # what lies past the end of the video is cut or left out first
+    renames: bool = False  # whether the writer itself writes beside and renames, as those of a folder do
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ _TABLE = (
     Format("sheet", (".sheet.png", ".sheet.jpg", ".jpg", ".jpeg"), "contact sheet: one thumbnail per step",
            "pictures", kind="file", needs_video=True, inside=True),
     Format("media", (".mp4", ".m4v", ".mov", ".mkv", ".webm"), "a copy of the video with chapters, not re-encoded",
-           "video", "video", kind="file", needs_video=True),
+           "video", "video", kind="file", needs_video=True, renames=True),
     Format("clips", (), "a folder with one clip per step", "video", kind="folder", needs_video=True),
 )  # fmt: skip
 
@@ -173,8 +175,11 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format
     # a name that is only a suffix (".vtt", as Path sees it a hidden file) still says what it wants to be
     found = [(len(s), entry) for entry in FORMATS.usable() for s in entry.suffixes if name.endswith(s)]
     if not found:
+        suffixes = [suffix for entry in FORMATS.usable() for suffix in entry.suffixes]
+        meant = difflib.get_close_matches(Path(name).suffix, suffixes, n=1, cutoff=0.75)
         listed = ", ".join(f"{e.name} ({' '.join(e.suffixes) or 'a path ending in /'})" for e in FORMATS.usable())
-        raise UsageError(f"cannot tell a format from {text!r}; name it with --format, or use a suffix of: {listed}")
+        hint = f"did you mean {meant[0]}?" if meant else f"use a suffix of: {listed}"
+        raise UsageError(f"cannot tell a format from {text!r}; {hint}")
     return max(found, key=lambda pair: pair[0])[1]
 
 
@@ -212,8 +217,8 @@ def write(
         write_bytes(target, rendered.text.encode("utf-8", "backslashreplace"))
         return Written(target, chosen.name, rendered.notes)
     timeline, cut = within_video(timeline) if chosen.inside else (timeline, ())
-    # a folder is filled, a file is written beside and renamed
-    with nullcontext(target) if chosen.kind == "folder" else replacing(target) as place:
+    # a folder is filled, a file is written beside and renamed: once, or an error names the temporary file
+    with nullcontext(target) if chosen.kind == "folder" or chosen.renames else replacing(target) as place:
         notes = _code(chosen, "write")(timeline, place, settings)
     return Written(target, chosen.name, (*cut, *notes))
 

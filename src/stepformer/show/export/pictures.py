@@ -191,7 +191,7 @@ def save_sheet(timeline: Timeline, path: Path, options: Options) -> tuple[str, .
             below = high - top - tall - 5
             figure.add_artist(Rectangle((left, below), _THUMB, 5, facecolor=color, transform=IdentityTransform()))
             put(left, top + tall + 10, f"{i + 1}  {step_name(step, i)}", 10.5, _THUMB_CELLS)
-            put(left, top + tall + 32, f"{clock(int(step.start_s))} – {clock(int(step.end_s))}", 8.5, _THUMB_CELLS)
+            put(left, top + tall + 32, f"{clock(step.start_s)} – {clock(step.end_s)}", 8.5, _THUMB_CELLS)
         figure.savefig(path, metadata=_described(timeline, path))
     return tuple(f"step {i + 1}: the video has no picture there" for i, found in enumerate(pictures) if found is None)
 
