@@ -25,6 +25,7 @@ import numpy.typing as npt
 import torch
 
 from stepformer.base.arrays import unit
+from stepformer.base.defaults import GRAMMAR_PROCEDURES
 from stepformer.base.files import no_such
 from stepformer.base.guard import load_arrays, read_json, read_text, reading
 from stepformer.cli import simulate
@@ -212,7 +213,7 @@ def world_of(
     encode: Encode,
     data: str | Path,
     wikihow_share: float = 0.4,
-    grammar_procedures: int = 2000,
+    grammar_procedures: int = GRAMMAR_PROCEDURES,
     seed: int = 0,
     sentences: Encode | None = None,
     encoder: str = "",

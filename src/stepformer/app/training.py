@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stepformer.base.defaults import VIDEO_STEPS
 from stepformer.core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from stepformer.core.config import TrainConfig
 from stepformer.core.devices import torch_device
@@ -170,7 +171,7 @@ def adapt(
     *,
     world: World | None = None,
     store: str | Path | None = None,
-    video_steps: int = 300,
+    video_steps: int = VIDEO_STEPS,
     resume: bool = False,
     device: str | None = None,
     draw: Draw | None = None,

@@ -36,9 +36,11 @@ _MADE_UP = {"crosstask": (360, 18, 8, 290.0), "coin": (2596, 180, 4, 145.0)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from stepformer.evaluation.table1 import Table1Options
+
     parser.add_argument("--crosstask", metavar="PATH", help="the CrossTask release")
     parser.add_argument("--coin", metavar="PATH", help="COIN's annotations")
-    add(parser, "seeds", "threads", seeds=[0, 1, 2, 3, 4], threads=1)
+    add(parser, "seeds", "threads", seeds=[*Table1Options().seeds], threads=1)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +35,12 @@ EXAMPLES = [
 ]
 
 
+def _slots() -> int:
+    from stepformer.core.model import ModelConfig
+
+    return ModelConfig().slots
+
+
 @dataclass(frozen=True)
 class Shape:
     """One combination."""
@@ -43,7 +49,7 @@ class Shape:
     batch: int
     frames: int
     width: int  # of the features and of the decoder
-    slots: int = 32
+    slots: int = field(default_factory=_slots)
     phrases: int = 20
 
 

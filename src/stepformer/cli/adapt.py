@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from stepformer.base.defaults import VIDEO_STEPS
 from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import add, positive, set_fields
 from stepformer.cli.prepare import encode_all
@@ -28,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "encoder", "world", "videos", "out", "resume", "train_steps", "batch", "set", "seed", "device",
         "threads", encoder={"required": True}, out={"required": True})  # fmt: skip
     parser.add_argument(
-        "--video-steps", type=positive, default=300, metavar="N", help="training steps on the videos of --videos"
+        "--video-steps",
+        type=positive,
+        default=VIDEO_STEPS,
+        metavar="N",
+        help="training steps on those of --videos",
     )
 
 

@@ -40,8 +40,9 @@ WRITERS = {"text": "to_text", "markdown": "to_markdown", "latex": "to_latex"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from stepformer.evaluation.predictions import ID_KINDS
     from stepformer.evaluation.protocols import PROTOCOLS
-    from stepformer.evaluation.table1 import DISTANCES
+    from stepformer.evaluation.table1 import DISTANCES, Table1Options
 
+    default = Table1Options()
     parser.add_argument("dataset", metavar="DATASET", help="folder or file of the dataset")
     parser.add_argument(
         "--reader", metavar="NAME",
@@ -58,10 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scoring.add_argument(
         "--missing", choices=["error", "background", "skip"], default="error", help="how a missing prediction counts"
     )
-    add(scoring, "seeds", "threads", seeds=[0, 1, 2, 3, 4], threads=1)
-    scoring.add_argument("--keep", type=share, default=0.6, metavar="0..1", help="share of a cluster's members kept")
+    add(scoring, "seeds", "threads", seeds=[*default.seeds], threads=1)
     scoring.add_argument(
-        "--distance", choices=DISTANCES, default="euclidean", help="by which the nearest members are kept"
+        "--keep", type=share, default=default.keep, metavar="0..1", help="share of a cluster's members kept"
+    )
+    scoring.add_argument(
+        "--distance", choices=DISTANCES, default=default.distance, help="by which the nearest members are kept"
     )
     scoring.add_argument("--per-task", action="store_true", help="Table 1 task by task as well")
     add(scoring, "format", format=["text"])

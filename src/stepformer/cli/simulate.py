@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from stepformer.base.defaults import GRAMMAR_PROCEDURES
 from stepformer.cli.log import answer, log
 from stepformer.cli.options import add, positive
 from stepformer.cli.outputs import may_write
@@ -23,7 +24,7 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "out", "overwrite", "encoder", "seed", "threads", out={"required": True}, encoder="clip")
     parser.add_argument(
-        "--procedures", type=positive, default=2000, metavar="N", help="procedures drawn from the grammar"
+        "--procedures", type=positive, default=GRAMMAR_PROCEDURES, metavar="N", help="procedures drawn from the grammar"
     )
 
 

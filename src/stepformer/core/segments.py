@@ -170,7 +170,8 @@ def solve(
         if number is not None and most:
             better = sums[item][1 : most + 1] - number[item][:most]
             if least is not None:
-                poor = np.diff(sums[item][1 : most + 1]) + float(penalty[item]) < float(least[item])
+                with np.errstate(invalid="ignore"):  # -inf less -inf: too few steps to fill the video, not poor
+                    poor = np.diff(sums[item][1 : most + 1]) + float(penalty[item]) < float(least[item])
                 better[1:][np.logical_or.accumulate(poor)] = -np.inf
             stage = 1 + int(better.argmax())
         values.append(float(sums[item][stage]))

@@ -33,6 +33,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stepformer.base.arrays import unit
+from stepformer.base.defaults import GRAMMAR_PROCEDURES
 from stepformer.base.files import replacing
 from stepformer.base.guard import reader
 from stepformer.core.checkpoint import read_tensors
@@ -466,7 +467,7 @@ pictures would be chosen by the very measure that they are then found with, and 
 
 def build_world(
     encode: Encode,
-    grammar_procedures: int = 2000,
+    grammar_procedures: int = GRAMMAR_PROCEDURES,
     seed: int = 0,
     sentences: Encode | None = None,
     encoder: str = "",

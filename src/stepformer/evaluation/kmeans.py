@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from stepformer.errors import InputError, NonFiniteError, UsageError
 
+KEEP = 0.6  # share of a cluster's members that stay: the others are background
 _CHUNK_ENTRIES = 4_000_000
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -82,7 +83,7 @@ def kmeans(
 
 
 def keep_nearest(
-    labels: npt.NDArray[np.int64], distances: npt.NDArray[Any], keep: float = 0.6
+    labels: npt.NDArray[np.int64], distances: npt.NDArray[Any], keep: float = KEEP
 ) -> npt.NDArray[np.int64]:
     """Labels (n,) with the members of each cluster that lie farthest from its centre turned into background, -1.
 

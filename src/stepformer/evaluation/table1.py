@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from stepformer.base.arrays import unit
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.kmeans import Clustering, keep_nearest, kmeans
+from stepformer.evaluation.kmeans import KEEP, Clustering, keep_nearest, kmeans
 from stepformer.evaluation.metrics import BACKGROUND, IntArray, LengthError, Score, check_ids, score_task
 
 METRICS = ("f1", "precision", "recall", "mof", "mof_historical")
@@ -45,7 +45,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 class Table1Options:
     """How segments become clusters; the released code takes the cosine distance of mean frame features."""
 
-    keep: float = 0.6  # share of a cluster's members that stay
+    keep: float = KEEP  # share of a cluster's members that stay
     distance: str = "euclidean"  # for "nearest to the centre"
     unit_norm: bool = False  # scale the vectors to length 1 before clustering
     restarts: int = 10

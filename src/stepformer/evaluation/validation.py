@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_texts
-from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.model import ModelConfig, Slots, StepDecoder
 from stepformer.core.segments import programme, solve, spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
 from stepformer.data.world import Videos
@@ -247,7 +247,7 @@ def equal_lengths(ids: IntArray) -> IntArray:
     return np.asarray(ids[starts][np.arange(len(ids)) * len(starts) // len(ids)], np.int64)
 
 
-def change_slots(video: Tensor, mask: Tensor, count: int = 32) -> Slots:
+def change_slots(video: Tensor, mask: Tensor, count: int = ModelConfig().slots) -> Slots:
     """Slots are the means of ``count`` segments cut where the frames change: video (B, N, D), mask (B, N).
 
     What ``pooled32`` would be if it looked at the video: of all such cuts, the one of least squared distance of the

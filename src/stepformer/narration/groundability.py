@@ -29,7 +29,7 @@ _ABSTRACT_ENDINGS = ("tion", "sion", "ness", "ity", "ance", "ence", "ship", "hoo
 
 def verb_score(verb: str) -> float:
     """How physical a verb (lemma) is, in [0, 1]."""
-    return next((score for verbs, score in _VERBS if verb in verbs), 0.6)
+    return next((score for verbs, score in _VERBS if verb in verbs), _UNKNOWN)
 
 
 def noun_score(noun: str) -> float:

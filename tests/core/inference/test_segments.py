@@ -225,3 +225,11 @@ def test_the_number_with_the_largest_sum_less_its_cost_is_taken(backend):
     assert [len(steps) for steps in found] == best
     exact, _ = solve(task, penalty, count=best)
     assert found == exact
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_steps_too_few_to_fill_a_long_video_are_not_poor_ones():
+    frames = torch.eye(3, dtype=torch.float64).repeat_interleave(600, 0)[None]  # one or two steps cannot be so long
+    task = programme(None, frames, torch.ones(1, 1800, dtype=torch.bool))
+    (steps,), _ = solve(task, torch.zeros(1), number=[np.zeros(6)], least=torch.ones(1))
+    assert [(step.first, step.last) for step in steps] == [(0, 600), (600, 1200), (1200, 1800)]

@@ -37,6 +37,7 @@ import numpy.typing as npt
 
 from stepformer.base import arrays, guard
 from stepformer.base.cache import content_hash
+from stepformer.base.defaults import TOP
 from stepformer.base.files import json_text, no_such, replacing, utf8, write_json, write_text
 from stepformer.base.many import most_memory, run_many
 from stepformer.errors import InputError, NonFiniteError, StepFormerError, UsageError, WriteError
@@ -52,7 +53,7 @@ KINDS = ("steps", "moments")
 MOMENT_S = 4.0
 SAMPLE = 2000
 ENTRY = np.dtype([("video", "<i4"), ("start_s", "<f4"), ("end_s", "<f4"), ("step", "<i4")])
-PER_VIDEO = 3
+PER_VIDEO = 3  # places of one video in an answer
 HERE = 0.6
 """A text is taken to be in the library if it fits some moment better than this share of the phrase bank fits any:
 ``stepformer bench names`` has both error rates."""
@@ -471,14 +472,14 @@ class SearchIndex:
 
         return encoders.load(self.info.encoder)
 
-    def search(self, text: str, top: int = 10, per_video: int = PER_VIDEO, exact: bool = False) -> list[Hit]:
+    def search(self, text: str, top: int = TOP, per_video: int = PER_VIDEO, exact: bool = False) -> list[Hit]:
         """The best places for a text, best first; at most ``per_video`` of one video."""
         if not text.strip():
             raise UsageError("the question is empty; say what to look for")
         return self.search_vector(self.encoder.encode_text([utf8(text)])[0], top, per_video, exact)
 
     def search_vector(
-        self, vector: npt.ArrayLike, top: int = 10, per_video: int = PER_VIDEO, exact: bool = False
+        self, vector: npt.ArrayLike, top: int = TOP, per_video: int = PER_VIDEO, exact: bool = False
     ) -> list[Hit]:
         """As :meth:`search`, for a vector (D,) of the encoder's text space."""
         if top < 1 or per_video < 1:

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.core.devices import one_thread
+from stepformer.core.model import ModelConfig
 from stepformer.errors import InputError
 from stepformer.evaluation.baselines import (
     Baseline,
@@ -43,7 +44,7 @@ from stepformer.evaluation.baselines import (
     IntArray,
     divided,
 )
-from stepformer.evaluation.kmeans import keep_nearest, kmeans
+from stepformer.evaluation.kmeans import KEEP, keep_nearest, kmeans
 
 _NEVER = 1e6  # the cost of a column that there is not; all costs together are less than the number of rows
 _POINTS = 1 << 18  # frames, of models that learn side by side
@@ -63,8 +64,8 @@ class Shen(Baseline):
     batch: int = 30  # videos
     learning_rate: float = 5e-4
     weight_decay: float = 0.02
-    keep: float = 0.6
-    slots: int = 32
+    keep: float = KEEP
+    slots: int = ModelConfig().slots
     name = "shen"
     settings = ("weak", "unsupervised")
 
