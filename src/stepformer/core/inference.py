@@ -31,7 +31,7 @@ from stepformer.core import segments
 from stepformer.core.align import columns_of, drop_dtw_batch, order_agnostic_batch, percentile_drop
 from stepformer.core.align.torch_batch import sum_dtype
 from stepformer.core.losses import cosines
-from stepformer.core.model import Slots, check_ranges
+from stepformer.core.model import ModelConfig, Slots, check_ranges
 from stepformer.core.segments import Segment
 from stepformer.errors import InputError, UsageError
 
@@ -163,6 +163,7 @@ class InferenceConfig:
 
 
 PAPER_INFERENCE = InferenceConfig()
+_SLOTS = ModelConfig().slots  # of a control
 DEFAULT_INFERENCE = InferenceConfig(
     threshold="automatic", contrast_from=0.6, contrast_to=1.4, read_share=0.25, text_share=1.0,
     evidence_temperature=0.07, step_weight=2.0, row_weight=2.0, text_weight=2.0, locate_step_weight=0.25,
@@ -780,7 +781,7 @@ def no_slots(video: Tensor) -> Slots:
     return Slots(video[:, :0], video, None)
 
 
-def pooled_slots(video: Tensor, mask: Tensor, count: int = 32) -> Slots:
+def pooled_slots(video: Tensor, mask: Tensor, count: int = _SLOTS) -> Slots:
     """The untrained control: slots are the means of ``count`` equal chunks of the video."""
     lengths = mask.sum(1, keepdim=True)
     place = torch.arange(video.shape[1], device=video.device) * count // lengths.clamp(min=1)  # (B, N)
@@ -796,7 +797,7 @@ def pooled_slots(video: Tensor, mask: Tensor, count: int = 32) -> Slots:
     return Slots(torch.where(empty[..., None], fallback, slots), video, weight.mT)
 
 
-def random_slots(video: Tensor, mask: Tensor, count: int = 32, generator: torch.Generator | None = None) -> Slots:
+def random_slots(video: Tensor, mask: Tensor, count: int = _SLOTS, generator: torch.Generator | None = None) -> Slots:
     """A control that knows nothing of the video: Gaussian slots."""
     shape = (len(video), count, video.shape[-1])
     slots = torch.randn(shape, device=video.device, generator=generator)
