@@ -30,7 +30,7 @@ from stepformer.base.files import no_such
 from stepformer.base.guard import load_arrays, read_json, read_text, reading
 from stepformer.cli import simulate
 from stepformer.cli.options import add, share
-from stepformer.data import read_coin, read_crosstask, read_procel
+from stepformer.data import read_coin, read_crosstask, read_dataset, read_procel
 from stepformer.data.records import Dataset
 from stepformer.data.world import (
     OWNERS,
@@ -84,13 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wikihow-share", type=share, default=0.4, metavar="0..1", help="share of wikiHow articles taken"
     )
+    parser.add_argument(
+        "--timelines", type=Path, metavar="PATH", help="annotated videos of your own, one more dataset of the tables"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Gathers, embeds, divides and saves; prints what came of it."""
 
     def build(encode: Encode, *given: Any) -> World:
-        return world_of(encode, args.data, args.wikihow_share, *given)
+        return world_of(encode, args.data, args.wikihow_share, *given, timelines=args.timelines)
 
     return simulate.make(args, build)
 
@@ -218,8 +221,11 @@ def world_of(
     sentences: Encode | None = None,
     encoder: str = "",
     fingerprint: str = "",
+    *,
+    timelines: str | Path | None = None,
 ) -> World:
-    """As :func:`stepformer.data.world.build_world`, with the datasets and pictures of a folder."""
+    """As :func:`stepformer.data.world.build_world`, with the datasets and pictures of a folder. timelines: any dataset
+    that has a reader; its steps are held out as those of ``test`` are."""
     builder, root = DatasetBuilder(), Path(data)
     if not root.is_dir():
         raise no_such(root, "data folder")
@@ -242,6 +248,8 @@ def world_of(
         builder.from_records(read_coin(coin), "coin", _coin_split)
     for path in sorted((root / "procel").glob("*.json")):
         builder.from_records(read_procel(path), "", lambda *_: "procel")
+    if timelines is not None:
+        builder.from_records(read_dataset(timelines), "", lambda *_: "timelines")
     if (root / "clip").is_dir():
         builder.take_pictures(read_pictures(root / "clip"))
     return builder.finish(encode, sentences, {"seed": seed, "encoder": encoder, "fingerprint": fingerprint})

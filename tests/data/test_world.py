@@ -16,7 +16,7 @@ from stepformer.data import read_crosstask
 from stepformer.data.world import NEAR, OWNERS, PARAPHRASES, REPORTED, SOURCES, World, build_world, imagined, load_world
 from stepformer.errors import InputError, UsageError
 
-SPLIT_OWNER = {"calibration": "test", "procel": "test"}
+SPLIT_OWNER = {"calibration": "test", "procel": "test", "timelines": "test"}
 
 
 def seen_by(world: World, owner: str) -> dict[str, set[int]]:
@@ -192,6 +192,21 @@ def test_each_source_is_read_with_its_own_times_and_texts(mixed, word_encoder):
     assert said == PHRASES[::2]
     none = build_world(word_encoder, grammar_procedures=40)
     assert torch.equal(none.train.steps[:, :3], mixed.train.steps[: len(none.train), :3])
+
+
+def test_timelines_of_ones_own_are_one_more_dataset(data, tmp_path, word_encoder):
+    """A plain folder of annotations, without features: its steps are held out from training."""
+    folder = tmp_path / "niv" / "cpr"
+    (folder / "annotations").mkdir(parents=True)
+    (folder / "steps.txt").write_text("check the response\nopen the airway\nchop the onion finely\n")
+    for video in range(3):
+        (folder / "annotations" / f"v{video}.csv").write_text("1,2.0,9.0\n3,12.5,20\n2,21,30\n")
+    world = world_of(word_encoder, data, grammar_procedures=40, wikihow_share=1.0, timelines=tmp_path / "niv")
+    own = world.split("timelines")
+    assert [world.texts[i] for i in own.steps[0]] == ["check the response", "chop the onion finely", "open the airway"]
+    assert own.starts[0].tolist() == [2.0, 12.5, 21.0] and float(own.durations[0]) >= 30
+    assert set(world.text_owner[own.steps.flatten()].tolist()) == {OWNERS.index("test")}
+    assert "chop the onion finely" not in {world.texts[i] for i in world.train.steps[world.train.steps >= 0]}
 
 
 def test_licences_are_written_down(mixed, word_encoder):

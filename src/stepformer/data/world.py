@@ -306,7 +306,7 @@ class Builder:
         self.ids: dict[str, int] = {}  # of texts
         self.paraphrases: dict[int, list[int]] = {}
         self.names = list(SOURCES)
-        self.videos: dict[str, list[Planned]] = {name: [] for name in (*OWNERS, "calibration", "procel")}
+        self.videos: dict[str, list[Planned]] = {name: [] for name in (*OWNERS, "calibration", "procel", "timelines")}
         self.fillers: list[tuple[int, int]] = []  # text, source
         self.spare: list[int] = []  # sentences that only reword others
         self.tasks: dict[str, int] = {}

@@ -84,7 +84,8 @@ class Simulated(Source):
             self.world = replace(world, dev=few(world.dev, limit), test=few(world.test, limit), extra=extra)
             self.fingerprint += f" {limit} videos per split, by task"
         self.dim = self.world.dim
-        reported = [s for s in ("test", "procel", "coin_test") if s in self.world.splits and len(self.world.split(s))]
+        named = ("test", "procel", "coin_test", "timelines")
+        reported = [s for s in named if s in self.world.splits and len(self.world.split(s))]
         self.datasets = {split: self._dataset(split) for split in reported}
         counts = [(self.world.split(s), dataset) for s, dataset in self.datasets.items()]
         said = ", ".join(f"{len(v)} videos of {len(set(v.tasks.tolist()))} tasks of {dataset}" for v, dataset in counts)
