@@ -23,12 +23,12 @@ import torch
 from stepformer.cli.log import log
 from stepformer.cli.options import add, positive
 from stepformer.core.devices import torch_device
-from stepformer.core.inference import InferenceConfig
+from stepformer.core.options import InferenceConfig
 from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import World, load_world
 
 HELP = """Prints how ground-truth texts score on simulated CrossTask videos, beside the paper's numbers for real UniVL
-features. --search looks for videos that come nearer."""
+features. --search looks for settings of the simulator that come closer."""
 
 EXAMPLES = [
     "stepformer bench calibrate --world world.safetensors",
@@ -47,8 +47,8 @@ PULL = 0.002
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add(parser, "world", "limit", "device", world={"required": True})
-    parser.add_argument("--search", action="store_true", help="search how videos must look to meet the paper's row")
-    parser.add_argument("--tries", type=positive, default=40, metavar="N", help="looks that --search tries")
+    parser.add_argument("--search", action="store_true", help="search for settings that match the paper's row")
+    parser.add_argument("--tries", type=positive, default=40, metavar="N", help="settings that --search tries")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,8 +18,8 @@ from stepformer.cli.options import positive
 from stepformer.errors import InputError
 
 HELP = """Computes, from measured rates, what a corpus like HowTo100M costs to decode, encode, store, train on and
-search: on one machine, on 8 GPUs, on 100 nodes; and how large it becomes for --corpus videos. Work on single videos is
-taken to scale with cores and GPUs, training with GPUs at a fixed batch per GPU."""
+search: on one machine, on 8 GPUs, on 100 nodes; and how much it grows for --corpus videos. Work on single videos is
+assumed to scale with cores and GPUs, training with GPUs at a fixed batch per GPU."""
 
 EXAMPLES = [
     "stepformer bench capacity",

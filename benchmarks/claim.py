@@ -8,7 +8,7 @@ said is about the steps. Both are made better here, one at a time, until the cla
 - *clear narration* says 95% of the steps within a second, and hardly anything else (60% within eight seconds, and an
   irrelevant phrase every 24 s, otherwise).
 
-Models are trained as those of the tables are, with a quarter of the axes of every batch exchanged, and every row's
+Models are trained as those of the tables are, and every row's
 options are chosen by the tables' rule on dev videos of the same closeness; a second score has the paper's inference, of
 which only the threshold is chosen. A second table has what the models are above the controls, with the interval of a
 paired bootstrap over tasks.
@@ -83,7 +83,7 @@ def _simulator(world: str, config: TrainConfig, closeness: float, device: str) -
 
 
 def _config(preset: str, seed: int, clear: bool, steps: int, batch: int) -> TrainConfig:
-    simulator = {"turned": 0.25, **(CLEAR if clear else {})}
+    simulator = CLEAR if clear else {}
     return make_config(
         {
             "preset": preset, "seed": seed, "steps": steps, "batch": batch, "loggers": (),
@@ -206,7 +206,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shares of the text",
     )  # fmt: skip
     parser.add_argument(
-        "--stop-after", type=above_zero, metavar="SECONDS", help="show what is done by then (default: all)"
+        "--stop-after", type=above_zero, metavar="SECONDS", help="stop then and show what is done (default: run all)"
     )
 
 

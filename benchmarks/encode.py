@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from stepformer.media import VideoInfo
 
 HELP = """Times decoding and encoding on a video (default: the demo video if it has been pulled, and a generated one of
-three minutes). Times are the best of the repeats. Beside the wall clock stands the processors' time, which other work
-on the machine hardly changes; the ratio is of that.
+three minutes). Times are the best of the repeats. Processor time is printed beside wall-clock time, because
+other work on the machine hardly changes it; the ratio is of processor time.
 
-With --pictures the image tower of encoder clip alone, on random pictures of 128 by 224, without a video: how many
-vectors and structure vectors a device makes per second. The network is untrained, which takes as long."""
+--pictures times only the image tower of encoder clip, on random pictures of 128 by 224 instead of a video: how many
+vectors and structure vectors a device makes per second. The network is untrained, which takes just as long."""
 EXAMPLES = [
     "stepformer bench encode",
     "stepformer bench encode talk.mp4 --encoders clip,openclip --seconds 30",
@@ -72,7 +72,7 @@ class EncodeRow:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("video", nargs="?", type=Path, help="a video file")
-    parser.add_argument("--pictures", type=positive, metavar="N", help="of the image tower alone (default: a video)")
+    parser.add_argument("--pictures", type=positive, metavar="N", help="time the image tower alone (default: a video)")
     add(parser, "encoders", "seconds", "repeats", "threads", "device", seconds=8.0, threads=os.cpu_count() or 1)
 
 

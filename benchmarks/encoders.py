@@ -25,8 +25,8 @@ from stepformer.cli.options import add, positive
 from stepformer.errors import InputError
 
 HELP = """Measures how well vectors tell a video's steps apart, name them and show where they change, on clips whose
-steps are marked. Every clip is encoded at several phases of the one-second grid, so that a number does not hang on
-where the seconds happen to fall. Few clips: read differences of a few hundredths as none."""
+steps are marked. Every clip is encoded at several phases of the one-second grid, so that a number does not depend on
+where the seconds happen to fall. There are few clips: differences of a few hundredths mean nothing."""
 
 EXAMPLES = [
     "stepformer bench encoders",

@@ -46,7 +46,8 @@ def absurd_share() -> dict[str, tuple[int, int]]:
     or for a window of 12 s, read strictly and by itself, without what was said around it; "test half, unread": likewise
     of marked steps of the 78 other videos, before and after names that make no sense to the encoder were left out, both
     shuffled together. "test half, all": so of all 153 videos, by another reader, with names that make sense by even
-    odds, and with the longest forms that make more of it.
+    odds, and with the longest forms that make more of it; "words that belong together": by a third reader, after rules
+    on particles, referents and reasons, which were made from invented talks.
     """
     found: dict[str, tuple[int, int]] = {}
     with ABSURD.open(encoding="utf-8", newline="") as stream:

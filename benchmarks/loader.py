@@ -15,11 +15,11 @@ from stepformer.cli.options import above_zero, add, positive
 
 HELP = """Reads a feature store as training does (memory-mapped float16 shards, shuffled, padded into batches by
 threads) and the same shards raw: one thread, front to back, into 4 MiB that stay in the processor's cache. Both come
-from the page cache, in turns. The best of the repeats counts, because other work on the machine only ever adds to a
+from the page cache, in turns. The best of the repeats counts, because other work on the machine can only add to a
 time; processor time per GB is that of all threads together. Bytes are those of the vectors; padding does not count.
 Without FOLDER a store of random vectors is made first.
 
-Beside it stands the rate that training on HowTo100M needs: 1.2 million videos of 403 s, 768 numbers per second."""
+For comparison, the rate that training on HowTo100M needs: 1.2 million videos of 403 s, 768 numbers per second."""
 
 EXAMPLES = [
     "stepformer bench loader",

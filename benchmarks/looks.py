@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.real_clips import clips, measure
-from stepformer.core.inference import looks_hz
+from stepformer.core.evidence import looks_hz
 from stepformer.encoders.clip import STILL, ClipEncoder
 from stepformer.encoders.reading import Features, pictures_per_look
 from stepformer.media import VideoReader
@@ -27,10 +27,10 @@ from stepformer.media.decode import FrameDecoder
 
 _OPEN = FrameDecoder._open
 
-HELP = """Per way of looking, means over the dev clips: vectors and processor seconds per minute of video; cuts found
-within 1 s (F1); mean IoU of the marked steps' own texts, placed in order; R@5 of a step's text. "product": one vector
-per picture up to 48 s of video, per second up to 128 s, per two up to 192 s, per three beyond. The last row decodes all
-pictures whole, those too that are made much smaller."""
+HELP = """Compares ways of choosing the frames to encode. Means over the dev clips: vectors and processor seconds per
+minute of video; cuts found within 1 s (F1); mean IoU of the marked steps' own texts, placed in order; R@5 of a step's
+text. "product" makes one vector per frame up to 48 s of video, per second up to 128 s, per two seconds up to 192 s and
+per three beyond. The last row decodes all frames at full size, even those that are then made much smaller."""
 
 EXAMPLES = ["stepformer bench looks", "stepformer bench looks --json"]
 

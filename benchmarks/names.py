@@ -31,8 +31,8 @@ from stepformer.data.grammar import phrase_bank
 from stepformer.encoders.clip import ClipText, PictureStatistics, clip_pictures
 from stepformer.narration.lexicon import word_set
 
-HELP = """Measures on held-out frames how often a name by sight is right, at each threshold, how often locate calls a
-step absent that is there, or there that is absent, and how often search calls what is there "not here". Trains
+HELP = """Measures on held-out frames how often a name guessed from a frame is right, at each threshold, how often
+locate calls a present step absent or an absent one present, and how often search calls what is there "not here". Trains
 five text towers first, unless --towers has them; with --held-out, measures the shipped tower alone."""
 EXAMPLES = [
     "stepformer bench names --data DATASETS --towers FOLDER",

@@ -34,11 +34,11 @@ from stepformer.narration.evidence import OPTIONS, EvidenceOptions, frame_eviden
 from stepformer.narration.listening import Narration
 from stepformer.narration.phrases import Phrase, PhraseOptions
 
-HELP = """Discovery with narration that is right, absent, shuffled in time, or of another video, by the engine alone and
-as the product does it (names bring back what is spoken of and cut where two are named), beside equal cuts, K-means and
-the phrases' own times as cuts: F1 of cuts (within 3 s), F1 of steps (IoU of at least 0.5) and how many steps there are,
-with 95% intervals of the difference to no narration (paired bootstrap over videos). --fit prints constants instead; it
-takes YouCook2 with speech from --data."""
+HELP = """Scores discovery with narration that is right, absent, shuffled in time or of another video, by the engine
+alone and as the product does it (names bring back steps that are spoken of, and cut a step where two are named),
+against equal cuts, K-means and the phrases' own times as cuts: F1 of cuts (within 3 s), F1 of steps (IoU of at least
+0.5) and the number of steps, with 95% intervals of the difference from no narration (paired bootstrap over videos).
+--fit prints the chosen constants instead; it needs YouCook2 with speech in --data."""
 EXAMPLES = [
     "stepformer bench narrated --world world.safetensors --data DATASETS",
     "stepformer bench narrated --world world.safetensors --data DATASETS --fit",

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from benchmarks.spoken import Spoken
 
 HELP = """Without --youcook2 and --procel: precision, recall and F1 on the gold set in the package, with each stage
-switched off in turn. "Exact" asks for the same verb and the same content words; "loose" for the same verb and half of
+switched off in turn. "Exact" requires the same verb and the same content words; "loose" the same verb and half of
 the words. "One by one" gives the pipeline one utterance at a time; "as one stream" all of them as one narration
-without a pause, as automatic captions are, and takes each phrase to the utterance it was said in.
+without a pause, as automatic captions are, and assigns each phrase to the utterance it was said in.
 With --youcook2 or --procel: for what is said during a human step, how often it is closer to that step's text than to
 the other steps of the video (AUC; top-1), by the sentence encoder and by plain word overlap: as a mean over pieces,
-over steps (each the mean of its pieces), and over steps with all their pieces at once (a step's text is as near as
-the nearest piece). Stages cover different steps, so phrases are compared with the others on the same steps too."""
+over steps (each the mean of its pieces), and over steps with all their pieces at once (a step's text is as close as
+the closest piece). Stages cover different steps, so phrases are compared with the others on the same steps too."""
 EXAMPLES = [
     "stepformer bench phrases",
     "stepformer bench phrases --gold-split dev --errors",

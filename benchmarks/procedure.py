@@ -29,13 +29,13 @@ from stepformer.cli.options import add
 from stepformer.errors import UsageError
 from stepformer.timeline import Timeline
 
-HELP = """Clusters the steps of simulated tasks and compares with K-means, with equal parts of the video and with random
-clusters, all on the same segments and with the true number of steps; then with the number that the product chooses
-itself. "order" is the share of pairs of common steps in the true order. Whether videos belong together is asked of
-groups of one task, of as many tasks, and of one task with one other video; the control is the cosine of mean vectors,
-its threshold chosen on the groups themselves (5% false alarms). With --data, the same of YouCook2's recipes by their
-speech alone, and of real clips. Options were chosen on dev; test is CrossTask's validation timelines, and the other
-half of YouCook2. Features are simulated."""
+HELP = """Clusters the steps of simulated tasks and compares the result with K-means, equal parts of the video and
+random clusters, all on the same segments and with the true number of steps; then with the number that the product
+chooses itself. "order" is the share of pairs of common steps in the true order. Whether videos belong together is
+tested on groups of one task, of as many tasks as videos, and of one task with one foreign video; the control is the
+cosine of mean vectors, its threshold chosen on the groups themselves (5% false alarms). With --data, the same for
+YouCook2's recipes by their speech alone, and for real clips. Options were chosen on dev; test is CrossTask's validation
+timelines, and the other half of YouCook2. Features are simulated."""
 
 _NOTHING = Timeline("", 1.0, ())
 EXAMPLES = [

@@ -24,10 +24,11 @@ from benchmarks.spoken import Spoken, load_youcook2
 from stepformer.app.naming import FEATURES, SHOWN_SAID, SURE_SAID, WORTH, PhraseBank, Worth, candidates, spoken
 from stepformer.cli.options import add
 
-HELP = """Share of spoken names that are right, or right or plausible, and of steps that have one, on videos that chose
-nothing (--half test), from several thresholds on; with --towers, also with a picture of each step that has one.
---judged prints what the sentence encoder makes of the pairs judged by hand, and the thresholds that agree best with
-them; --pairs prints names beside the marked sentences instead of numbers; --fit prints the weights made on dev."""
+HELP = """Prints, at several thresholds, the share of spoken names that are right, or at least plausible, and the share
+of steps that have one, on videos on which nothing was chosen (--half test); with --towers, also with a picture of each
+step that has one. --judged prints how the sentence encoder scores the pairs judged by hand, and the thresholds that
+agree best with them; --pairs prints names beside the marked sentences instead of numbers; --fit prints the weights
+fitted on dev."""
 EXAMPLES = [
     "stepformer bench said --data DATASETS",
     "stepformer bench said --data DATASETS --half dev --pairs",

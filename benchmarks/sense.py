@@ -36,8 +36,8 @@ from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encod
 from stepformer.errors import UsageError
 from stepformer.narration import lexicon
 
-HELP = """Of names of the dev half that were read by hand: how many are shown from several thresholds on, and how many
-of those make no sense. With --out, trains anew first, and writes what is learned."""
+HELP = """For names of the dev half that were judged by hand: how many are shown at several thresholds, and how many of
+those make no sense. With --out, trains again first and writes the result."""
 EXAMPLES = ["stepformer bench sense", "stepformer bench sense --data DATASETS --out sense.safetensors"]
 READ = "dev half, all"  # see benchmarks/judged.py
 

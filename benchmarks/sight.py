@@ -21,10 +21,11 @@ from benchmarks.clip_data import ClipData, Floats, load
 from stepformer.base.arrays import unit
 from stepformer.cli.options import add
 
-HELP = """Three frames and three step sentences per held-out YouCook2 video. greedy: the share of sentences whose
-nearest frame is their own; matched: the share right in the best one-to-one matching of the three; chance is a third of
-both. Held-out Flickr8k captions: own picture first, among the first five. Held-out COIN steps: cosine to the true
-vector, own vector first among all 778, and how alike the two rank pictures (correlation over held-out pictures).
+HELP = """Takes three frames and three step sentences per held-out YouCook2 video. "greedy" is the share of sentences
+whose nearest frame is their own, "matched" the share that the best one-to-one matching of the three gets right; chance
+is a third for both. Held-out Flickr8k captions: how often the own picture is first, or among the first five. Held-out
+COIN steps: cosine to the true vector, how often the own vector is first among all 778, and how similarly the two rank
+pictures (correlation over held-out pictures).
 Intervals: 95%, bootstrap over videos, pictures or texts."""
 
 EXAMPLES = ["stepformer bench sight --data DATASETS", "stepformer bench sight --data DATASETS --tower mine.safetensors"]

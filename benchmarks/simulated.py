@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from stepformer.cli.options import add
-from stepformer.core.inference import InferenceConfig, no_slots, pooled_slots, random_slots
+from stepformer.core.inference import no_slots, pooled_slots, random_slots
 from stepformer.core.model import Slots
+from stepformer.core.options import InferenceConfig
 from stepformer.data.simulator import Batch, Simulator
 from stepformer.evaluation import validation as v
 

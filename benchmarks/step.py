@@ -16,7 +16,7 @@ from stepformer.bench.train import Ceilings, Row, Shape, apart, asked, least, ma
 from stepformer.cli.options import add
 from stepformer.errors import UsageError
 
-HELP = """Measures as bench train does, and prints besides what each part of a step must compute and move and what it
+HELP = """Measures as bench train does, and also prints what each part of a step must compute and move, how long it
 took, what 60 epochs over HowTo100M would take, and the rate at which its features would have to be read. With --sweep,
 step times against frames, batch, slots and phrases, each changed alone from the first shape."""
 
@@ -49,12 +49,12 @@ def run(args: argparse.Namespace) -> int:
 
     if args.report is not None:
         if args.chart is None:
-            raise UsageError("--report goes with --chart")
+            raise UsageError("--report works only with --chart")
         with reading(args.report, "JSON of bench step"):
             plot(json.loads(args.report.read_text("utf-8")), args.chart)
         return 0
     if args.chart is not None and not args.sweep:
-        raise UsageError("--chart goes with --sweep, or with --report")
+        raise UsageError("--chart works only with --sweep or --report")
     shapes, device = asked(args)
     given: dict[str, Any] = {
         "repeats": args.repeats, "device": device, "threads": args.threads, "on_device": args.on_device

@@ -21,14 +21,15 @@ from benchmarks.real_clips import clips
 from benchmarks.real_data import RealVideo, load
 from stepformer.cli.options import add
 from stepformer.core import segments
-from stepformer.core.inference import find_steps, pieces, usual_number
+from stepformer.core.evidence import pieces, usual_number
+from stepformer.core.inference import find_steps
 from stepformer.evaluation.statistics import interval, mean_draws
 
 HELP = """Mean absolute error of the number of discovered steps on held-out simulated tasks, on real clips and, with
 --data, on GTEA and Action100M, without narration: the automatic choice, its two halves alone (the penalty; the usual
-number for a video of so many pieces), the usual number for a video of this length, a constant and one per n seconds.
-The last three are fitted on timelines: of training videos, and of simulated dev videos. --fit prints the constants of
-the prior instead."""
+number for a video with this many pieces), the usual number for a video of this length, a constant and one per n
+seconds. The last three are fitted on timelines: of training videos, and of simulated dev videos. --fit prints the
+constants of the prior instead."""
 EXAMPLES = [
     "stepformer bench steps --world world.safetensors --data DATASETS",
     "stepformer bench steps --world world.safetensors --fit",

@@ -23,7 +23,8 @@ from benchmarks.real_data import RealVideo
 from stepformer.app.discover.knobs import Knobs
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add
-from stepformer.core.inference import DEFAULT_INFERENCE, InferenceConfig, find_steps, no_slots
+from stepformer.core.inference import find_steps, no_slots
+from stepformer.core.options import DEFAULT_INFERENCE, InferenceConfig
 from stepformer.encoders.reading import Features
 
 HELP = """Compares thresholds below which a frame is background: automatic (the default), a percentile of all slot-frame

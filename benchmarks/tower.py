@@ -33,7 +33,7 @@ from stepformer.errors import UsageError, near
 
 HELP = """Trains on parts 1 to 5 of the data and writes the tower; part 0 is left for stepformer bench sight. With
 --folds, options are tried instead: trained on four of the five parts and measured on the fifth, in turn. --open leaves
-out what is for non-commercial use, or states no licence that allows more."""
+out data for non-commercial use only, and data without a licence that allows more."""
 
 EXAMPLES = [
     "stepformer bench tower --data DATASETS --out clip_text.safetensors",

@@ -48,7 +48,7 @@ from stepformer.data.world import (
 )  # fmt: skip
 from stepformer.errors import InputError
 
-HELP = """Makes a simulated world as stepformer simulate does, from a folder of public datasets besides the grammar:
+HELP = """Makes a simulated world as stepformer simulate does, from a folder of public datasets as well as the grammar:
 crosstask/, coin/, youcook2/, goalstep/, wikihow/, procel/ and clip/, vectors of real pictures by CLIP ViT-B/16 (frames
 of cooking videos with the sentence of their step, captioned pictures, food in eleven states, groceries, ImageNet
 samples). Any may be missing. The test split is CrossTask's validation set."""
