@@ -19,8 +19,8 @@ from torch import Tensor
 from stepformer.base.files import no_such, replacing
 from stepformer.base.guard import plain_file, reader
 from stepformer.core.devices import torch_device
-from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig
 from stepformer.core.model import ModelConfig, StepDecoder, build_decoder, released_codes
+from stepformer.core.options import PAPER_INFERENCE, InferenceConfig
 from stepformer.errors import InputError, UsageError
 
 FORMAT = "stepformer-1"
@@ -126,7 +126,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     try:
         model = build_decoder(config)
     except UsageError as error:
-        raise InputError(f"{path}: {error} (is the plugin that has it given?)") from None
+        raise InputError(f"{path}: {error} (is its plugin given with --plugin?)") from None
     try:
         model.load_state_dict({name: value.float() for name, value in state.items()})
     except RuntimeError as error:
@@ -188,7 +188,7 @@ def from_released(state: dict[str, Tensor]) -> StepDecoder:
         if output is not None:
             ours[f"project_out.{kind}"] = _take(plain, f"output_projection.{kind}")
     if plain:
-        raise InputError(f"the released checkpoint has weights with no place here: {', '.join(sorted(plain)[:5])}")
+        raise InputError(f"the released checkpoint has weights unknown here: {', '.join(sorted(plain)[:5])}")
     model = StepDecoder(config)
     try:
         model.load_state_dict(ours)

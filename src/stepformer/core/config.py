@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stepformer.core.inference import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.core.losses import LossConfig, loss_preset
 from stepformer.core.model import ModelConfig, check_ranges, preset
+from stepformer.core.options import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.errors import UsageError, near
 
 
@@ -36,7 +36,7 @@ class OptimConfig:
             self, "optim.", lr="(0, inf)", accumulate="[1, inf)", warmup="[0, 1)", ema="[0, 1)", **none_or_more
         )
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise UsageError(f"optim.betas are two numbers in [0, 1), got {self.betas}")
+            raise UsageError(f"optim.betas must be two numbers in [0, 1), got {self.betas}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +147,15 @@ def _check_kind(where: str, value: Any, hint: Any) -> None:
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
-            raise UsageError(f"{where} is one of {', '.join(map(str, get_args(hint)))}, not {value!r}")
+            raise UsageError(f"{where} must be one of {', '.join(map(str, get_args(hint)))}, not {value!r}")
     elif get_origin(hint) is Mapping:
         if not isinstance(value, Mapping):
-            raise UsageError(f"{where} is a table of names and values, not {value!r}")
+            raise UsageError(f"{where} must be a table of names and values, not {value!r}")
     elif all(option in _KINDS for option in options):
         kinds = [_KINDS[option] for option in options]
         fits = any(isinstance(value, types) and (bool in types or not isinstance(value, bool)) for types, _ in kinds)
         if not fits:
-            raise UsageError(f"{where} is {' or '.join(text for _, text in kinds)}, not {value!r}")
+            raise UsageError(f"{where} must be {' or '.join(text for _, text in kinds)}, not {value!r}")
 
 
 def _section(base: Any, values: Any, name: str) -> Any:
@@ -189,7 +189,7 @@ def _shares(sources: Any) -> tuple[tuple[str, float], ...]:
         return tuple((str(name), float(share)) for name, share in pairs)
     except (TypeError, ValueError):
         raise UsageError(
-            f"data.simulator.sources gives each source a share, e.g. {{grammar = 1.0}}, not {sources!r}"
+            f"data.simulator.sources must give each source a share, e.g. {{grammar = 1.0}}, not {sources!r}"
         ) from None
 
 

@@ -23,7 +23,7 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError:
-        raise UsageError(f"no device is called {name!r}; cpu, cuda, cuda:1 or mps") from None
+        raise UsageError(f"no device is called {name!r}; use cpu, cuda, cuda:1 or mps") from None
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:

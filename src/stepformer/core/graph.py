@@ -82,9 +82,9 @@ class Flat:
     operations. Checkpoints, ``state_dict`` and the optimiser's own state see the views and notice nothing.
 
     kinds: parameters whose stacks are wanted (see :func:`stepformer.core.stack.weight_kinds`); all others follow.
-    values, first, second (P,) float32: parameters and the two moments, taken over from the optimiser, whose state
-    becomes views of them; half (P,): the copy in the type that products are made in; grads (P,) in that type too, as
-    autocast has them; mean (P,) or None.
+    values (P,) float32: the parameters; half (P,): their copy in the type that products are made in; grads (P,) in that
+    type too, as autocast has them, and so are first and second (P,), the two moments: in bf16 an update moves a quarter
+    less. They are taken over from the optimiser, whose state becomes views of them; mean (P,) or None.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class Flat:
                 places[id(p)], size = size, size + p.numel()
         self._places = places
         every = list(model.parameters())
-        self.values, self.first, self.second = (every[0].new_zeros(size) for _ in range(3))
-        self.grads = every[0].new_zeros(size, dtype=half)
+        self.values = every[0].new_zeros(size)
+        self.grads, self.first, self.second = (every[0].new_zeros(size, dtype=half) for _ in range(3))
         self.mean = every[0].new_zeros(size) if mean is not None else None
         self.count = torch.zeros((), device=every[0].device)  # steps made, which the optimiser's state shares
         names = {id(p): name for name, p in model.named_parameters()}

@@ -343,7 +343,7 @@ class LossConfig:
             _ = LOSSES[name]  # raises where there is none
         check_ranges(self, "loss.", keep="(0, 1]", gamma="(0, inf)", smooth_gamma="(0, inf)")
         if not all(0 <= weight < math.inf for weight in self.weights.values()):
-            raise UsageError(f"loss weights are numbers of at least 0, got {dict(self.weights)}")
+            raise UsageError(f"loss weights must be numbers of at least 0, got {dict(self.weights)}")
 
     def without(self, *names: str) -> LossConfig:
         """The same with these losses switched off."""

@@ -45,7 +45,7 @@ def check_ranges(config: Any, section: str, **ranges: str) -> None:
         low, high = map(float, span[1:-1].split(","))
         inside = low < value < high or (value == low and span[0] == "[") or (value == high and span[-1] == "]")
         if not inside:
-            raise UsageError(f"{section}{name} is a number in {span}, got {value}")
+            raise UsageError(f"{section}{name} must be a number in {span}, got {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ModelConfig:
         if self.dim % self.heads or self.dim % 2:
             raise UsageError(f"model.dim must be even and divisible by heads, got {self.dim} and {self.heads}")
         if self.position_rows and self.positions != "absolute":
-            raise UsageError("model.position_rows is a table of frames, which goes with positions = 'absolute'")
+            raise UsageError("model.position_rows is a table of frames, which needs positions = 'absolute'")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a checkpoint stores them."""

@@ -314,6 +314,15 @@ def _attend(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _store_moment(to, value, chance, ok):  # type: ignore[no-untyped-def]
+    """In bf16 up or down by chance, so that it is right on average: rounded to the nearest, a moment that steps change
+    by less than half its last bit would never change. chance: 16 bits."""
+    if to.dtype.element_ty == tl.bfloat16:
+        value = ((value.to(tl.int32, bitcast=True) + chance) & -65536).to(tl.float32, bitcast=True)
+    tl.store(to, value, mask=ok)
+
+
+@triton.jit
 def _update(  # type: ignore[no-untyped-def]
     values, grads, first, second, mean, half, control, norm, bad, total, clip, beta1, beta2, decay, eps,
     DECOUPLED: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr,
@@ -334,12 +343,14 @@ def _update(  # type: ignore[no-untyped-def]
         p = p * (1.0 - lr * decay)
     else:
         g += decay * p
-    m = tl.load(first + at, mask=ok, other=0.0)
+    m = tl.load(first + at, mask=ok, other=0.0).to(tl.float32)
     m += (g - m) * (1.0 - beta1)
-    v = beta2 * tl.load(second + at, mask=ok, other=0.0) + (1.0 - beta2) * g * g
+    v = beta2 * tl.load(second + at, mask=ok, other=0.0).to(tl.float32) + (1.0 - beta2) * g * g
     p -= lr / bias1 * m / (tl.sqrt(v) / bias2 + eps)
-    tl.store(first + at, m, mask=ok)
-    tl.store(second + at, v, mask=ok)
+    seed = tl.load((control + 4).to(tl.pointer_type(tl.int64), bitcast=True))
+    bits = _mix(at.to(tl.uint32) * 0x1E3779B1 + _mix(seed.to(tl.uint32)))
+    _store_moment(first + at, m, (bits & 0xFFFF).to(tl.int32), ok)
+    _store_moment(second + at, v, (bits >> 16).to(tl.int32), ok)
     tl.store(values + at, p, mask=ok)
     tl.store(half + at, p, mask=ok)
     if MEAN:
@@ -513,9 +524,9 @@ def update(
 ) -> None:  # fmt: skip
     """Clipping, Adam (decoupled: AdamW), the mean of the weights and their copy in bf16, in one pass on a GPU.
 
-    All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t and the
-    root of 1 - beta2^t. norm: of the gradient. Where it is not finite ``bad`` becomes 1, and where ``bad`` is 1 nothing
-    changes: the weights stay as they were when the first gradient went wrong.
+    All but the scalars (P,), as in :class:`Flat`. control: learning rate, how far the mean follows, 1 - beta1^t, the
+    root of 1 - beta2^t, and the step's seed as an integer. norm: of the gradient. Where it is not finite ``bad``
+    becomes 1, and where ``bad`` is 1 nothing changes: the weights stay as when the first gradient went wrong.
     """
     total = values.numel()
     _update[(triton.cdiv(total, 2048),)](

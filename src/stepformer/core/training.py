@@ -31,7 +31,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stepformer.base.files import lock_folder, replacing, write_json, write_text
+from stepformer.base.files import lock_folder, make_folder, replacing, write_json, write_text
 from stepformer.base.guard import plain_file, reading
 from stepformer.base.loggers import open_loggers
 from stepformer.base.plugins import Registry
@@ -147,8 +147,8 @@ class Trainer:
             self.shared = SharedCriterion(config.loss, ranks, config.batch)
         if source.dim != config.model.feature_dim:
             raise UsageError(
-                f"the data has vectors of width {source.dim}, the config says {config.model.feature_dim}; leave "
-                "model.feature_dim out, and the data says it"
+                f"the data has vectors of width {source.dim}, the config says {config.model.feature_dim}; omit "
+                "model.feature_dim; it is taken from the data"
             )
         torch.manual_seed(config.seed)
         self.model = build_decoder(config.model).to(self.device)
@@ -269,7 +269,7 @@ class Trainer:
         values = ", ".join(f"{k} {float(v):.4g}" for k, v in logged.items())
         raise NonFiniteLossError(
             f"step {step}: not finite ({values}); the batch, the weights and the losses are in {path}. "
-            "A lower learning rate, fp32 (--set optim.precision=fp32) or clipping are the usual cures"
+            "A lower learning rate, fp32 (--set optim.precision=fp32) or clipping usually helps"
         )
 
     @torch.no_grad()
@@ -291,7 +291,7 @@ class Trainer:
 
     def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, Any]:
         """Trains from the start, or from the last saved step; returns the last validation scores."""
-        self.out.mkdir(parents=True, exist_ok=True)
+        make_folder(self.out)
         with lock_folder(self.out) if self.ranks.first else nullcontext():
             return self._run(resume, log)
 
@@ -301,13 +301,13 @@ class Trainer:
             self._load_state()
             log(f"resumed at step {self.step}")
         elif (self.out / "state.safetensors").exists():
-            raise UsageError(f"{self.out} already holds a run; give --resume to go on with it, or another --out")
+            raise UsageError(f"{self.out} already holds a run; give --resume to continue it, or another --out")
         elif first:
             (self.out / "metrics.jsonl").unlink(missing_ok=True)  # of a run that was killed before it saved anything
         if said := self.source.describe():
             log(said)
         if self.eager_because is not None and self.device.type == "cuda":
-            log(f"steps are launched kernel by kernel, which takes several times as long: {self.eager_because}")
+            log(f"kernels are launched one by one, which takes several times as long: {self.eager_because}")
         self.ranks.copy_first_(self.model.state_dict().values())
         if first:
             write_json(self.out / "config.json", config.to_dict())

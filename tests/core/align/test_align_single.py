@@ -199,7 +199,7 @@ def test_nan_is_an_error_that_says_where(dtype):
         ((np.zeros((2, 3, 1)), 0.0), "two axes"),
         ((np.zeros((2, 3)), np.zeros(2)), "column_drop must be one number or one for each of the 3 columns"),
         ((np.zeros((2, 3)), 0.0, np.zeros(3)), "row_drop"),
-        ((np.zeros((2, 3)), 0.0, 0.0, "one-to-one"), "matching is 'one_to_one' or 'many_to_one'"),
+        ((np.zeros((2, 3)), 0.0, 0.0, "one-to-one"), "matching must be 'one_to_one' or 'many_to_one'"),
         (([[1.0, 2.0], [3.0]], 0.0), "rectangular"),
         (([["a"]], 0.0), "numbers"),
     ],

@@ -10,28 +10,29 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepformer.core.inference import (
-    DEFAULT_INFERENCE,
-    InferenceConfig,
+from stepformer.core.evidence import (
     _scatter_left,
     evidence_of,
-    find_steps,
-    find_texts,
-    no_slots,
     noise_share,
     otsu_threshold,
     penalty_of,
     pieces,
     plain_kinds,
+    slot_similarity,
+    threshold_of,
+)
+from stepformer.core.inference import (
+    find_steps,
+    find_texts,
+    no_slots,
     pooled_slots,
     random_slots,
     separability,
-    slot_similarity,
     slots_of_texts,
-    threshold_of,
 )
 from stepformer.core.losses import cosines
 from stepformer.core.model import Slots
+from stepformer.core.options import DEFAULT_INFERENCE, InferenceConfig
 from stepformer.core.segments import programme, solve, spread_out
 from stepformer.errors import UsageError
 
@@ -480,7 +481,7 @@ def test_random_slots_know_nothing_of_the_video():
 
 @pytest.mark.parametrize("wrong", [{"keep": 0.0}, {"read_share": 1.5}, {"background_share": 2.0}, {"text_share": -0.1}])
 def test_shares_out_of_range_are_refused(wrong):
-    with pytest.raises(UsageError, match=r"is a number in [(\[]0, 1\]"):
+    with pytest.raises(UsageError, match=r"must be a number in [(\[]0, 1\]"):
         InferenceConfig(**wrong)
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from stepformer.core.checkpoint import load_checkpoint, save_checkpoint, weights_hash
-from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import PRESETS, Attention, ModelConfig, StepDecoder, preset, relative_times, time_codes
+from stepformer.core.options import InferenceConfig
 from stepformer.errors import InputError, UsageError
 
 

@@ -174,9 +174,11 @@ def update(
         values.mul_(1 - lr * decay)
     else:
         g = g + decay * values
-    first.lerp_(g, 1 - betas[0])
-    second.mul_(betas[1]).addcmul_(g, g, value=1 - betas[1])
-    values.sub_(lr / bias1 * first / (second.sqrt() / bias2 + eps))
+    m = first.to(g.dtype).lerp(g, 1 - betas[0])
+    v = (second.to(g.dtype) * betas[1]).addcmul(g, g, value=1 - betas[1])
+    values.sub_(lr / bias1 * m / (v.sqrt() / bias2 + eps))
+    first.copy_(m)  # the kernel rounds by chance
+    second.copy_(v)
     half.copy_(values)
     if mean is not None:
         mean.lerp_(values, float(follow))

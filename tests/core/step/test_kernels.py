@@ -213,15 +213,16 @@ def test_unit_vectors(dtype):
 
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize("moments", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("broken", ["", "norm", "before"])
-def test_update(kernels, decoupled, averaged, broken, monkeypatch):
+def test_update(kernels, decoupled, averaged, broken, moments):
     P = 3001
     found = []
     for module in (reference, kernels):
         torch.manual_seed(1)
         values, grads, first, mean = (draw(P) for _ in range(4))
-        second, half = draw(P).abs(), values.bfloat16()
-        control = torch.tensor([0.1, 0.3, 0.5, 0.7], dtype=torch.float64, device=DEVICE)
+        first, second, half = first.to(moments), draw(P).abs().to(moments), values.bfloat16()
+        control = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.0, 1.0], dtype=torch.float64, device=DEVICE)
         norm = grads.norm() * (torch.nan if broken == "norm" else 1)
         bad = torch.tensor(int(broken == "before"), dtype=torch.int32, device=DEVICE)
         tensors = [values, grads, first, second, mean if averaged else None, half]
@@ -233,8 +234,24 @@ def test_update(kernels, decoupled, averaged, broken, monkeypatch):
         found.append([t.float().cpu() for t in arguments[:6] if t is not None])
         assert broken == "" or torch.equal(arguments[0].cpu(), before.cpu())
         assert bool(arguments[8]) == bool(broken)
-    for a, b in zip(*found, strict=True):
-        assert torch.allclose(a, b, rtol=1e-2 if a is found[0][-1] else 1e-5, atol=1e-6)
+    exact = [moments == torch.float32 or n not in (2, 3) for n in range(len(found[0]) - 1)] + [False]
+    for a, b, same in zip(*found, exact, strict=True):
+        assert torch.allclose(a, b, rtol=1e-5 if same else 1e-2, atol=1e-6)
+
+
+def test_moments_in_bf16_are_right_on_average(kernels):
+    P, steps = 4096, 40
+    values, grads, first, second = (torch.full((P,), x, device=DEVICE) for x in (0.0, 1.0, 1.0, 1.0))
+    first, second, half = first.bfloat16(), second.bfloat16(), values.bfloat16()
+    control = torch.tensor([0.1, 0.0, 1.0, 1.0, 0.0, 1.0], dtype=torch.float64, device=DEVICE)
+    norm, bad = torch.zeros((), device=DEVICE), torch.zeros((), dtype=torch.int32, device=DEVICE)
+    for step in range(steps):
+        control.view(torch.int64)[4] = step
+        args = (control, norm, bad, 1.0, (0.999, 0.999), 0.0, 1e-8, True)
+        kernels.update(values, grads * 2, first, second, None, half, *args)
+    # towards 2 and 4: by less than half of bf16's last bit per step, so that rounding to the nearest would stay at 1
+    assert float(first.float().mean()) == pytest.approx(2 - 0.999**steps, abs=0.002)
+    assert float(second.float().mean()) == pytest.approx(4 - 3 * 0.999**steps, abs=0.002)
 
 
 # -- losses -------------------------------------------------------------------------------------------------------

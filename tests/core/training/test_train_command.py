@@ -57,7 +57,7 @@ def test_a_dry_run_finds_what_does_not_fit(run_toml, tmp_path, capsys):
     assert main([*command, "--set", "loss.div_on=attention", "--set", "model.decoder=nobody"]) == 2
     assert "no decoder 'nobody'" in capsys.readouterr().err
     assert main(["train", "--out", str(tmp_path / "run"), "--dry-run"]) == 0
-    assert "no data is named" in capsys.readouterr().err
+    assert "no data is given" in capsys.readouterr().err
 
 
 def test_train_prints_its_result_as_json(run_toml, tmp_path, capsys):
@@ -89,7 +89,7 @@ def test_a_run_folder_knows_its_config(run_toml, tmp_path, capsys):
         (["--config", "nowhere.toml"], 3, "there is no config file nowhere.toml"),
         (["--set", "data.world=nowhere.safetensors"], 3, "there is no simulated world"),
         ([], 2, "training needs data"),
-        (["--preset", "huge"], 2, "takes no 'huge'; there are: "),
+        (["--preset", "huge"], 2, "does not accept 'huge'; there are: "),
         (["--device", "tpu"], 2, "no device is called 'tpu'"),
         (["--device", "xpu"], 4, "cannot be used here"),
     ],

@@ -24,7 +24,7 @@ from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.config import make_config
 from stepformer.core.training import NonFiniteLossError, Trainer, learning_rate, with_loss_off
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
-from stepformer.errors import InputError, UsageError
+from stepformer.errors import InputError, UsageError, WriteError
 from stepformer.show.export.pictures import draw_alignment
 
 
@@ -202,10 +202,16 @@ def test_a_loss_that_is_not_finite_leaves_evidence(tiny_world, tmp_path):
     assert not (tmp_path / "run" / "state.safetensors").exists()
 
 
+def test_a_run_folder_that_cannot_be_made_is_named(tiny_world, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WriteError, match=r"file/run cannot be written: .*file is not a folder$"):
+        train(small(), tmp_path / "file" / "run", tiny_world)
+
+
 def test_no_data_and_the_wrong_width_get_a_sentence(tiny_world, tmp_path):
     with pytest.raises(UsageError, match=r"training needs data: --set data\.world=WORLD"):
         make_trainer(small(), tmp_path, "cpu")
-    with pytest.raises(UsageError, match=r"width 64, the config says 32; leave model\.feature_dim out"):
+    with pytest.raises(UsageError, match=r"width 64, the config says 32; omit model\.feature_dim"):
         make_trainer(small(model__feature_dim=32), tmp_path, "cpu", world=tiny_world)
     with pytest.raises(InputError, match="there is no simulated world"):
         make_trainer(small(data__world=str(tmp_path / "nowhere")), tmp_path, "cpu")
@@ -426,7 +432,7 @@ def test_annotated_videos_that_do_not_fit_get_a_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     base = {**SMALL, "data": {"store": str(make_store(tmp_path / "store", 4))}}
     for change, error, says in (
-        ({}, UsageError, "validation.features are 32 wide, the data to learn from 64"),
+        ({}, UsageError, "validation.features are 32 wide, the training data 64"),
         ({"features": str(tmp_path / "empty")}, InputError, "none of the 2 annotated videos"),
         ({"subset": "testing"}, InputError, "no subset 'testing'"),
     ):
@@ -457,7 +463,7 @@ def test_rows_go_to_every_logger_and_absent_ones_are_said_once(tiny_world, tmp_p
     make_trainer(config, tmp_path / "run", "cpu", world=tiny_world, quiet=True).run(log=said.append)
     assert [text for text in said if "wandb" in text] == [
         "logging to Weights & Biases needs wandb; install it with: pip install 'stepformer[wandb]'; "
-        "this run goes on without it"
+        "this run continues without it"
     ]
     assert closed == [True] and {step for step, _ in seen} == {1, 2, 3, 4}
     assert any("val_zs_iou" in row for _, row in seen) and any("loss" in row for _, row in seen)

@@ -10,8 +10,9 @@ import torch
 from training_runs import small
 
 from benchmarks.simulated import text_scores, uniform_scores
-from stepformer.core.inference import InferenceConfig, pooled_slots, random_slots
+from stepformer.core.inference import pooled_slots, random_slots
 from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.options import InferenceConfig
 from stepformer.data.simulator import Sight, Simulator
 from stepformer.evaluation.validation import (
     QUICK,

@@ -61,7 +61,7 @@ def drop_dtw_batch(
     """
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:
-        raise UsageError(f"backend is one of {', '.join(_BACKENDS)}, not {backend!r}")
+        raise UsageError(f"backend must be one of {', '.join(_BACKENDS)}, not {backend!r}")
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (costs, column_drop, row_drop)):
         warnings.warn(
             "drop_dtw_batch has no gradient: use soft_drop_dtw for one, or give it detached costs",
@@ -256,7 +256,7 @@ def _dispatch(given: Given, one_to_one: bool, contiguous: bool, backend: Backend
         try:
             from stepformer.core.align import cpu
         except ImportError as error:
-            raise MissingError("the numba backend needs numba; install it, or take backend='torch'") from error
+            raise MissingError("the numba backend needs numba; install it, or use backend='torch'") from error
         c, u, v, rows, columns = (x.contiguous().numpy() for x in given)
         matrix, cost = cpu.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
         if not np.isnan(cost).any():

@@ -96,7 +96,7 @@ def _with_torch(
 def check_matching(matching: str) -> bool:
     """Whether the matching is one-to-one; an error for a name that is neither."""
     if matching not in MATCHINGS:
-        raise UsageError(f"matching is {' or '.join(map(repr, MATCHINGS))}, not {matching!r}")
+        raise UsageError(f"matching must be {' or '.join(map(repr, MATCHINGS))}, not {matching!r}")
     return matching == "one_to_one"
 
 

@@ -60,7 +60,7 @@ def soft_drop_dtw(
     """
     one_to_one = check_matching(matching)
     if not temperature > 0:
-        raise UsageError(f"temperature is above 0, got {temperature}; drop_dtw_batch gives the hard alignment")
+        raise UsageError(f"temperature must be above 0, got {temperature}; drop_dtw_batch gives the hard alignment")
     c, u, v, rows, columns = checked(costs, column_drop, row_drop, lengths, row_lengths, check)
     B, K, N = c.shape
     row_counts, column_counts = counted(rows, K), counted(columns, N)
