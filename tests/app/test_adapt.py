@@ -95,7 +95,7 @@ def test_a_model_for_another_width_in_seconds(tiny_world, turned, tmp_path):
     )
     checkpoint = load_checkpoint(report["model"])
     assert checkpoint.encoder == "turned" and checkpoint.model.config.feature_dim == WIDTH == report["dim"]
-    assert "zs_iou" in report["scores"]["simulated"] and any("carried over" in line for line in said)
+    assert "zs_iou" in report["scores"]["simulated"] and any("mapped from" in line for line in said)
     # going on with it, now with videos as well: the simulated part is done, the videos' part starts from it
     store = make_videos(tmp_path / "store", turned)
     more = adapt(

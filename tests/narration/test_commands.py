@@ -41,6 +41,12 @@ def test_a_video_that_crashes_its_decoder_is_one_sentence(tmp_path, capsys, monk
     assert "a.mp4 is damaged: the library that reads it crashed" in capsys.readouterr().err
 
 
+def test_what_is_no_video_is_not_called_silent(tmp_path, capsys):
+    (tmp_path / "a.mp4").write_bytes(b"no video")
+    assert main(["phrases", str(tmp_path / "a.mp4")]) == 3
+    assert "is not a video that FFmpeg can open" in capsys.readouterr().err
+
+
 def test_phrases_shows_both_sides(parser, file, capsys) -> None:
     assert main(["phrases", str(file)]) == 0
     out = capsys.readouterr().out

@@ -9,6 +9,33 @@ from stepformer.narration.imperative import MOST_WORDS, imperative, spoken_names
 
 # what is said -> the names, in order; nothing behind the arrow: no name
 SAID = """
+Cut along the lines with a saw and screw through the panel into the wood. ->
+    cut along the lines with a saw; screw through the panel into the wood
+I have the bike on a stand, but you can lean it on a wall. ->
+Lay the front piece down with the pretty side facing up. -> lay down the front piece
+in goes the garlic and stir it -> add the garlic; stir it
+these two dowels go into the holes -> put the two dowels into the holes
+And that's going in the oven for an hour. A little goes a long way. -> put that in the oven
+He goes into the kitchen. The screw that goes into the hole is long. ->
+take the racks and scrub 'em with steel wool -> take the racks; scrub the racks with steel wool
+then i'm just going to use a little bit and put on my face -> put it on the face
+Toner helps prepare my skin for the serum. Pour the toner on a pad. -> pour the toner on a pad
+flip the dough into the basket, seam side up -> flip the dough into the basket
+don't use a lever here 'cause you'll pinch the tube ->
+Lower the dough in, pop the lid on and bake it. -> lower in the dough; pop on the lid; bake it
+turn the water back on and check for leaks -> turn the water back on; check for leaks
+Roll the old one off and put the new one in. ->
+stick the patch on there -> stick on the patch
+pull the straps tight -> pull the straps tight
+break the lug nuts loose before you lift the car -> break the lug nuts loose
+use a stick to poke it down -> poke it down
+Turn the nut. Now the stem comes out, so pull it up. -> turn the nut; pull it up
+dab the cream on and seal it all in with a lotion -> dab on the cream; seal it in with a lotion
+put a tiny bit of air in the tube -> put air in the tube
+attach the handles, just two screws each -> attach the handles
+lower the car and torque it -> lower the car
+grab a makeup wipe and clean that up -> grab a makeup wipe; clean that up
+Give that a good whisk. It should be thick. Press the button, it opens. -> press the button
 and i'm going to put my roti over and wait -> put the roti over
 and just dip the pork inside -> dip the pork inside
 then i'm going to add a drop or two of vanilla -> add a drop of vanilla

@@ -137,4 +137,4 @@ def test_phrases_of_a_video(tmp_path, parser, capsys) -> None:
     assert main(["phrases", str(video)]) == 0
     assert "crack the eggs into the bowl" in capsys.readouterr().out
     assert main(["phrases", str(video), "--no-subtitles"]) == 3
-    assert "nothing is said" in capsys.readouterr().err
+    assert "no subtitles and no speech" in capsys.readouterr().err

@@ -81,7 +81,9 @@ def test_bad_files_are_listed_and_tried_again(parser, folder, tmp_path, capsys) 
     assert result["resumed"] == 5 and result["videos"] == 6
     assert [row["video"] for row in rows(out)][1:3] == ["v0", "v0"]
     assert main(command) == 0  # it is there already
-    assert "is there already" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "already exists" in err and json.loads(out)["skipped"]
+    assert main(["prepare", "phrases", "no-such-folder", *command[3:]]) == 3
 
 
 def test_a_killed_run_goes_on(parser, folder, tmp_path) -> None:

@@ -52,7 +52,7 @@ def test_any_text_is_read_or_refused(text: str, kind: str | None, name: str) -> 
         cues = parse_subtitles(text, name, format=kind)
     except InputError as error:
         assert str(error).startswith(name)
-        assert "line" in str(error) or "is no readable" in str(error)
+        assert "line" in str(error) or "readable" in str(error)
         return
     check(cues)
 
@@ -63,7 +63,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         check(parse_subtitles(data, "a"))
     except InputError as error:
-        assert "line" in str(error) or "is no readable" in str(error)
+        assert "line" in str(error) or "readable" in str(error)
 
 
 TIMES = st.floats(0, 5000, allow_nan=False)

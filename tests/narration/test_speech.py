@@ -36,6 +36,8 @@ def fake(monkeypatch, tmp_path):
     module, vad = types.ModuleType("faster_whisper"), types.ModuleType("faster_whisper.vad")
 
     class WhisperModel:
+        supported_languages = ("en", "de")
+
         def __init__(self, folder: str, **_: object) -> None:
             pass
 
@@ -103,6 +105,14 @@ def test_another_language_is_not_written_down_as_english(fake, tmp_path) -> None
     assert not fake
     narration = narration_of(talk, Listening(speech_model=str(tmp_path)))
     assert narration.cues == () and "not English" in narration.notes[0]
+
+
+def test_a_language_with_a_region_is_heard_and_one_that_nobody_knows_is_an_error(fake, tmp_path) -> None:
+    talk = write_wav(tmp_path / "talk.wav", (4, 0.5))
+    assert speech.transcribe(talk, model=tmp_path, language="en-US") == speech.transcribe(talk, model=tmp_path)
+    assert len(fake) == 1
+    with pytest.raises(UsageError, match="does not know the language 'xx'; there are: de, en"):
+        speech.transcribe(talk, model=tmp_path, language="xx")
 
 
 def test_silence_costs_nothing_and_is_kept_too(fake, tmp_path, monkeypatch) -> None:

@@ -58,6 +58,13 @@ def test_rolling_captions_whose_blank_lines_were_stripped() -> None:
     assert texts(parse_subtitles(ROLLING.replace("\n \n", "\n\n"))) == ["hi everyone crack", "the eggs now"]
 
 
+def test_the_line_above_stays_over_a_pause() -> None:
+    later = ROLLING.replace("00:00:04.160 -->", "00:00:08.160 -->").replace("--> 00:00:06.000", "--> 00:00:09.000")
+    assert texts(parse_subtitles(later.replace("[Music]", "then whisk"))) == [
+        "hi everyone crack", "the eggs now", "then whisk",
+    ]  # fmt: skip
+
+
 def test_rolling_captions_converted_to_srt() -> None:
     srt = (
         "1\n00:00:00,000 --> 00:00:02,000\nwelcome to\n\n2\n00:00:02,000 --> 00:00:02,010\nwelcome to\n\n"
@@ -250,10 +257,10 @@ def test_encodings(tmp_path, encoding: str) -> None:
         ("a.vtt", "hello", r"a\.vtt: line 1: expected 'WEBVTT'"),
         ("a.txt", "\n\nDear Sir,\nthank you", r"a\.txt: line 3: expected"),
         ("a.json", '{"events": [{"segs": [{"utf8": "x"}]}]}', r"a\.json: line 1: .*tStartMs"),
-        ("a.json", '{\n"a": [1,\n}', r"a\.json is no readable JSON: .*line 3"),
+        ("a.json", '{\n"a": [1,\n}', r"a\.json is not readable JSON: .*line 3"),
         ("a.json", '{"name": "package"}', r"a\.json: video name: line 1: expected three lists"),
         ("a.ttml", "<html><body>hi</body></html>", r"a\.ttml: line 1: found <html>"),
-        ("a.ttml", "<tt>\n<p>", r"a\.ttml is no readable XML: .*line 2"),
+        ("a.ttml", "<tt>\n<p>", r"a\.ttml is not readable XML: .*line 2"),
         ("a.vtt", "", r"a\.vtt: line 1: the file is empty"),
         ("a.vtt", "\x00\x01\x02\x03PK\x03\x04" * 50, r"a\.vtt: line 1: this is a binary file"),
     ],

@@ -25,8 +25,8 @@ from stepformer.core.checkpoint import Checkpoint, load_checkpoint, save_checkpo
 from stepformer.core.config import TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.distributed import Ranks
-from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.options import InferenceConfig
 from stepformer.core.training import ALONE, BatchSource, Painter, Trainer
 from stepformer.data.batches import StoreBatches
 from stepformer.data.simulator import Batch, Simulator
@@ -108,7 +108,7 @@ def _trial(config: TrainConfig, world: World | None, source: BatchSource, device
         )  # fmt: skip
         width = trial.batches[0].video.shape[2]
         if width != source.dim:
-            raise UsageError(f"validation.features are {width} wide, the data to learn from {source.dim}")
+            raise UsageError(f"validation.features are {width} wide, the training data {source.dim}")
         return trial
     if world is None or world.dim != source.dim:
         return None
@@ -191,7 +191,7 @@ def adapt(
 
     out = Path(out)
     if not hasattr(encoder, "encode_text"):
-        raise InputError(f"encoder {name} has no text side: it is no joint encoder, and nothing can be aligned with it")
+        raise InputError(f"encoder {name} has no text side: it is not a joint encoder, and cannot be aligned")
     centre = None
     if store is not None:
         real = StoreBatches([store], config.data.max_frames, config.data.held_out, config.seed)
@@ -205,7 +205,7 @@ def adapt(
     else:
         made = carried(world, encoder, name, centre)
     if "carried" in made.meta:
-        say(f"pictures carried over from {made.meta['carried']['from']}: {made.meta['carried']['cosine']:.2f} of texts")
+        say(f"pictures mapped from {made.meta['carried']['from']}: {made.meta['carried']['cosine']:.2f} of texts")
     config = replace(config, encoder=name)
     runs = [("simulated", config)]
     if store is not None:

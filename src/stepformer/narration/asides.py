@@ -11,6 +11,7 @@ from stepformer.narration.syntax import Tree
 PAST, DONE, LATER, MAYBE, OTHERS, TITLE = "past", "done", "later", "maybe", "others", "title"
 _FAR = 8  # verbs that lead to one another
 _CONDITIONS = word_set("if unless whether")
+_REASONS = word_set("because 'cause cause since otherwise")
 _NOT_YET = word_set("before until till when whenever")
 _HAVING = word_set("have 've ve has had having")
 _WOULD = word_set("could would might may")
@@ -64,6 +65,8 @@ def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         return MAYBE
     if "how" in before:
         return TITLE
+    if not _REASONS.isdisjoint(before):
+        return OTHERS  # "because you'll pinch the tube"
     if not _NOT_YET.isdisjoint(before):
         return LATER
     helping = tree.having(i, "aux", "auxpass")
@@ -86,7 +89,8 @@ def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         return OTHERS  # "could you move the camera"
     if not helped.isdisjoint(_WOULD) or not _HABITS.isdisjoint(before):
         return MAYBE
-    either = any(low[c] == "or" for c in tree.having(i, "cc"))
+    other = bool(own) and low[own[0] - 1 : own[0]] == ["but"]  # "it's on a stand, but you can lean it on a wall"
+    either = other or any(low[c] == "or" for c in tree.having(i, "cc"))
     return MAYBE if "can" in helped and (either or not _ALSO.isdisjoint(before)) else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import html
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -156,6 +157,9 @@ def unroll(cues: Sequence[Cue]) -> list[Cue]:
     if sum(repeat > 0 for repeat in repeats) < max(1.0, _ROLLING_SHARE * touching):
         return [_one_line(cue, cue.text.split(), cue.words) for cue in cues]
 
+    for i, (before, after) in enumerate(itertools.pairwise(lines), start=1):
+        if not repeats[i] and len(after) > 1 and before[-1] == after[0] and after[1].strip():
+            repeats[i] = len(after[0].split())  # the line above the new one stays over a pause too
     stream: list[Cue] = []
     for cue, repeat in zip(cues, repeats, strict=True):
         texts = cue.text.split()[repeat:]
@@ -200,7 +204,7 @@ def smooth(words: Sequence[Word]) -> list[Word]:
             kept[-1], bare[-1] = replace(kept[-1], end_s=word.end_s, text=heard), heard
             i += 1
             continue
-        if said := _said(bare, low, i):
+        if said := "because" if word.text.lower() == "'cause" else _said(bare, low, i):
             word, name = replace(word, text=said), said
         # "the the", "i usually i usually": a run of one to four words said twice at once
         if name in bare[-4:] and name.replace("'", "").isalpha() and (back := _stammer(bare, words, low, i)):
@@ -228,6 +232,8 @@ def _filler(words: Sequence[Word], low: Sequence[str], i: int, kept: Sequence[Wo
 
 def _said(bare: Sequence[str], low: Sequence[str], i: int) -> str:
     """What was said where captions have "him" for "'em" and "an" for "and" ("cut him up an mix"); "" elsewhere."""
+    if low[i] == "em":
+        return "them"
     if low[i] == "him":
         return "them" if bare and bare[-1] in PHYSICAL_VERBS else ""
     after = low[i + 1] if low[i] == "an" and i + 1 < len(low) else ""

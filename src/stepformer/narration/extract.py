@@ -15,6 +15,8 @@ from stepformer.narration.syntax import Place, Tree
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
 _TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))
 _FINITE = lexicon.word_set("is are was were has have had should can must makes continue continues isn't aren't")
+_INTO = lexicon.word_set("in into on onto over under between inside")
+_TANGIBLE = 0.75
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
 
 
@@ -46,6 +48,9 @@ class Extractor:
         let = self._let(i)
         if let:
             return [make(verb, things=let, prep=self._prep(i, [i]), let=True)]
+        if verb == "go" and (moved := self._moved(i)) is not None:
+            thing, place = moved
+            return [make("put" if place else "add", things=[thing], prep=place, moved=True)]
         own = syntax.objects(tree, i)
         things = own or syntax.shared_objects(tree, i, self.lemma)
         particles = [c for c in tree.children[i] if syntax.is_particle(tree, c) and not self._behind_place(i, c)][:1]
@@ -79,6 +84,19 @@ class Extractor:
         if tree.dep[i] not in ("ccomp", "xcomp") or self.lemma.get(head, tree.low[head]) != "let":
             return []
         return [s for s in tree.having(i, "nsubj") if tree.low[s] not in ("me", "us", "'s", "s", "you", "i")]
+
+    def _moved(self, i: int) -> tuple[int, Place | None] | None:
+        """What somebody puts somewhere, though it is said to go: "the dowels go into the holes", "in goes the salt"."""
+        tree = self.tree
+        said = [s for s in tree.having(i, "nsubj", "dobj") if tree.low[s] not in lexicon.PERSONS | lexicon.PERSON_NOUNS]
+        if not said or tree.dep[i] in ("relcl", "acl") or self.options.released:
+            return None
+        if tree.low[i - 1 : i] == ["in"] and said[0] > i:
+            return said[0], None
+        place = self._prep(i, [i]) if said[0] < i else None
+        if place is None or place[0].split()[0] not in _INTO or self.tangible(tree.low[place[1]]) < _TANGIBLE:
+            return None
+        return said[0], place
 
     def _place_alone(self, i: int, verb: str) -> Place | None:
         """What a verb without an object reaches: "tap on the icon", "saw along the line"."""
@@ -125,6 +143,7 @@ class Extractor:
         sentence: str,
         let: bool = False,
         elided: str = "",
+        moved: bool = False,
     ) -> Phrase:
         tree = self.tree
         spans = [syntax.noun_tokens(tree, thing) for thing in things]
@@ -135,6 +154,11 @@ class Extractor:
             particle = f"upside {particle}"
         elif particle == "inside" and tree.low[particles[0] + 1 : particles[0] + 2] == ["out"]:
             particle = "inside out"
+        elif particle == "back":  # "turn the water back on"
+            further = [c for c in (particles[0] + 1,) if c < len(tree) and syntax.is_particle(tree, c)]
+            particle = tree.words([*particles, *further])
+        elif particles and tree.low[particles[0] - 1] == "back" and particles[0] - 1 != i:
+            particle = f"back {particle}"
         where = prep[0] if prep else ""
         noun = tree.low[syntax.measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
         taken_up = elided or self.resolved.get(things[0] if things else -1, "")
@@ -153,11 +177,12 @@ class Extractor:
         if self.options.detail:
             text = f"{text} {self._rest(i, text)}".rstrip()
         tokens = [i, *particles, *(t for span in spans for t in span), *(prep[2] if prep else [])]
-        person = syntax.is_passive(tree, i) or syntax.by_person(tree, i)
+        person = moved or syntax.is_passive(tree, i) or syntax.by_person(tree, i)
         around = " ".join([where, *(tree.low[t] for thing in things for t in tree.subtree(thing))])
         chatter = not let and is_chatter(verb, particle, noun, person, around, bool(where), self.tangible(noun))
         second = tree.low[prep[1]] if prep and things else ""
         said = tree.words(spans[0]) if things and things[0] in self.resolved else None
+        beside = OTHERS if self._acts(i, spans) else aside(tree, i, self.lemma)
         return Phrase(
             text=text,
             start_s=min(tree.start_s[t] for t in tokens),
@@ -171,7 +196,7 @@ class Extractor:
             negated=no,
             sentence=sentence,
             said_object="" if elided else said,
-            aside=OTHERS if self._acts(i, spans) else aside(tree, i, self.lemma),
+            aside="" if moved and beside == OTHERS else beside,
         )
 
     def _acts(self, i: int, spans: Sequence[list[int]]) -> bool:

@@ -24,17 +24,19 @@ _REACH_S = 15.0  # a reference is sure only to what was spoken of so lately
 _OWNERS = word_set("your my our his her their this that these those")
 _DETERMINERS = _OWNERS | word_set("the a an some any all both")
 _AMOUNTS = re.compile(
-    r"(?:(?:all of|some of|(?:a little|a|just a) bit of|a little bit more|a bit more|a lot of|lots of|plenty of|"
+    r"(?:(?:all of|some of|(?:just )?a (?:[a-z]+ )?bit of|a little bit more|a bit more|a lot of|lots of|plenty of|"
     r"the rest of|quite a bit of|a little|a bit|some|any) )+"
 )
 _OWN = word_set("mine yours ours hers")
-_NOT_TAKEN_UP = lexicon.CONTAINERS | lexicon.NOT_TAKEN_UP | lexicon.PARTS_AND_TOOLS
+_PLACES = lexicon.CONTAINERS | lexicon.BODY
+_NOT_TAKEN_UP = _PLACES | lexicon.NOT_TAKEN_UP | lexicon.PARTS_AND_TOOLS
 _TAKING_UP = word_set("have take get grab use want need")  # "take an egg and beat it"
 # these need more behind them, so that a name does not end in one
 _OPEN = word_set("i the a an of and or with to from into onto for at by as my your this that its very so")
 _NEEDS_A_PLACE = word_set("put place set lay throw")
 _LEAVING = word_set("pop stick dump drop")
 _PLACING = lexicon.REACHING_PREPS | lexicon.PARTICLES
+_ALONG = lexicon.REACHING_PREPS - set(lexicon.PHRASAL)  # "cut along the lines"
 _NEEDS_A_THING = word_set("add pull remove place")
 _NOT_AT = lexicon.words("foods") | word_set("oil sauce water salt onion onions garlic butter milk flour sugar")
 _NO_PLACE = word_set(
@@ -62,6 +64,7 @@ _TOO_FEW = re.compile(
 )
 _ARTICLE = re.compile("^(?:the|an?) ")
 _SIDE = re.compile(r" (?:skin|cut|flat|fat|right|wrong|seam) side$")  # "in the pan skin side down"
+_RESULT = rf"({'|'.join(sorted(lexicon.RESULTS))})(?=[.,!?]|$| (?:and|then|with|before|until|in|on) )"
 _BETWEEN = word_set("and or also then plus just like maybe ,")
 _NO_NOUNS = lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS - lexicon.COMPOUND_ENDS
 _PRONOUNS = lexicon.OBJECT_PRONOUNS | word_set("everything something anything that this")
@@ -127,7 +130,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         thing = ""
     if thing.startswith(f"a {verb} "):  # "squeeze just a squeeze of lemon"
         thing = thing.removeprefix(f"a {verb} ").removeprefix("of ")
-    where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split())))
+    where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split()))).rstrip(",")
     where = _misplaced(verb, thing, where)
     last, opening, place = thing.rpartition(" ")[2], where.partition(" ")[0], where.rpartition(" ")[2]
     if phrase.sentence and (place not in phrase.sentence.lower() or _said_elsewhere(phrase)):
@@ -139,8 +142,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         where = ""  # "take the wine in the pan": two acts run together
     if (verb in _NEEDS_A_THING and not thing) or (verb == "bring" and not (where or phrase.particle)):
         return None  # "add in a blender", "bring all the ingredients"
-    if phrase.particle in ("in", "on") and verb in _NEEDS_A_PLACE | _LEAVING and last in lexicon.CONTAINERS:
-        thing, where = "it", f"{phrase.particle} {thing}"  # "put in the oven"
+    if phrase.particle in ("in", "on") and verb in _NEEDS_A_PLACE | _LEAVING and last in _PLACES:
+        thing, where = "it", f"{phrase.particle} {thing}"  # "put in the oven", "put on my face"
         phrase = replace(phrase, particle="")
     if verb in _NEEDS_A_PLACE and not thing and where and opening in ("in", "into", "to", "at"):
         if place not in lexicon.CONTAINERS:
@@ -151,6 +154,8 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
         if last in _NOT_TAKEN_UP | _PRONOUNS:
             return None
         verb = "add" if verb in ("put", "throw") else verb
+    if last in ("one", "ones") and len(thing.split()) > 1 and not where:
+        return None  # "roll the old one off"
     if "too much" in thing or "too many" in thing or not _makes_sense(verb, thing, where or phrase.particle):
         return None
     if _BROKEN.search(f"{thing} {where}") or last.isdigit() or thing in _NO_NOUNS:
@@ -173,7 +178,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     state = "" if let else _state(phrase)
     if let:
         parts = ["let", thing or "it", verb]
-    elif particle and thing and behind:
+    elif particle and thing and behind and not (particle in _ALONG and _directly_behind(phrase)):
         parts = [verb, thing, particle]
     else:
         parts = [verb, particle, thing]
@@ -234,7 +239,8 @@ def _one_thing(thing: str) -> str:
     article that speech swallows: "few minutes"."""
     words = [_PARTICIPLES.get(word, word) for word in thing.split(" or ", maxsplit=1)[0].split()]
     for at in range(1, len(words)):
-        starts = words[at] in _DETERMINERS or (words[at] in lexicon.AMOUNTS and words[at] not in ("half", "more"))
+        one = words[at] in ("half", "more") or words[at:] == ["one"]  # "the new one"
+        starts = words[at] in _DETERMINERS or (words[at] in lexicon.AMOUNTS and not one)
         if starts and words[at - 1] not in _DETERMINERS | lexicon.AMOUNTS | lexicon.WHERE_WORDS | _LEADING:
             words = words[:at]
             break
@@ -251,8 +257,8 @@ def _misplaced(verb: str, thing: str, where: str) -> str:
     words = [word for word in where.removesuffix(" of course").split() if word != "so"]  # "two or so minutes"
     purpose = words[:1] == ["for"] and (thing or verb in lexicon.ELIDING) and lexicon.TIME_NOUNS.isdisjoint(words)
     lone = len(words) == 2 and words[1] in lexicon.VERBS_ONLY - lexicon.CONCRETE_NOUNS  # "in strain"
-    if purpose or lone or words[:3] == ["in", "the", "same"]:
-        return ""
+    if purpose or lone or words[:3] in (["in", "the", "same"], ["with", "the", "side"]):
+        return ""  # "with the pretty side up"
     if len(words) > 1 and words[1] in _SWALLOWING:
         words.insert(1, "a")  # "for few minutes"
     return " ".join(words)
@@ -285,6 +291,12 @@ def _sure(phrases: Sequence[Phrase], at: int) -> bool:
         return False
     if noun in lexicon.SEASONINGS and before.verb not in _TAKING_UP:
         return False  # by now it is in or on something
+    head, _, tail = f" {phrase.sentence} ".lower().partition(f" {phrase.verb} ")
+    if tail.startswith("it all ") or (before.verb == "use" and head.endswith(f" {before.object} to")):
+        return False  # "seal it all in", "use a chopstick to poke it down"
+    subjects = [w for w, after in itertools.pairwise(head.split()) if after in lexicon.AUXILIARIES]
+    if any(word in lexicon.CONCRETE_NOUNS and word != noun for word in subjects):
+        return False  # "loosen the nut. The stem comes out, pull it"
     if noun not in before.object.split() or (before.verb in lexicon.ADDING and phrase.particle != "in"):
         return False
     if before.particle in ("off", "away"):
@@ -324,12 +336,13 @@ def _joined(phrases: Sequence[Phrase]) -> str | None:
 def _listed(before: Phrase, phrase: Phrase) -> bool:
     """Whether the object of a phrase is said as the next of a list: behind "and", or with an amount or article of its
     own."""
-    _, found, rest = f" {phrase.sentence.lower()} ".partition(f" {before.object} ")
-    between, there, _ = rest.partition(f"{phrase.object} ")
+    said = re.sub(r"([.,!?])", r" \1", f" {phrase.sentence.lower()} ")
+    _, found, rest = said.partition(f" {before.object} ")
+    between, there, behind = rest.partition(f"{phrase.object} ")
     if not (found and there):
         return True
-    if phrase.object.startswith("one of "):
-        return False  # "make dumplings one of my favorite dishes"
+    if phrase.object.startswith("one of ") or behind.startswith("each"):
+        return False  # "make dumplings one of my favorite dishes", "attach the handles, just two screws each"
     first = phrase.object.partition(" ")[0]
     own = first in _DETERMINERS | lexicon.AMOUNTS or first.isdigit()
     return set(between.split()) <= _BETWEEN and (own or bool(between.strip()))
@@ -388,7 +401,10 @@ def _where(preposition: str) -> str:
 
 
 def _state(phrase: Phrase) -> str:
-    """ "straight" of "keep your back straight": the words between object and preposition."""
+    """ "straight" of "keep your back straight", between object and preposition; "tight" of "pull it tight"."""
+    said = (phrase.object if phrase.said_object is None else phrase.said_object).rpartition(" ")[2]
+    if said and (found := re.search(rf" {re.escape(said)} {_RESULT}", phrase.sentence.lower())):
+        return "" if found[1] == phrase.particle else found[1]
     if not phrase.object or phrase.object not in phrase.text:
         return ""
     rest = phrase.text.split(phrase.object, 1)[1]

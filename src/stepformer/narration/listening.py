@@ -92,7 +92,7 @@ def _found(video: str | os.PathLike[str], how: Listening, report: Report | None)
                 where = f"speech heard by Whisper {how.speech_model}"
                 return Narration(tuple(cues), "speech", where, tuple(notes))
         except MissingError as error:
-            notes.append(f"somebody speaks, but it is not heard: {error}")
+            notes.append(f"there is speech, but it could not be transcribed: {error}")
         except OtherLanguageError as error:
             notes.append(str(error))
         except InputError:

@@ -16,6 +16,7 @@ from stepformer.base import weights
 from stepformer.errors import InputError, MissingError
 from stepformer.narration.cues import Word
 from stepformer.narration.groundability import noun_scores
+from stepformer.narration.sentences import MARKS
 from stepformer.narration.syntax import Tree, verb_lemmas
 
 INSTALLED = ("en_core_web_md", "en_core_web_lg", "en_core_web_trf", "en_core_web_sm")
@@ -103,9 +104,12 @@ class Parser:
         tag, dep = ([self._name(key) for key in table[:, k].tolist()] for k in range(2))
         heads = table[:, 2].astype(np.int64).tolist()
         for i, at in enumerate(owner):
-            if at in shown and heads[i] == 0 and tag[i] == "NN":
+            if at in shown and not glued[i] and heads[i] == 0 and tag[i] == "NN":
                 tag[i] = "VB"  # a verb was shown and heads its sentence, though the tagger took it for a noun
-        text = [words[at].text if at in shown else token for token, at in zip(tokens, owner, strict=True)]
+        text = [
+            words[at].text.strip(MARKS) if at in shown and not inside else token
+            for token, at, inside in zip(tokens, owner, glued, strict=True)
+        ]
         return Tree(
             text=text,
             low=[token.lower() for token in text],

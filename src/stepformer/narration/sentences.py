@@ -193,6 +193,7 @@ def _imperative(low: Sequence[str], tags: Sequence[str], i: int) -> float:
 # object of an imperative ("add some tomato paste | sprinkle in salt"), a sentence starts with it.
 
 STAND_IN = "bring"
+MARKS = '.,;:!?"'
 _WITH_STAND_IN = "cover"  # nobody brings with something
 
 _PARTICLES = lexicon.word_set("in out up down on off over away back together apart aside through around under")
@@ -207,7 +208,7 @@ _SAYING_WHO = lexicon.word_set("i you we he she they i'm you're we're they're i'
 
 def steer(words: Sequence[str]) -> tuple[dict[int, str], set[int]]:
     """What helps the parser: number of a word -> what it is shown in its place; the words that start a sentence."""
-    low = [*(word.lower().strip('.,;:!?"') for word in words), "", "", ""]  # so that there is something behind the last
+    low = [*(word.lower().strip(MARKS) for word in words), "", "", ""]  # so that there is something behind the last
     shown: dict[int, str] = {}
     starts: set[int] = set()
     verb = -1  # the imperative whose clause goes on here; -1 for none
@@ -219,7 +220,8 @@ def steer(words: Sequence[str]) -> tuple[dict[int, str], set[int]]:
             continue
         clause = before in lexicon.CLAUSE_BEFORE or mark in ".,;:!?" or before.endswith("ly")
         letting = any(other in _LETS for other in low[max(0, i - 4) : i])
-        noun, sure = _is_noun(low, i), word not in lexicon.NOUNS_FIRST
+        closed = words[i][-1] in ".,;:!?"  # what follows is not what it is done to
+        noun, sure = closed or _is_noun(low, i), word not in lexicon.NOUNS_FIRST
         follows = not noun and _object_follows(low, i)
         found = not letting and word in _TAKEN_FOR_NOUNS
         found = found and (
@@ -233,7 +235,7 @@ def steer(words: Sequence[str]) -> tuple[dict[int, str], set[int]]:
             starts.add(i)
             found = found or word in _TAKEN_FOR_NOUNS
         if found:
-            shown[i] = _WITH_STAND_IN if low[i + 1] == "with" else STAND_IN
+            shown[i] = (_WITH_STAND_IN if low[i + 1] == "with" else STAND_IN) + words[i][len(words[i].rstrip(MARKS)) :]
         if found or clause or letting:
             verb = i
     return shown, starts

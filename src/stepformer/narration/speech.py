@@ -22,7 +22,7 @@ import numpy as np
 from stepformer.base import files, weights
 from stepformer.base.cache import kept_file
 from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
-from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
+from stepformer.errors import InputError, MissingError, StepFormerError, UsageError, near
 from stepformer.media import SAMPLE_RATE_HZ, audio_blocks
 from stepformer.media.audio import Samples
 from stepformer.media.container import opened
@@ -56,13 +56,15 @@ def transcribe(
     """Cues with word times of a video's speech; [] where nobody speaks. What was kept from before is read.
 
     ``model`` is "base", "small" or a folder with CTranslate2 weights. ``language`` is what is spoken; what is not
-    English is translated, because phrases are found in English.
+    English is translated, because phrases are found in English; of "en-US" the first part counts.
 
     Raises:
         InputError: the video cannot be read or has no sound.
+        UsageError: the speech model knows no such language.
         OtherLanguageError: another language than English is spoken, and ``language`` does not name it.
         MissingError: the weights are not here.
     """
+    language = language.lower().partition("-")[0]
     try:
         kept = kept_file("speech", Path(video), _VERSION, str(model), language, suffix=".json")
     except OSError as error:
@@ -182,6 +184,8 @@ def _listen(
 ) -> tuple[list[dict[str, Any]], set[str]]:
     """Segments of one part of the sound, in seconds of the video; or none, and the code of another language."""
     engine = _load(model)
+    if language != "en" and language not in engine.supported_languages:
+        raise UsageError(f"the speech model does not know the language {near(language, engine.supported_languages)}")
     try:
         if language == "en":  # told that it is English, Whisper makes up English for any language
             best, chance, chances = engine.detect_language(sound, vad_filter=True)

@@ -149,8 +149,9 @@ def joined(tree: Tree, i: int) -> list[int]:
     for node in found:
         # "the salt, the pepper and the cumin": the second of a list is no other name of the first
         listed = [child for child in tree.having(node, "appos") if tree.having(child, "conj")]
-        # a verb that the parser took for a noun ("add the onions and stir") is no object
-        found += [child for child in [*tree.having(node, "conj"), *listed] if tree.tag[child] in _NAMES]
+        # a verb that the parser took for a noun ("add the onions and stir", "and torque it") is no object
+        others = [child for child in [*tree.having(node, "conj"), *listed] if tree.tag[child] in _NAMES]
+        found += [child for child in others if tree.low[child + 1 : child + 2] not in (["it"], ["them"])]
     return sorted(found)
 
 
@@ -233,7 +234,8 @@ def is_particle(tree: Tree, i: int) -> bool:
     """Whether a child of a verb is a particle: labelled so, or a bare preposition or adverb of the kind."""
     if tree.dep[i] == "prt":
         return True
-    if tree.low[i] not in lexicon.PARTICLES or any(tree.dep[c] not in ("advmod", "punct") for c in tree.children[i]):
+    below = [c for c in tree.children[i] if tree.low[c] != "there"]  # "stick the patch on there"
+    if tree.low[i] not in lexicon.PARTICLES or any(tree.dep[c] not in ("advmod", "punct") for c in below):
         return False
     # "on top" is a place, though the parser leaves "top" hanging at times
     return tree.dep[i] in ("advmod", "prep") and tree.low[i + 1 : i + 2] != ["top"]
@@ -278,7 +280,8 @@ def by_person(tree: Tree, i: int) -> bool:
     at = subject(tree, i)
     if at is None or at > i or tree.low[at] in lexicon.PERSONS or tree.low[at] in lexicon.PERSON_NOUNS:
         return True
-    return tree.tag[at] == "NNP" and tree.text[at][:1].isupper()
+    # "Anna cuts it"; but "Toner helps prepare the face", if it is a toner elsewhere
+    return tree.tag[at] == "NNP" and tree.text[at][:1].isupper() and tree.low[at] not in tree.text
 
 
 def negation(tree: Tree, i: int, lemma: Mapping[int, str]) -> bool | None:

@@ -9,8 +9,8 @@ import torch
 
 from stepformer.app.discover.stepformer import StepFormer
 from stepformer.core.checkpoint import Checkpoint, save_checkpoint
-from stepformer.core.inference import DEFAULT_INFERENCE
 from stepformer.core.model import StepDecoder, preset
+from stepformer.core.options import DEFAULT_INFERENCE
 from stepformer.encoders.base import Encoded
 from stepformer.media.picture import FrameSpec
 

@@ -14,9 +14,10 @@ import torch
 from small_world import load
 
 import stepformer as sf
-from stepformer.core.inference import PAPER_INFERENCE, InferenceConfig, find_steps, find_texts
+from stepformer.core.inference import find_steps, find_texts
 from stepformer.core.losses import cosines
 from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.options import PAPER_INFERENCE, InferenceConfig
 from stepformer.evaluation.validation import Trial, score_slots
 
 BANDS = {

@@ -438,7 +438,7 @@ def test_without_vectors_for_the_phrase_bank_texts_are_present_and_steps_unnamed
     model = StepFormer(tiny_model().checkpoint, "tiny", TableEncoder())
     vectors, _, _ = planted()
     found = model.place(Features(vectors), TableEncoder.known).timeline
-    assert found.meta["absent"] == [] and "every text is taken to be present" in found.meta["notes"][0]
+    assert found.meta["absent"] == [] and "every text is assumed to be present" in found.meta["notes"][0]
     unnamed = model.find(Features(vectors), Knobs()).timeline
     assert all(step.label is None for step in unnamed) and "steps are not named" in unnamed.meta["notes"][0]
     with pytest.raises(InputError, match="no vector"):  # a bank that was asked for is not left out in silence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from stepformer.app.naming import (
     SENSE,
+    SENSE_MARKED,
+    SHOWN_MARKED,
     SURE_SAID,
     Name,
     PhraseBank,
@@ -236,6 +239,16 @@ def test_a_recipes_name_that_makes_no_sense_is_no_candidate():
     ]
     other = candidates(workshop, encode, sense)
     assert other is not None and len(other.names) == 3 and len(asked) == 1  # it knows recipes only
+
+
+def test_a_talk_with_marks_needs_less():
+    def named(mark):
+        said = [replace(phrase(text, i), sentence=f"now {text}{mark}") for i, text in enumerate(KITCHEN)]
+        return candidates(said, lambda names: np.ones((len(names), 2)), lambda names: np.zeros(len(names)))
+
+    assert named("") is None and SENSE > 0 > SENSE_MARKED
+    marked = named(".")
+    assert marked is not None and set(marked.names) == {*KITCHEN} and marked.shown == SHOWN_MARKED
 
 
 def test_a_name_ends_where_it_stops_to_make_sense():

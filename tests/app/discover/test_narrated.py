@@ -10,10 +10,12 @@ import pytest
 import torch
 from discover_parts import WIDTH, planted, tiny_model
 
+from stepformer.app.discover import recut
 from stepformer.app.discover import stepformer as module
 from stepformer.app.discover.knobs import Knobs
 from stepformer.app.naming import Name
-from stepformer.core.inference import DEFAULT_INFERENCE, find_steps
+from stepformer.core.inference import find_steps
+from stepformer.core.options import DEFAULT_INFERENCE
 from stepformer.core.segments import Segment
 from stepformer.encoders.clip import PictureStatistics
 from stepformer.encoders.reading import Features
@@ -97,7 +99,7 @@ def test_a_typed_step_is_found_where_it_is_said(said):
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((80, 64)).astype(np.float32)  # pictures that say nothing
     lines = [(10.0, "crack the eggs"), (40.0, "whisk the milk"), (65.0, "fry the onions")]
-    found = model.place(Features(vectors), ["whisk the milk"], narration=said(*lines), judge_presence=False).timeline
+    found = model.place(Features(vectors), ["whisk the milk"], narration=said(*lines), all_present=True).timeline
     (step,) = found.steps
     assert step.start_s <= 45.0 and step.end_s >= 40.0 and step.meta["source"] == "typed"
 
@@ -108,7 +110,7 @@ def test_without_the_sentence_encoder_nothing_that_is_said_is_a_name(said, monke
 
     monkeypatch.setattr("stepformer.encoders.sentence.default_sentence_encoder", missing)
     found = tiny_model().find(Features(planted()[0]), narration=said((5.0, "crack the eggs"))).timeline
-    assert "what is said names no step: no weights here" in found.meta["notes"]
+    assert "the narration names no steps: no weights here" in found.meta["notes"]
 
 
 def test_words_that_cannot_be_parsed_are_a_note(monkeypatch):
@@ -130,10 +132,10 @@ def test_a_typed_step_is_placed_where_the_narrator_speaks_of_it(said):
     model.encoder.encode_sentences = lambda texts: np.array([meanings[text.split()[0]] for text in texts])
     grey = Features(np.tile(planted()[0].mean(0), (60, 1)))  # nothing to see
     narration = said((2.0, "talk a bit"), (8.0, "open it"), (20.0, "close it"), (40.0, "talk on"), (50.0, "talk more"))
-    found = model.place(grey, ["open the box", "close the box"], judge_presence=False, narration=narration).timeline
+    found = model.place(grey, ["open the box", "close the box"], all_present=True, narration=narration).timeline
     first, second = found
     assert first.start_s <= 11.0 < first.end_s <= 23.0 < second.end_s
-    silent = model.place(grey, ["open the box", "close the box"], judge_presence=False).timeline
+    silent = model.place(grey, ["open the box", "close the box"], all_present=True).timeline
     assert [step.start_s for step in silent] == [0.0, 30.0]
 
 
@@ -170,11 +172,11 @@ def test_a_moment_without_a_name_joins_its_like():
     frames[10] = frames[11] * 0.9 + frames[0] * 0.1
     pieces = [Segment(0, 10, 0), Segment(10, 11, 1), Segment(11, 21, 2), Segment(21, 31, 3)]
     said = Name("whisk the eggs", "spoken", True, 0.9)
-    kept, names = module._without_splinters(pieces, [said, None, said, None], Features(frames))
+    kept, names = recut.without_splinters(pieces, [said, None, said, None], Features(frames))
     assert [(p.first, p.last, p.row) for p in kept] == [(0, 10, 0), (10, 21, 2), (21, 31, 3)]
     assert names == [said, said, None]
     # nothing is said: nothing is joined
-    kept, _ = module._without_splinters(pieces, [None] * 4, Features(frames))
+    kept, _ = recut.without_splinters(pieces, [None] * 4, Features(frames))
     assert len(kept) == 4
 
 

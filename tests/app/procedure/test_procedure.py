@@ -24,6 +24,7 @@ from stepformer.app.procedure.finding import (
     precedence,
     transitions,
 )
+from stepformer.cli.procedure import as_text
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import kmeans
 from stepformer.show.flow import mermaid, save_flow
@@ -244,17 +245,21 @@ def test_videos_of_different_tasks_are_said_not_to_belong_together():
     task, others = rng.standard_normal((6, 48)), rng.standard_normal((3, 6, 48))
     timeline = Timeline("v", 60.0, (Step(0.0, 20.0), Step(20.0, 40.0), Step(40.0, 60.0)))
 
-    def notes(pictures):
+    def said(pictures):
         # steps that cluster well either way: only the whole videos tell
         videos = [
             VideoSteps(timeline, np.eye(3, 48) + 0.01 * rng.standard_normal((3, 48)), stretches=x) for x in pictures
         ]
-        return find_procedure(videos).meta.get("notes", [])
+        found = find_procedure(videos)
+        return found.meta.get("doubt"), found.meta.get("notes"), as_text(found).splitlines()[0]
 
-    assert not notes([task + 0.5 * rng.standard_normal(task.shape) for _ in range(3)])
-    assert any("may not be of one task" in note for note in notes(others))
+    assert said([task + 0.5 * rng.standard_normal(task.shape) for _ in range(3)])[:2] == (None, None)
+    doubt, _, headline = said(others)
+    assert "do not seem to show one task" in doubt
+    assert "do not seem to show one task" in headline and "common steps" not in headline  # the first thing that is read
     alike = [task + 0.5 * rng.standard_normal(task.shape) for _ in range(5)]
-    assert any("v may not belong here" in note for note in notes([*alike, others[0]]))
+    doubt, (note,), headline = said([*alike, others[0]])
+    assert doubt is None and "v may not belong here" in note and "common steps" in headline
 
 
 def test_what_is_said_tells_videos_of_one_task():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -199,7 +200,8 @@ def test_a_forged_graph_costs_a_question_one_sentence(tmp_path):
     answer = run_apart(["-m", "stepformer", "search", ".", "whisk", "--plugin", "ones.py"], tmp_path)
     assert crash.returncode  # SIGSEGV with the library as pinned; else nothing is shown
     assert (answer.returncode, answer.stderr.count("\n")) == (3, 1)
-    assert "the search index of . is damaged" in answer.stderr
+    # what the links lead to is chance: the library crashes there, or takes it for a size and asks for that much memory
+    assert re.match("stepformer: the search index of . (is damaged|cannot be read): ", answer.stderr), answer.stderr
 
 
 def test_a_forged_graph_costs_an_update_one_sentence_and_loses_nothing(tmp_path):
@@ -367,6 +369,8 @@ def test_the_command(tmp_path, model, monkeypatch, capsys):
     assert main(["search", str(tmp_path / "nowhere"), "x"]) == 3
     assert main(["search", str(store), "--update", "--quiet"]) == 0
     assert "2 videos" in capsys.readouterr().out
+    assert main(["search", str(store), " "]) == 2
+    assert "the query is empty" in capsys.readouterr().err
     assert main(["search", str(store), "alpha 1", "--json", "--top", "2"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["hits"][0]["video"] == "alpha"

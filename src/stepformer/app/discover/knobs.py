@@ -11,7 +11,7 @@ from stepformer.base.files import utf8
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
-    from stepformer.core.inference import InferenceConfig
+    from stepformer.core.options import InferenceConfig
 
 Use = Literal["both", "slots", "structure"]
 USES: tuple[Use, ...] = ("both", "slots", "structure")
@@ -31,25 +31,23 @@ class Knobs:
     def __post_init__(self) -> None:
         given = [name for name in ("steps", "detail", "percentile", "similarity") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise UsageError(
-                f"give one of steps, detail, percentile and similarity, not {' and '.join(given)} together"
-            )
+            raise UsageError(f"give only one of steps, detail, percentile and similarity; got {' and '.join(given)}")
         if self.steps is not None and (isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1):
-            raise UsageError(f"steps is how many steps there are, a whole number from 1; got {self.steps!r}")
+            raise UsageError(f"steps must be a whole number of at least 1; got {self.steps!r}")
         if self.detail is not None and not 0 <= self.detail <= 1:
-            raise UsageError(f"detail goes from 0 (few, long steps) to 1 (many, short ones); got {self.detail!r}")
+            raise UsageError(f"detail must be from 0 (few, long steps) to 1 (many, short ones); got {self.detail!r}")
         if self.percentile is not None and not 0 <= self.percentile < 100:
-            raise UsageError(f"percentile is at least 0 and below 100; got {self.percentile!r}")
+            raise UsageError(f"percentile must be at least 0 and below 100; got {self.percentile!r}")
         if self.similarity is not None and not math.isfinite(self.similarity):
             raise UsageError(f"similarity must be a number; got {self.similarity!r}")
         if self.use not in USES:
-            raise UsageError(f"use is one of {', '.join(USES)}; got {self.use!r}")
+            raise UsageError(f"use must be one of {', '.join(USES)}; got {self.use!r}")
         if self.use == "structure" and (self.percentile is not None or self.similarity is not None):
             raise UsageError("percentile and similarity are drop thresholds of slots; use='structure' has no slots")
 
     def options(self, own: InferenceConfig) -> InferenceConfig:
         """The inference options of a checkpoint with what the user chose in their place."""
-        from stepformer.core.inference import DEFAULT_INFERENCE  # torch is loaded here, not by --help
+        from stepformer.core.options import DEFAULT_INFERENCE  # torch is loaded here, not by --help
 
         chosen = replace(own, ordered=own.ordered and self.ordered)
         if self.use == "slots":

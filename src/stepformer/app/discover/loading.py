@@ -28,6 +28,11 @@ def load_model(
     encoder: a name or an encoder object instead of the one the model was trained on (their spaces must agree).
     device: "cpu" or "cuda"; by default the GPU where there is one.
 
+    Examples:
+        >>> model = load_model("default")
+        >>> [step.label for step in model.discover("pancakes.mp4", steps=3)]    # doctest: +SKIP
+        ['crack the eggs', 'whisk the eggs', 'pour into the pan']
+
     Raises:
         MissingError: no such model is here, or the hub is needed and huggingface_hub is not installed.
         InputError: what is there is not a checkpoint.
@@ -104,6 +109,6 @@ def _from_hub(name: str) -> Path:
         return Path(hf_hub_download(name, "model.safetensors"))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise MissingError(
-            f"{name} is not a file or folder here, and the model hub does not give it ({type(error).__name__}); check "
-            "the name and the network, or download model.safetensors yourself and give its path"
+            f"{name} is not a file or folder here, and the model hub does not provide it ({type(error).__name__}); "
+            "check the name and the network, or download model.safetensors yourself and give its path"
         ) from None

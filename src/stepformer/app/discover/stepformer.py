@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +16,15 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
+from stepformer.app.discover.recut import as_spoken, span_s, without_splinters
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, spoken, tell_apart, topic_of
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
-from stepformer.core.inference import PAPER_INFERENCE, Spread, find_steps, find_texts, noise_share, slot_similarity
+from stepformer.core.evidence import noise_share, slot_similarity
+from stepformer.core.inference import Spread, find_steps, find_texts
 from stepformer.core.model import Slots
+from stepformer.core.options import PAPER_INFERENCE
 from stepformer.core.segments import Segment
 from stepformer.encoders.base import Vectors
 from stepformer.encoders.reading import Features, Report, read_video
@@ -44,7 +45,6 @@ Speaker = Callable[[Sequence[tuple[float, float]], NDArray[Any]], list[Name | No
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
 _MOST_FRAMES = 14_400  # an hour at that rate; more features are averaged down (those of a video while it is read)
-_SPLINTER_S = 1.5  # a step without a name among named ones is at least so long
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 
@@ -92,7 +92,7 @@ class StepFormer:
             # another encoder's vectors of the same width would give steps that mean nothing, without a word
             raise UsageError(
                 f"model {self.name} takes vectors of {named or 'an encoder it does not name'!r}, which is none of "
-                f"{', '.join(encoders.names())}; say which encoder gives them with --encoder (encoder= in Python)"
+                f"{', '.join(encoders.names())}; name the encoder that makes them with --encoder (encoder= in Python)"
             )
         spec = named if self._encoder_spec is None else self._encoder_spec
         made = encoders.load(spec) if isinstance(spec, str) else spec
@@ -228,7 +228,7 @@ class StepFormer:
             vectors = _vectors_of(pieces, slots, seen.vectors)
             names: list[Name | None] = [None] * len(pieces)
             if speaker is not None:
-                names = speaker([_span(piece, seen) for piece in pieces], vectors[1])
+                names = speaker([span_s(piece, seen) for piece in pieces], vectors[1])
             # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
             if naming and not any(names):
                 names = self._seen(vectors, whole, bank, notes)
@@ -236,9 +236,9 @@ class StepFormer:
 
         names = named(pieces)
         if knobs.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
-            pieces, names = _as_spoken(pieces, names, named, seen, heard[0])
+            pieces, names = as_spoken(pieces, names, named, seen, heard[0])
         if knobs.steps is None:
-            pieces, names = _without_splinters(pieces, names, seen)
+            pieces, names = without_splinters(pieces, names, seen)
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         labelled = time.perf_counter()
         steps = tuple(_step(piece, name, similarity, seen) for piece, name in zip(pieces, names, strict=True))
@@ -276,6 +276,7 @@ class StepFormer:
         ordered: bool = True,
         *,
         method: Method | None = None,
+        all_present: bool = False,
         listening: Listening | None = None,
         report: Report | None = None,
         cache: bool = True,
@@ -284,13 +285,16 @@ class StepFormer:
 
         ordered: the steps happen in the order given; False allows any order and repeats. method: "slots", the paper's
         inference, or "text", texts and cuts, instead of what the model's options say (``meta["method"]`` has it; of the
-        model that ships it is "text").
+        model that ships it is "text"). all_present: every step is taken to be in the video. listening, report, cache:
+        as in :meth:`discover`.
         """
         from stepformer.narration.listening import narration_of
 
         texts = check_texts(texts)
         features = self.read(video, report, cache)
-        return self.place(features, texts, ordered, method=method, narration=narration_of(video, listening)).timeline
+        heard = narration_of(video, listening)
+        found = self.place(features, texts, ordered, method=method, all_present=all_present, narration=heard)
+        return found.timeline
 
     def locate_features(
         self,
@@ -317,7 +321,7 @@ class StepFormer:
         *,
         text_vectors: NDArray[Any] | None = None,
         method: Method | None = None,
-        judge_presence: bool = True,
+        all_present: bool = False,
         narration: Narration | None = None,
     ) -> Finding:
         """As :meth:`locate`, from features, with everything the timeline was made from."""
@@ -327,9 +331,8 @@ class StepFormer:
         vectors = np.asarray(text_vectors if given else self.encoder.encode_text(list(texts)), np.float64)
         # vectors that were handed over may be of any text side, so the bank cannot judge them
         notes: list[str] = []
-        bank = (
-            None if given or not judge_presence else self._bank_here(None, notes, "every text is taken to be present")
-        )
+        judged = not (given or all_present)
+        bank = self._bank_here(None, notes, "every text is assumed to be present") if judged else None
         heard = None if given else self._heard(narration, notes)
         embedded = time.perf_counter()
         output = self.run(seen.vectors)
@@ -356,7 +359,7 @@ class StepFormer:
         fit = (unit(text_of) * unit(segment_vectors)).sum(1)
         steps = tuple(
             Step(
-                *_span(piece, seen), label=texts[piece.row], score=round(float(score), 4),
+                *span_s(piece, seen), label=texts[piece.row], score=round(float(score), 4),
                 slot=taken[piece.row] if taken[piece.row] >= 0 else None, meta={"given": piece.row, "source": "typed"},
             )
             for piece, score in zip(pieces, fit, strict=True)
@@ -437,7 +440,7 @@ class StepFormer:
         try:
             sentences = default_sentence_encoder()
         except MissingError as error:
-            notes.append(f"what is said names no step: {error}")
+            notes.append(f"the narration names no steps: {error}")
             return lambda spans, looks: [None] * len(spans)
         # the same phrases are asked about for every number of steps that is tried
         meaning, sense = functools.cache(sentences.encode_text), functools.cache(sentences.sense)
@@ -488,127 +491,6 @@ def _batch(vectors: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(np.asarray(vectors, np.float32))[None]
 
 
-def _as_spoken(
-    pieces: Sequence[Segment],
-    names: list[Name | None],
-    named: Callable[[Sequence[Segment]], list[Name | None]],
-    seen: Features,
-    phrases: Sequence[Phrase],
-) -> tuple[Sequence[Segment], list[Name | None]]:
-    """Steps and their names, with a step more wherever that gives a name more, or as many of which more are said during
-    their own step: what is plainly spoken of is no background, and two things that are, are two steps, also where
-    pictures hardly change between them."""
-
-    def worth(pieces: Sequence[Segment], names: Sequence[Name | None]) -> tuple[int, int]:
-        said_s = [None if name is None else name.said_s for name in names]
-        spans_s = [_span(piece, seen) for piece in pieces]
-        own = [s is not None and start <= s < end for s, (start, end) in zip(said_s, spans_s, strict=True)]
-        return sum(name is not None for name in names), sum(own)
-
-    for gap in _gaps(pieces, seen):
-        more = sorted((*pieces, _around(gap, pieces, seen, phrases)), key=lambda piece: piece.first)
-        if worth(more, more_names := named(more)) > worth(pieces, names):
-            pieces, names = more, more_names
-    at = 0
-    while at < len(pieces):
-        for halves in _cuts_between(pieces[at], seen, _acts(pieces[at], seen, phrases)):
-            more = [*pieces[:at], *halves, *pieces[at + 1 :]]
-            if worth(more, more_names := named(more)) > worth(pieces, names):
-                pieces, names = more, more_names
-                break
-        else:
-            at += 1
-    return pieces, names
-
-
-def _gaps(pieces: Sequence[Segment], seen: Features) -> list[Segment]:
-    """The background between steps, where it is long enough to be one."""
-    edges = [0, *(edge for piece in pieces for edge in (piece.first, piece.last)), len(seen)]
-    gaps = [Segment(first, last, -1) for first, last in zip(edges[::2], edges[1::2], strict=True)]
-    return [gap for gap in gaps if gap.last - gap.first >= _SPLINTER_S * seen.rate_hz]
-
-
-def _around(gap: Segment, pieces: Sequence[Segment], seen: Features, phrases: Sequence[Phrase]) -> Segment:
-    """The part of a gap in which actions are spoken of: halves without any fall away, as long as it is longer than
-    steps are here."""
-    usual = float(np.median([piece.last - piece.first for piece in pieces]))
-    while gap.last - gap.first > usual:
-        halves = [half for half in _cut(gap, seen) if _acts(half, seen, phrases)]
-        if len(halves) != 1:
-            break
-        gap = halves[0]
-    return gap
-
-
-def _acts(piece: Segment, seen: Features, phrases: Sequence[Phrase]) -> list[float]:
-    """The frames of a piece at which actions are spoken of."""
-    middles = sorted(p.middle_s * seen.rate_hz for p in phrases if not p.chatter and not p.negated)
-    return [middle for middle in middles if piece.first <= middle < piece.last]
-
-
-def _cuts_between(piece: Segment, seen: Features, acts: Sequence[float]) -> list[tuple[Segment, Segment]]:
-    """A piece cut in two between actions: for each pair of neighbours where it changes most, the greatest change first.
-    Where it changes most of all may be before the first of them or behind the last."""
-    at, between = _changes(piece, seen)
-    best = []
-    for before, behind in itertools.pairwise(acts):
-        inside = np.flatnonzero((at > before - piece.first) & (at <= behind - piece.first))
-        if len(inside):
-            best.append(inside[between[inside].argmax()])
-    return [_halves(piece, at[i]) for i in sorted(best, key=lambda i: -between[i])]
-
-
-def _cut(piece: Segment, seen: Features) -> tuple[Segment, ...]:
-    """A piece cut in two where it changes most; nothing where it is too short."""
-    at, between = _changes(piece, seen)
-    return _halves(piece, at[between.argmax()]) if len(at) else ()
-
-
-def _changes(piece: Segment, seen: Features) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where a piece can be cut, in frames from its first, and how much of its scatter lies between the halves."""
-    least, length = math.ceil(_SPLINTER_S * seen.rate_hz), piece.last - piece.first
-    at = np.arange(least, length - least + 1)
-    sums = unit(seen.cutting[piece.first : piece.last]).cumsum(0)
-    left, right = sums[at - 1], sums[-1] - sums[at - 1]
-    return at, np.square(left).sum(1) / at + np.square(right).sum(1) / (length - at)
-
-
-def _halves(piece: Segment, at: int) -> tuple[Segment, Segment]:
-    cut = piece.first + int(at)
-    return replace(piece, last=cut), replace(piece, first=cut)
-
-
-def _without_splinters(
-    pieces: Sequence[Segment], names: Sequence[Name | None], seen: Features
-) -> tuple[tuple[Segment, ...], list[Name | None]]:
-    """Where steps have spoken names, one without a name that is a moment beside them joins the neighbour that looks
-    more like it."""
-    kept, kept_names = list(pieces), list(names)
-    named = [p.last - p.first for p, n in zip(pieces, names, strict=True) if n is not None and n.source == "spoken"]
-    if len(named) < 2:
-        return tuple(kept), kept_names
-    least = min(_SPLINTER_S * seen.rate_hz, float(np.median(named)) / 2)
-    frames = unit(seen.cutting)
-
-    def look(piece: Segment) -> NDArray[Any]:
-        return unit(frames[piece.first : piece.last].mean(0))
-
-    at = 0
-    while at < len(kept):
-        piece = kept[at]
-        beside = [i for i in (at - 1, at + 1) if 0 <= i < len(kept)]
-        beside = [i for i in beside if kept[min(i, at)].last == kept[max(i, at)].first]
-        if kept_names[at] is not None or piece.last - piece.first > least or not beside:
-            at += 1
-            continue
-        into = max(beside, key=lambda i: float(look(kept[i]) @ look(piece)))
-        low, high = min(at, into), max(at, into)
-        kept[low : high + 1] = [replace(kept[into], first=kept[low].first, last=kept[high].last)]
-        del kept_names[at]
-        at = low
-    return tuple(kept), kept_names
-
-
 def said(
     heard: tuple[Sequence[Phrase], Vectors], seen: Features, options: EvidenceOptions | None = None
 ) -> tuple[torch.Tensor, torch.Tensor | Spread]:
@@ -644,13 +526,6 @@ def _is_still(features: Features) -> bool:
     return len(x) > 1 and float((x - x.mean(0)).var(0).sum()) < _STILL
 
 
-def _span(piece: Segment, features: Features) -> tuple[float, float]:
-    """Seconds of a piece; the last ends where the video does, not where the last second would."""
-    end_s = features.duration_s if piece.last >= len(features) else piece.last / features.rate_hz
-    start_s = min(piece.first / features.rate_hz, features.duration_s)
-    return start_s, max(start_s, min(end_s, features.duration_s))
-
-
 def _vectors_of(pieces: Sequence[Segment], slots: Vectors, vectors: Vectors) -> tuple[Vectors, Vectors]:
     """(M, D) what each step is by its slot, and by the mean of its frames."""
     segment = np.asarray([vectors[p.first : p.last].mean(0) for p in pieces], np.float32).reshape(-1, vectors.shape[1])
@@ -666,7 +541,7 @@ def _step(piece: Segment, name: Name | None, similarity: Any, features: Features
         frames = unit(features.cutting[piece.first : piece.last])
         score = float(np.linalg.norm(frames.mean(0)) ** 2)
     return Step(
-        *_span(piece, features), label=None if name is None else name.text, score=round(score, 4),
+        *span_s(piece, features), label=None if name is None else name.text, score=round(score, 4),
         slot=piece.row if piece.row >= 0 else None, meta={} if name is None else name.meta(),
     )  # fmt: skip
 

@@ -81,13 +81,12 @@ def find_procedure(
     if all(video.stretches is not None or video.said is not None for video in videos):
         pairs = likeness(videos, bank)
         about["likeness"] = round(group_likeness(pairs), 4)
-        note, odd = "", stranger(pairs)
+        odd = stranger(pairs)
         if about["likeness"] < least_likeness(len(videos)):
-            note = "the videos may not be of one task: they are hardly more alike than videos of different tasks"
+            about["doubt"] = "these videos do not seem to show one task: they differ as videos of different tasks do"
         elif odd is not None:
             about["stranger"] = videos[odd].timeline.video
             note = f"{about['stranger']} may not belong here: the other videos are more like each other than like it"
-        if note:
             about["notes"] = [*about.get("notes", ()), note]
     names = name_steps(videos, labels, number, encode, bank)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -115,7 +114,8 @@ def _common_in_order(
     common = np.flatnonzero(having >= least)
     if not len(common):
         raise InputError(
-            "no step occurs in two of the videos; are they of one task? With --steps N (count=N) so many are looked for"
+            "no step occurs in two of the videos; are they of one task? Use --steps N (steps=N in Python) to look for "
+            "a given number of steps"
         )
     flat, where = np.concatenate(paths), np.concatenate(places)
     first, both = (counts[np.ix_(common, common)] for counts in precedence(paths, clusters.count))

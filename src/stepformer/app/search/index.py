@@ -195,9 +195,9 @@ def load_entries(path: Path) -> npt.NDArray[Any]:
     """Rows of ``steps.npy`` or ``moments.npy``."""
     entries = guard.load_array(path)
     if entries.dtype != ENTRY or entries.ndim != 1:
-        raise InputError("it has other columns than expected")
+        raise InputError("its columns are not the expected ones")
     if not (np.isfinite(entries["start_s"]).all() and np.isfinite(entries["end_s"]).all()):
-        raise InputError("it has a time that is no number")
+        raise InputError("it has a time that is not a number")
     return np.asarray(entries)
 
 
@@ -208,7 +208,7 @@ def load_array(path: Path, rows: int | None, width: int | None) -> Vectors:
     if array.ndim != 2 or rows not in (None, len(array)) or width not in (None, array.shape[1]):
         raise InputError(f"it has the shape {array.shape}")
     if array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise InputError("it has a value that is no number")
+        raise InputError("it has a value that is not a number")
     return np.asarray(array, np.float32)
 
 
@@ -230,9 +230,9 @@ def _video(line: Any) -> dict[str, Any] | None:
     texts = [line["video"], line["source"], line["stamp"], *(name for name in line["labels"] if name is not None)]
     times = [line["duration_s"], *(time for start, end in line["spans_s"] for time in (start, end))]
     if not all(isinstance(text, str) for text in texts) or not all(isinstance(time, int | float) for time in times):
-        raise InputError("a video has other values than expected")
+        raise InputError("a video has unexpected values")
     if len(line["spans_s"]) != len(line["labels"]):
-        raise InputError("a video has more steps than names, or fewer")
+        raise InputError("a video does not have as many names as steps")
     return dict(line)
 
 
@@ -474,9 +474,13 @@ class SearchIndex:
 
     def search(self, text: str, top: int = TOP, per_video: int = PER_VIDEO, exact: bool = False) -> list[Hit]:
         """The best places for a text, best first; at most ``per_video`` of one video."""
+        return self.search_vector(self.encode(text), top, per_video, exact)
+
+    def encode(self, text: str) -> Vectors:
+        """(D,) a question in the encoder's text space, for :meth:`search_vector` and :meth:`fit_share`."""
         if not text.strip():
-            raise UsageError("the question is empty; say what to look for")
-        return self.search_vector(self.encoder.encode_text([utf8(text)])[0], top, per_video, exact)
+            raise UsageError("the query is empty; give a text to search for")
+        return np.asarray(self.encoder.encode_text([utf8(text)])[0], np.float32)
 
     def search_vector(
         self, vector: npt.ArrayLike, top: int = TOP, per_video: int = PER_VIDEO, exact: bool = False
@@ -486,7 +490,7 @@ class SearchIndex:
             raise UsageError("top and per_video are at least 1")
         query = np.asarray(vector, np.float32).reshape(-1)
         if len(query) != self.info.dim:
-            raise UsageError(f"the index has vectors of width {self.info.dim}, the question {len(query)}")
+            raise UsageError(f"the index has vectors of width {self.info.dim}, the query {len(query)}")
         return self._hits(unit(unit(query) - self.means[2]), top, per_video, exact)
 
     @_of_index

@@ -21,6 +21,7 @@ from stepformer.errors import InputError
 from stepformer.narration import Listening, narration_of
 
 if TYPE_CHECKING:
+    from stepformer.app.discover.stepformer import StepFormer
     from stepformer.data.store import FeatureStore
 
 _BATCH = 64
@@ -92,7 +93,7 @@ def _stored(store: FeatureStore, prefix: str) -> Iterator[Source]:
 
 
 def index_video(
-    source: Source, model: Any, listening: Listening | None = None, progress: Progress | None = None
+    source: Source, model: StepFormer, listening: Listening | None = None, progress: Progress | None = None
 ) -> IndexedVideo:
     """Discovers the steps of one video and gives what the index keeps of it.
 
@@ -123,7 +124,7 @@ def index_video(
 
 def update_index(
     folder: str | os.PathLike[str],
-    model: Any = None,
+    model: StepFormer | None = None,
     *,
     rebuild: bool = False,
     listening: Listening | None = None,
@@ -191,7 +192,7 @@ def _outcomes(todo: Sequence[Source], here: Each, each: Each) -> Iterator[Outcom
     yield from files  # none is left; whoever made them may end
 
 
-def _usable(library: Path, model: Any, rebuild: bool) -> IndexInfo | None:
+def _usable(library: Path, model: StepFormer, rebuild: bool) -> IndexInfo | None:
     """The index to go on with, or None where it is rebuilt."""
     if rebuild or not (library / FOLDER / "index.json").is_file():
         return None
@@ -201,7 +202,7 @@ def _usable(library: Path, model: Any, rebuild: bool) -> IndexInfo | None:
     return old if same and old.dead <= _REBUILD_DEAD * max(1, old.dead + old.steps + old.moments) else None
 
 
-def _new_writer(library: Path, model: Any, videos: list[IndexedVideo]) -> IndexWriter:
+def _new_writer(library: Path, model: StepFormer, videos: list[IndexedVideo]) -> IndexWriter:
     means, encoder = means_of(videos, model.bank().raw), model.encoder
     info = IndexInfo(encoder.name, encoder.fingerprint, means.shape[1], Path(model.name).name, model.checkpoint.hash)
     return IndexWriter(library, info, means, bank=model.bank())

@@ -163,7 +163,7 @@ def parse_howto100m(value: object, name: str, video: str | None = None) -> list[
     cues = cues_of(value.get(chosen), f"{name}: video {chosen}")
     if video is None and len(value) != 1:
         raise InputError(
-            f"{name}: line 1: has {len(value)} videos; expected one, or name one (--video, or video= in Python), or "
+            f"{name}: line 1: has {len(value)} videos; expected one, or name one (--video-id, or video= in Python), or "
             "turn all of them into phrases with: stepformer prepare phrases"
         )
     return cues
