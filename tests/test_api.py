@@ -39,6 +39,13 @@ def test_rooms_and_names_are_there_and_listed():
         sf.serach  # noqa: B018
 
 
+def test_every_error_is_listed():
+    kinds = {
+        name for name, thing in vars(sf.errors).items() if isinstance(thing, type) and issubclass(thing, Exception)
+    }
+    assert {*sf.errors.__all__} == kinds
+
+
 def test_everything_public_is_documented_and_typed():
     for where, thing in public():
         if inspect.isfunction(thing) or inspect.isclass(thing):
@@ -49,7 +56,9 @@ def test_everything_public_is_documented_and_typed():
 def test_options_stand_in_the_signatures():
     """A misspelt option is an error that names it, and an editor can list them all."""
     functions = dict(public())
-    functions |= {f"StepFormer.{n}": f for n, f in vars(sf.StepFormer).items() if inspect.isfunction(f) and n[0] != "_"}
+    for where, thing in public():
+        methods = vars(thing).items() if inspect.isclass(thing) else ()
+        functions |= {f"{where}.{name}": method for name, method in methods if name[0] != "_"}
     for where, thing in functions.items():
         if inspect.isfunction(thing) and f"{thing.__module__}.{thing.__qualname__}" not in PASS_ON:
             kinds = {p.kind for p in inspect.signature(thing).parameters.values()}
@@ -70,7 +79,7 @@ def test_the_contract():
     for method, names in {
         "discover": ["video", "steps", "detail", "percentile", "similarity", "ordered", "use", "listening", "labels"],
         "discover_features": ["vectors", "rate_hz", "structure", "steps", "detail"],
-        "locate": ["video", "texts", "ordered"],
+        "locate": ["video", "texts", "ordered", "method", "all_present", "listening"],
     }.items():
         assert {*names} <= {*signature(getattr(sf.StepFormer, method)).parameters}, method
     assert {"timeline", "path", "format", "video", "fps"} <= {*signature(sf.export.write).parameters}

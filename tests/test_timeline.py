@@ -126,8 +126,8 @@ def test_the_names_are_the_packages_own():
 @pytest.mark.parametrize(
     ("meta", "why"),
     [
-        ('{"a": NaN}', "NaN is no number"),
-        ('{"a": 1e999}', "no number that fits"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": 1e999}', "too large a number"),
         ('"aaaa"', "Timeline.meta must be an object"),
         ("[" * 300 + "]" * 300, "nested more than 200 deep"),
     ],

@@ -9,6 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+__all__ = [
+    "InputError", "MissingError", "NonFiniteError", "PartialError", "StepFormerError", "UsageError", "WriteError",
+]  # fmt: skip
+
 _LONG = 1500  # letters of a message
 
 

@@ -51,7 +51,7 @@ def json_values(text: str | bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _whole(digits: str) -> int | float:
@@ -62,7 +62,7 @@ def _whole(digits: str) -> int | float:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise ValueError(f"{digits[:20]}... is no number that fits")
+        raise ValueError(f"{digits[:20]}... is too large a number")
     return number
 
 

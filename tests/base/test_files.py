@@ -33,7 +33,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path):
 def test_what_is_there_but_no_file_is_called_what_it_is(tmp_path):
     (tmp_path / "a.mp4").symlink_to("nowhere.mp4")
     assert str(no_such(tmp_path)) == f"{tmp_path} is not a file"
-    said = f"{tmp_path / 'a.mp4'} is a link to a file that is not there"
+    said = f"{tmp_path / 'a.mp4'} is a link to a file that does not exist"
     assert str(no_such(tmp_path / "a.mp4")) == said
     assert str(no_such("a\0b")) == "there is no file a\0b"
 
@@ -102,12 +102,12 @@ def test_where_no_file_can_be_is_said_in_words(tmp_path, monkeypatch):
     Path("link").symlink_to("nowhere")
     for name, why in (
         ("folder", "it is a folder"),
-        ("file/a.txt", "file is no folder"),
-        ("link/b/a", "link is no folder"),
+        ("file/a.txt", "file is not a folder"),
+        ("link/b/a", "link is not a folder"),
     ):
         with pytest.raises(WriteError, match=f"^{name} cannot be written: {why}$"), replacing(name):
             raise AssertionError("the work is done")
-    with pytest.raises(WriteError, match=r"^file cannot be written: file is no folder$"):
+    with pytest.raises(WriteError, match=r"^file cannot be written: file is not a folder$"):
         check_place("file", folder=True)
     check_place("folder", folder=True)
     for name in ("new", "file", "link", "folder/a/b", "\0", "x" * 300):

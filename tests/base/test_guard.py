@@ -26,15 +26,15 @@ from stepformer.timeline import seconds
     ["{", "NaN", "[Infinity]", "[" * 100_000, "[" * 300 + "]" * 300, '"\\ud800', "\xff"],
 )
 def test_json_that_is_none_is_one_sentence(text):
-    with pytest.raises(InputError, match="x is no readable JSON"):
+    with pytest.raises(InputError, match="x is not readable JSON"):
         guard.json_of(text.encode("latin-1"), "x")
 
 
 def test_long_numbers_become_floats():
     assert guard.json_of("1" * 30, "x") == pytest.approx(1.1111e29, rel=1e-3)
-    with pytest.raises(InputError, match="no number"):
+    with pytest.raises(InputError, match="too large a number"):
         guard.json_of("9" * 5000, "x")
-    with pytest.raises(InputError, match="no number"):
+    with pytest.raises(InputError, match="too large a number"):
         guard.json_of("1e999", "x")
 
 
@@ -92,7 +92,7 @@ def test_a_small_file_takes_little_memory_however_large_it_might_be(tmp_path):
 @pytest.mark.parametrize("text", ["[{}]", "{} = 1", "x = {{ {} = 1 }}", "x = {}"])
 def test_toml_that_is_nested_too_deeply_is_one_sentence(text):
     began = time.process_time()
-    with pytest.raises(InputError, match=r"a\.toml is no readable TOML"):
+    with pytest.raises(InputError, match=r"a\.toml is not readable TOML"):
         guard.toml_of(text.format("a." * 20_000 + "b"), "a.toml")
     assert guard.toml_of('[tool.x]\ny.z = "1.2.3"', "a.toml") == {"tool": {"x": {"y": {"z": "1.2.3"}}}}
     assert time.process_time() - began < 5
@@ -101,7 +101,7 @@ def test_toml_that_is_nested_too_deeply_is_one_sentence(text):
 @pytest.mark.parametrize("head", [b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b""])
 def test_xml_with_entities_or_depth_is_refused(head):
     deep = b"<a>" * 5000 + b"</a>" * 5000
-    with pytest.raises(InputError, match="x is no readable XML"):
+    with pytest.raises(InputError, match="x is not readable XML"):
         guard.xml_of(head + (b"<a>&b;</a>" if head else deep), "x")
     assert guard.xml_of("<a><b/></a>", "x").tag == "a"
 
@@ -113,7 +113,7 @@ def test_arrays_are_believed_as_far_as_the_file_goes(tmp_path):
     data = file.read_bytes().replace(b"(2, 3)", b"(9, 9)")
     file.write_bytes(data)
     for mapped in (True, False):
-        with pytest.raises(InputError, match="promises 648 bytes and 48 follow"):
+        with pytest.raises(InputError, match="promises 648 bytes, but 48 follow"):
             guard.load_array(file, mapped)
     np.save(file, np.array([{}], object), allow_pickle=True)
     with pytest.raises(InputError, match="never read"):
@@ -138,7 +138,7 @@ def test_any_bytes_as_json_xml_and_arrays(data):
         try:
             read(data, "x")
         except InputError as error:
-            assert str(error).startswith("x is no readable")
+            assert str(error).startswith("x is not")
 
 
 @pytest.mark.parametrize("value", [-1, 1e15, float("nan"), "abc", None, 10**400])

@@ -62,7 +62,7 @@ def test_installed_packages_add_names(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, {"theirs": "outside:thing", "broken": "outside:missing", "a": "outside:thing"})
     table = make(a=1)
     assert table["a"] == 1  # nothing is looked for while a built-in is asked for
-    with pytest.warns(RuntimeWarning, match="names a thing 'a', which is there already"):
+    with pytest.warns(RuntimeWarning, match="names a thing 'a', which already exists"):
         assert sorted(table) == ["a", "broken", "theirs"]
     assert table["theirs"]() == "outside" and table["a"] == 1
     with pytest.raises(UsageError, match=r"'broken' of the installed package outside \(outside:missing\) cannot"):

@@ -79,7 +79,7 @@ def test_results_that_cannot_be_written(full, capsys):
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2  # found and printed, though not written
     assert "a.steps.json cannot be written: No space left on device" in err
-    assert "0 done, 0 left as they were, 2 failed" in err and "Traceback" not in err
+    assert "0 done, 0 skipped, 2 failed" in err and "Traceback" not in err
     assert not list((full / "out").iterdir())
 
 
@@ -88,7 +88,7 @@ def test_a_full_cache_costs_a_warning(full, monkeypatch, capsys):
     assert main(["discover", ".", "--json", "-q"]) == 0
     out, err = capsys.readouterr()
     assert len([json.loads(line) for line in out.splitlines()]) == 2
-    assert err.count("No space left on device") == 1 and "not kept" in err
+    assert err.count("No space left on device") == 1 and "not cached" in err
     assert len(err.splitlines()) == 1
 
 

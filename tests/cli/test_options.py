@@ -165,7 +165,7 @@ def test_a_file_that_is_not_there_or_not_toml():
     with pytest.raises(InputError, match="no config file"):
         resolved("--config", "gone.toml")
     Path("stepformer.toml").write_text("steps = = 2")
-    with pytest.raises(InputError, match="no readable TOML"):
+    with pytest.raises(InputError, match="not readable TOML"):
         resolved("a.mp4")
 
 
@@ -226,3 +226,26 @@ def test_what_is_required_may_come_from_a_file():
         resolved(command="train")
     Path("stepformer.toml").write_text("[train]\nout = 'runs/a'\n")
     assert resolved(command="train").out == "runs/a"
+
+
+@pytest.mark.parametrize("command", [
+    "discover a.mp4", "locate a.mp4 --step stir", "procedure a.mp4 b.mp4", "demo", "train", "adapt --encoder clip",
+    "reproduce table3 --world w",
+])  # fmt: skip
+def test_a_file_where_a_folder_is_to_be_is_refused_before_the_work(command, capsys):
+    Path("file").touch()
+    assert main([*command.split(), "--out", "file"]) == 1
+    assert capsys.readouterr().err == "stepformer: file cannot be written: file is not a folder\n"
+
+
+def test_a_feature_store_is_a_folder(capsys):
+    Path("file").touch()
+    assert main(["prepare", "features", "videos", "file"]) == 1
+    assert capsys.readouterr().err == "stepformer: file cannot be written: file is not a folder\n"
+
+
+def test_a_port_and_a_run_to_resume_are_checked_first(capsys):
+    assert main(["view", "a.json", "--port", "99999"]) == 2
+    assert "--port: expected a port from 0 to 65535" in capsys.readouterr().err
+    assert main(["train", "--out", "runs", "--resume"]) == 3
+    assert "there is no run folder runs; start without --resume" in capsys.readouterr().err

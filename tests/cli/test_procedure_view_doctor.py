@@ -75,6 +75,17 @@ def test_procedure_as_text_and_mermaid(videos, model, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
+def test_plain_features_give_a_procedure_without_names(model, tmp_path, capsys):
+    """Nobody knows whose they are, so the model's text side says nothing of them, as in discover."""
+    width = model.checkpoint.model.config.feature_dim
+    for i in range(3):
+        np.save(tmp_path / f"take{i}.npy", np.repeat(np.eye(4, width, dtype=np.float32), 10 + i, axis=0))
+    assert main(["procedure", str(tmp_path), "--json", "--quiet"]) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert steps and [step["name"] for step in steps] == [f"step {i + 1}" for i in range(len(steps))]
+    assert not any(step["guess"] for step in steps)
+
+
 def test_procedure_bad_input(videos, model, tmp_path, capsys):
     one = str(videos / "take0.mp4")
     assert main(["procedure", one]) == 3
@@ -273,7 +284,7 @@ def test_unreadable_array_is_no_timeline(tmp_path):
 def test_how_many_steps_a_procedure_has_is_not_said_of_one_video(capsys):
     assert main(["procedure", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "of the videos apart best" in shown and "as the video needs" not in shown
+    assert "best separates the steps" in shown and "follows from the video" not in shown
 
 
 @pytest.mark.parametrize(
@@ -323,8 +334,8 @@ def test_a_page_does_not_call_home_for_a_strangers_timeline():
     [
         ("1e15", "duration_s"),
         ("-1", "duration_s"),
-        ("NaN", "NaN is no number"),
-        ("1" + "0" * 400, "is no number that fits"),
+        ("NaN", "NaN is not a number"),
+        ("1" + "0" * 400, "is too large a number"),
         ('"x"', "duration_s"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_name_with_dots_and_a_single_file(tmp_path):
     ("array", "message"),
     [
         (np.zeros(3), r"\(N, D\)"),
-        (np.zeros((0, 4)), "not one vector"),
+        (np.zeros((0, 4)), "there are no vectors"),
         (np.array([["a"]]), r"\(N, D\)"),
         (np.array([[1.0], [np.nan], [np.inf]]), r"\[1, 0\] is nan; 2 rows"),
     ],

@@ -300,7 +300,7 @@ def test_what_is_not_procel(tmp_path):
         read_procel(tmp_path)
     scipy_io = pytest.importorskip("scipy.io")
     scipy_io.savemat(tmp_path / "data.mat", {"grammar": np.array(["A"], object), "key_steps_time": 5})
-    with pytest.raises(InputError, match="nested otherwise"):
+    with pytest.raises(InputError, match="nested differently"):
         read_procel(tmp_path)
     (tmp_path / "x.json").write_text('{"grammar": ["A"], "videos": [{"index": 0, "key_steps": [[4, 0, 1]]}, 3]}')
     data = read_procel(tmp_path / "x.json")
@@ -402,7 +402,7 @@ def test_the_files_tell_the_dataset(crosstask, tmp_path):
     assert guess_dataset(crosstask) == "crosstask"
     (tmp_path / "COIN.json").write_text("{}")
     assert guess_dataset(tmp_path / "COIN.json") == "coin"
-    with pytest.raises(InputError, match="no known dataset"):
+    with pytest.raises(InputError, match="not look like a known dataset"):
         (tmp_path / "empty").mkdir()
         guess_dataset(tmp_path / "empty")
     with pytest.raises(UsageError):
@@ -417,7 +417,7 @@ def test_crosstask_without_its_video_list_is_not_taken_for_a_plain_folder(crosst
 
 def test_a_cell_too_long_for_csv_is_a_problem_not_the_end(crosstask, tmp_path):
     (crosstask / "annotations" / "23521_aaa.csv").write_text("1,0,1\n" + "x" * 200_000 + ",1,2\n")
-    assert any("aaa.csv:2" in p.where and "no readable CSV" in p.what for p in read_dataset(crosstask).problems)
+    assert any("aaa.csv:2" in p.where and "not readable CSV" in p.what for p in read_dataset(crosstask).problems)
     (tmp_path / "plain" / "annotations").mkdir(parents=True)
     (tmp_path / "plain" / "annotations" / "a.csv").write_text("boil,0,1\n" + "x" * 200_000 + ",1,2\n")
     data = read_dataset(tmp_path / "plain")
@@ -448,7 +448,7 @@ def test_pickled_features_are_refused(tmp_path):
     assert "never read" in data.problems[0].what  # and not NumPy's advice to unpickle it
     (tmp_path / "v.npy").write_bytes(b"no array")
     data = with_features(Dataset("d", {"t": Task("t", "T", ())}, (VideoRecord("v", "t"),)), tmp_path)
-    assert "no readable NumPy array" in data.problems[0].what
+    assert "not a readable NumPy array" in data.problems[0].what
     assert "allow_pickle" not in data.problems[0].what
     assert data.videos[0].features is None
     assert kinds(data) == {"unparsable": 1}
@@ -477,7 +477,7 @@ def test_a_numeric_grammar_is_refused_and_a_crash_of_the_reader_is_one_sentence(
     file = tmp_path / "make_tea" / "data.mat"
     file.parent.mkdir()
     scipy_io.savemat(file, {"grammar": np.arange(4.0), "key_steps_time": np.zeros((1, 0), object)})
-    with pytest.raises(InputError, match="nested otherwise"):
+    with pytest.raises(InputError, match="nested differently"):
         procel._read_mat(file)
     good = file.read_bytes()
     file.write_bytes(good[:-20])

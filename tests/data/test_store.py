@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepformer.data.store import FeatureStore, StoredPhrase, StoredVideo, StoreInfo, StoreWriter, open_stores, spool
-from stepformer.errors import InputError, NonFiniteError, UsageError
+from stepformer.errors import InputError, NonFiniteError, UsageError, WriteError
 
 INFO = StoreInfo("toy", "toy-1", dim=4, rate_hz=1.0, structure_dim=3, meta={"license": "none"})
 
@@ -84,6 +84,12 @@ def test_any_name_and_any_phrase_text(tmp_path_factory, name, text):
     found = FeatureStore(path / "s")
     assert found.ids == (name,)
     assert found[name].phrases[0].text == text
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(WriteError, match=r"file/s cannot be written: .*file is not a folder$"):
+        StoreWriter(tmp_path / "file" / "s", INFO)
 
 
 def test_a_name_that_looks_like_the_index_itself(tmp_path):

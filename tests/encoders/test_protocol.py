@@ -46,7 +46,7 @@ def test_batches_of_one_video_join():
     assert out.vectors.tolist() == [[2, 2], [2, 2], [1, 1]] and out.structure.tolist() == [[1], [1], [1]]
     with pytest.raises(InputError, match="no frames"):
         Kept(100).taken()
-    with pytest.raises(InputError, match="does not go with"):
+    with pytest.raises(InputError, match="does not match"):
         Encoded(np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32))
 
 

@@ -136,8 +136,8 @@ def _timeline(format: str, suffix: str) -> Reader:
 
 def _checkpoint(folder: Path) -> bytes:
     from stepformer.core.checkpoint import save_checkpoint
-    from stepformer.core.inference import InferenceConfig
     from stepformer.core.model import StepDecoder, preset
+    from stepformer.core.options import InferenceConfig
 
     model = StepDecoder(preset("default", feature_dim=8, dim=8, heads=2, feedforward=8, slots=4, layers=1))
     save_checkpoint(folder / "c.safetensors", model, "none", inference=InferenceConfig())

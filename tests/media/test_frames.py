@@ -311,7 +311,7 @@ def test_a_header_without_a_length(tmp_path):
 def test_wrong_calls(clip, tmp_path):
     path, _ = clip("h264.mp4")
     reader = video.VideoReader(path)
-    with pytest.raises(UsageError, match="rise"):
+    with pytest.raises(UsageError, match="increase"):
         list(reader.frames_at([2.0, 1.0]))
     with pytest.raises(UsageError, match="finite"):
         list(reader.frames_at([float("nan")]))

@@ -10,8 +10,8 @@ import torch
 
 from stepformer.cli import main
 from stepformer.core.checkpoint import load_checkpoint, save_checkpoint
-from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import StepDecoder, preset
+from stepformer.core.options import InferenceConfig
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 from stepformer.reproduce import plan
 
@@ -162,11 +162,11 @@ def test_what_does_not_fit_is_one_sentence(made, capsys):
     says("--only takes", "table3", *out, "--only", "train")
     says("KEY=VALUE", "table1", *out, *real, "--set", "steps")
     says("need weights", "figures", *out, *real)
-    says("other videos than those reported", "table1", *out, *real, "--dev", "x")
+    says("must not be chosen on the reported videos", "table1", *out, *real, "--dev", "x")
     (made / "empty").mkdir()
     says("has features in", "table1", *out, "--features", made / "empty", "--dataset", data)
     np.savez(made / "bad.npz", text=np.array(STEPS), emb=np.zeros((2, D)))
-    says("do not go together", "table2", *out, *real, "--texts", made / "bad.npz")
+    says("do not match", "table2", *out, *real, "--texts", made / "bad.npz")
     np.savez(made / "few.npz", text=np.array(STEPS), emb=np.zeros((3, D)))
     says("no vector for", "table2", *out, *real, "--texts", made / "few.npz")
 
@@ -175,7 +175,10 @@ def test_the_smoke_world_plans_and_scores_controls(tmp_path, capsys):
     command = ["reproduce", "table3", "--smoke", "--out", str(tmp_path)]
     assert main([*command, "--plan"]) == 0
     planned = capsys.readouterr().out.splitlines()
-    assert len(planned) == 18 and all(line.startswith("to do") for line in planned)
+    assert len(planned) == 22 and all(line.startswith("to do") for line in planned)
+    assert main([*command, "--plan", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 22 and not any(row["done"] for row in rows)
 
 
 @pytest.mark.slow
@@ -183,9 +186,10 @@ def test_the_smoke_table_is_whole(tmp_path, capsys):
     assert main(["reproduce", "table3", "--smoke", "--out", str(tmp_path), "--json", "--jobs", "2"]) == 0
     table = json.loads(capsys.readouterr().out)["table3"]
     rows = {row["method"]: row for row in table["rows"]}
-    assert len(rows) == 18 and not any("Incomplete" in note for note in table["notes"])
-    assert all(0 < row["ZS IoU"]["value"] < 1 for row in rows.values() if row["ZS IoU"])
-    gap = rows["pooled32"]["default − row, ZS IoU"]
+    assert len(rows) == 22 and not any("Incomplete" in note for note in table["notes"])
+    iou = "grammar tasks (test) IoU"
+    assert all(0 < row[iou]["value"] < 1 for row in rows.values() if row[iou])
+    gap = rows["pooled32"][f"default − row, {iou}"]
     assert gap["interval"][0] <= gap["value"] <= gap["interval"][1]
     assert (tmp_path / "table3.md").exists() and (tmp_path / "table3.tex").exists()
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from stepformer.core.checkpoint import save_checkpoint
-from stepformer.core.inference import InferenceConfig
 from stepformer.core.model import StepDecoder, preset
+from stepformer.core.options import InferenceConfig
 from stepformer.errors import InputError, UsageError
 from stepformer.reproduce import plan
-from stepformer.reproduce.plan import Setup, code_hash, plan_table, read_checkpoint
+from stepformer.reproduce.plan import Setup, code_hash, plan_entry, plan_table, read_checkpoint
 
 
 class Videos:
@@ -50,6 +50,16 @@ def test_rows_without_training_are_the_same_run_wherever_models_are_trained():
         assert ids("table1", label) == ids("table1", label, replace(SETUP, device="cuda")) != set()
     # Shen learns where models do
     assert len(ids("table1", "Shen et al.") | ids("table1", "Shen et al.", replace(SETUP, device="cuda"))) == 8
+
+
+def test_two_splits_of_one_dataset_are_told_apart():
+    def places(datasets):
+        setup = changed_source(datasets=datasets, about="")
+        return plan_entry("table3", plan_table("table3", setup), setup)["places"]
+
+    assert places({"test": "crosstask", "coin_test": "coin"}) == {"test": "CrossTask", "coin_test": "COIN"}
+    both = {"test": "grammar tasks (test)", "coin_test": "grammar tasks (coin_test)"}
+    assert places({"test": "grammar", "coin_test": "grammar"}) == both
 
 
 def test_code_counts_and_comments_do_not(tmp_path, monkeypatch):

@@ -61,7 +61,17 @@ def check_place(path: str | os.PathLike[str], folder: bool = False) -> None:
     # os.path answers for any name, also one that no file can have or that may not be looked at
     there = next((place for place in (target, *target.parents) if os.path.lexists(place)), None)
     if there is not None and os.path.isdir(there) != (wanted := folder or there != target):  # noqa: PTH112
-        raise WriteError(f"{target} cannot be written: {f'{there} is no folder' if wanted else 'it is a folder'}")
+        raise WriteError(f"{target} cannot be written: {f'{there} is not a folder' if wanted else 'it is a folder'}")
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """A folder, made where it is not there yet; a WriteError names it where it cannot be."""
+    check_place(path, folder=True)
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # the latter for a zero byte in the name
+        raise WriteError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+    return Path(path)
 
 
 def _beside(target: Path) -> tuple[int | None, str]:
@@ -163,7 +173,7 @@ def no_such(path: str | os.PathLike[str], what: str = "file", expected: str = ""
         if given.exists():
             return InputError(f"{path} is not a {what}")
         if given.is_symlink():
-            return InputError(f"{path} is a link to a {what} that is not there")
+            return InputError(f"{path} is a link to a {what} that does not exist")
         beside = {entry.name: entry for entry in given.parent.iterdir() if not entry.name.startswith(".")}
         meant = difflib.get_close_matches(given.name, beside, n=1, cutoff=0.75)
     hint = f"did you mean {given.with_name(meant[0])}?" if meant else expected

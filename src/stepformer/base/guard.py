@@ -59,10 +59,12 @@ DAMAGE = (
     tokenize.TokenError, SystemError,  # NumPy raises the last for text that is none
 )  # fmt: skip
 
+_UNCOUNTED = ("JSON", "TOML", "XML", "CSV", "UTF-8 text")  # "not readable JSON", but "not a readable video"
+
 
 @contextmanager
 def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Turns whatever damaged content raises inside the block into one sentence: "SOURCE is no readable WHAT: ..."."""
+    """Turns whatever damaged content raises inside the block into a sentence: "SOURCE is not a readable WHAT: ..."."""
     try:
         yield
     except StepFormerError:
@@ -73,7 +75,8 @@ def reading(source: str | os.PathLike[str], what: str) -> Iterator[None]:
         # the last is of no built-in kind, and not imported here for its name
         if not isinstance(error, DAMAGE) and type(error).__name__ != "SafetensorError":
             raise
-        raise InputError(f"{os.fspath(source)} is no readable {what}: {reason(error)}") from None
+        a = "" if what in _UNCOUNTED else "a "
+        raise InputError(f"{os.fspath(source)} is not {a}readable {what}: {reason(error)}") from None
 
 
 def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -198,7 +201,7 @@ def xml_of(text: str | bytes, source: str | os.PathLike[str]) -> ElementTree.Ele
     """The root of an XML document. Documents that declare entities are refused, as are deep and huge ones."""
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if len(data) > XML_BYTES:
-        raise InputError(f"{os.fspath(source)} is no readable XML: it is larger than {XML_BYTES >> 20} MiB")
+        raise InputError(f"{os.fspath(source)} is not readable XML: it is larger than {XML_BYTES >> 20} MiB")
     with reading(source, "XML"):
         if b"<!ENTITY" in data or b"<!\x00E\x00N\x00T" in data:
             raise ValueError("it declares entities, which are never expanded")
@@ -257,7 +260,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
             size = math.prod(shape) * dtype.itemsize
             there = os.fstat(stream.fileno()).st_size - stream.tell()
             if size > there:
-                raise ValueError(f"its header promises {size} bytes and {there} follow")
+                raise ValueError(f"its header promises {size} bytes, but {there} follow")
         if size > ARRAY_BYTES and not mapped:
             raise ValueError(f"it has {size >> 20} MiB; at most {ARRAY_BYTES >> 20} are read")
         array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if mapped and size else None, allow_pickle=False)

@@ -107,5 +107,5 @@ def open_loggers(
         try:
             opened.append(LOGGERS[name](out, config))
         except MissingError as error:
-            say(f"{error}; this run goes on without it")
+            say(f"{error}; this run continues without it")
     return opened

@@ -108,7 +108,7 @@ class Registry(UserDict[str, T]):
         for entry in entry_points(group=f"stepformer.{self.group}"):
             if entry.name in self._built_in:
                 warnings.warn(
-                    f"{entry.value} names a {self.kind} {entry.name!r}, which is there already: it is left out",
+                    f"{entry.value} names a {self.kind} {entry.name!r}, which already exists: it is left out",
                     RuntimeWarning,
                     stacklevel=3,
                 )

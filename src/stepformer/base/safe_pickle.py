@@ -167,7 +167,7 @@ def load_restricted_npy(data: bytes, where: str) -> Any:
         raise InputError(f"{where} is not a readable NumPy file: {error}") from None
     held = load_restricted(data[stream.tell() :])
     if not isinstance(held, np.ndarray) or held.size != 1:
-        raise InputError(f"{where} is a NumPy file of {shape} Python objects; one object is read")
+        raise InputError(f"{where} is a NumPy file of {shape} Python objects; only a single object can be read")
     return held.reshape(()).item()
 
 

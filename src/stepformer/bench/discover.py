@@ -17,11 +17,11 @@ from stepformer.cli.measured import report
 from stepformer.cli.options import add
 from stepformer.media.container import copy_packets, opened, probe, video_stream
 
-HELP = """Times discovery, part by part, for a minute of video: decode, encode, model (slots), align (cutting into
-steps), label (naming). A video shorter than --seconds is shown again and again until then, because short videos are
-looked at more often. The first run warms up and is not counted; nothing is taken from what was kept before. Beside the
-wall clock stands the processors' time, which other work on the machine hardly changes, and start: the processor time
-of a new process until it can begin. Everything after encoding must take less than a hundredth of the whole."""
+HELP = """Times discovery part by part, for a minute of video: decode, encode, model (slots), align (cutting into
+steps), label (naming). A video shorter than --seconds is repeated up to that length, because short videos are sampled
+more densely. Times are medians; a first run to warm up is not counted, and nothing comes from the cache. Processor time
+is printed beside wall-clock time, because other work on the machine hardly changes it; "start" is the processor time of
+a new process until it can begin. Everything after encoding must take less than a hundredth of the total."""
 
 EXAMPLES = [
     "stepformer bench discover",

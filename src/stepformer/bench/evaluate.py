@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from stepformer.evaluation.predictions import Prediction
 
 HELP = """Scores CrossTask's 360 validation videos and COIN's 2,596 test videos under the Table 1 protocol, K-means
-included, and reports time and peak memory of each, and how they grow. Give the datasets with --crosstask and --coin;
-what is not given is made up with the same number of videos, tasks and steps, and the report says so."""
+included, and reports the time and peak memory of each, and how they grow. Give the datasets with --crosstask and
+--coin; one that is not given is replaced by made-up data with the same number of videos, tasks and steps, and the
+report says so."""
 
 EXAMPLES = [
     "stepformer bench evaluate --crosstask crosstask_release.tar.gz --coin COIN.json",

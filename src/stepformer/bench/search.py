@@ -22,11 +22,11 @@ from stepformer.cli.measured import report
 from stepformer.cli.options import add, positive
 from stepformer.errors import StepFormerError
 
-HELP = """Builds the search index of a synthetic library and asks it for steps in other words than its own. Prints the
-time an answer takes (text encoder, search, both; median and 95th percentile) on the wall clock and of the processor,
-recall of the graph against comparing with every vector, and how often the first place, and any of ten, shows the step
-that was asked for. On a busy machine the wall clock measures the others too; exit code 1 if both 95th percentiles are
-over 100 ms."""
+HELP = """Builds the search index of a synthetic library and searches it for steps in other words than its own. Prints
+the time per answer (text encoder, search, both; median and 95th percentile) as wall-clock and processor time, the
+recall of the graph against comparing with every vector, and how often the first place, or one of the first ten, shows
+the right step. On a busy machine wall-clock time includes other work; exit code 1 if both 95th percentiles are over
+100 ms."""
 
 EXAMPLES = [
     "stepformer bench search",
@@ -41,7 +41,7 @@ LIMIT_MS = 100.0  # what an answer may take
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "limit", "threads", "seed", limit=10_000, threads=2)
-    parser.add_argument("--queries", type=positive, default=200, metavar="N", help="questions")
+    parser.add_argument("--queries", type=positive, default=200, metavar="N", help="number of queries")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -24,9 +24,9 @@ from stepformer.cli.measured import peak_mib, report
 from stepformer.cli.options import Several, add, numbers, positive
 from stepformer.errors import UsageError
 
-HELP = """Trains on random data of given shapes and reports the time of a step, how many times as long the
-straightforward PyTorch step takes, the least a step can take on this machine, and peak memory: of the whole process on
-the CPU, of what torch allocated on a GPU."""
+HELP = """Trains on random data of given shapes and reports the time per step, how many times longer a plain PyTorch
+step takes, the least time that a step could take on this machine, and peak memory: of the whole process on the CPU, of
+torch's allocations on a GPU."""
 
 EXAMPLES = [
     "stepformer bench train",
@@ -256,12 +256,12 @@ def least(shape: Shape, parameters: int, recorded: bool) -> dict[str, tuple[floa
     linear = 2.0 * R * (8 * D * D + 2 * D * model.feedforward)  # of a layer: two attentions, feed-forward
     frames, rows, scores = B * N * D * bytes_, B * KH * D * bytes_, B * KH * N * bytes_
     moved = 2 * (frames + rows + scores)  # the two products of a layer, each way
-    weights, gradients = parameters * 4.0, parameters * float(bytes_)  # on a GPU in bf16
+    weights, gradients = parameters * 4.0, parameters * float(bytes_)  # on a GPU in bf16, as the two moments
     mean = 2 if config.optim.ema else 0
     matrix = float(R * B * L)
     return {
         "forward": (layers * (2 * attended + linear), layers * moved + 2 * frames),
         "losses, both ways": (2 * 2 * matrix * D, 4 * matrix * 4 + 2 * R * D * 4),
         "backward": (layers * (2 * attended + 2 * linear), layers * moved + gradients),
-        "clip, update, mean": (0.0, 2 * gradients + weights * (6 + mean + 0.5)),
+        "clip, update, mean": (0.0, 6 * gradients + weights * (2 + mean + 0.5)),
     }

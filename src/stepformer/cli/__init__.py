@@ -28,42 +28,48 @@ from stepformer.version import __version__
 
 # name of the command -> (module, one line of help). Order is the order of `stepformer --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "discover": ("stepformer.cli.discover", "the ordered steps of videos, with times and names"),
-    "locate": ("stepformer.cli.locate", "when given steps happen in videos"),
-    "demo": ("stepformer.cli.demo", "the whole product on one real video"),
-    "procedure": ("stepformer.cli.procedure", "several videos of one task to one ordered list of steps"),
-    "search": ("stepformer.cli.search", "where in a library of processed videos a step happens"),
-    "export": ("stepformer.cli.export", "a timeline as chapters, subtitles, tables, pictures, clips, a page"),
-    "view": ("stepformer.cli.view", "the page of a timeline in a browser"),
-    "phrases": ("stepformer.cli.phrases", "subtitles to verb phrases with times"),
-    "prepare phrases": ("stepformer.cli.prepare:PHRASE_TABLE", "subtitles of many videos to one table of phrases"),
+    "discover": ("stepformer.cli.discover", "find the ordered steps of videos, with times and names"),
+    "locate": ("stepformer.cli.locate", "find when given steps happen"),
+    "demo": ("stepformer.cli.demo", "run everything on one real video"),
+    "procedure": ("stepformer.cli.procedure", "find the common steps of several videos of one task"),
+    "search": ("stepformer.cli.search", "find where in a library of processed videos a step happens"),
+    "export": ("stepformer.cli.export", "convert a timeline to chapters, subtitles, tables, pictures, clips, a page"),
+    "view": ("stepformer.cli.view", "show a timeline in the browser"),
+    "phrases": ("stepformer.cli.phrases", "turn subtitles into verb phrases with times"),
+    "prepare phrases": (
+        "stepformer.cli.prepare:PHRASE_TABLE",
+        "turn subtitles of many videos into one table of phrases",
+    ),
     "simulate": ("stepformer.cli.simulate", "make a simulated corpus"),
     "train": ("stepformer.cli.train", "train a model on a simulated corpus or a feature store"),
-    "adapt": ("stepformer.cli.adapt", "a model for an encoder of yours, or for your videos"),
+    "adapt": ("stepformer.cli.adapt", "train a model for another encoder or your videos"),
     "evaluate": ("stepformer.cli.evaluate", "audit a dataset, or score predictions on it under any protocol"),
-    "models convert": ("stepformer.cli.models:CONVERT", "a released checkpoint to safetensors"),
-    "models list": ("stepformer.cli.models:LIST", "the weights known by name, and which are here"),
-    "models pull": ("stepformer.cli.models:PULL", "download weights by name, verified, once"),
-    "models info": ("stepformer.cli.models:INFO", "source, hashes, licence and training data of weights"),
-    "models verify": ("stepformer.cli.models:VERIFY", "hash the pulled weights again"),
-    "prepare features": ("stepformer.cli.prepare:FEATURES", "videos, or features you have, to a feature store"),
+    "models convert": ("stepformer.cli.models:CONVERT", "convert a released checkpoint to safetensors"),
+    "models list": ("stepformer.cli.models:LIST", "list the weights known by name, and which are downloaded"),
+    "models pull": ("stepformer.cli.models:PULL", "download weights by name and verify them"),
+    "models info": ("stepformer.cli.models:INFO", "show source, hashes, licence and training data of weights"),
+    "models verify": ("stepformer.cli.models:VERIFY", "verify the downloaded weights"),
+    "prepare features": ("stepformer.cli.prepare:FEATURES", "turn videos, or existing features, into a feature store"),
     "bench discover": ("stepformer.bench.discover", "time per minute of video, part by part"),
-    "bench search": ("stepformer.bench.search", "a library of 10,000 videos: answers, recall against exact"),
-    "bench align": ("stepformer.bench.align", "alignment kernels against a naive Python loop"),
-    "bench train": ("stepformer.bench.train", "a training step beside the plain one and its floor; peak memory"),
-    "bench evaluate": ("stepformer.bench.evaluate", "Table 1 scoring from CrossTask's 360 videos to COIN's 2,596"),
-    "reproduce": ("stepformer.cli.reproduce", "the paper's tables and figures, and the evidence behind ours"),
-    "doctor": ("stepformer.cli.doctor", "what is here, what is not, and how to fix it"),
-    "completion": ("stepformer.cli.completion", "a completion script for bash, zsh or fish"),
+    "bench search": ("stepformer.bench.search", "answer time and recall in a library of 10,000 videos"),
+    "bench align": ("stepformer.bench.align", "time of the alignment kernels against a naive Python loop"),
+    "bench train": (
+        "stepformer.bench.train",
+        "time and memory of a training step, against plain PyTorch and its floor",
+    ),
+    "bench evaluate": ("stepformer.bench.evaluate", "time of Table 1 scoring, CrossTask's 360 videos to COIN's 2,596"),
+    "reproduce": ("stepformer.cli.reproduce", "reproduce the paper's tables and figures, and our own"),
+    "doctor": ("stepformer.cli.doctor", "check the installation and say how to fix it"),
+    "completion": ("stepformer.cli.completion", "print a completion script for bash, zsh or fish"),
 }
 
 GROUPS = {
-    "prepare": "subtitles to phrases, videos to features",
+    "prepare": "turn subtitles into phrases, videos into features",
     "bench": "measure one part of the product against its limit",
     "models": "named weights and released checkpoints",
 }
 
-_DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times, from the video alone."
+_DESCRIPTION = "Finds the ordered steps of a how-to video, with start and end times and names."
 _MORE = "stepformer COMMAND --help starts with examples. stepformer --version prints the version."
 _HELP = ("-h", "--help", "help")
 
@@ -189,7 +195,7 @@ def _caught(action: Callable[[], int | None], debug: bool) -> int:
         if debug:
             raise
         if isinstance(error, MemoryError):
-            log.error("there is not enough memory for it")
+            log.error("not enough memory")
             return 1
         if isinstance(error, StepFormerError):
             log.error(str(error))

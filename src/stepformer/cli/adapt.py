@@ -7,16 +7,16 @@ from pathlib import Path
 
 from stepformer.base.defaults import VIDEO_STEPS
 from stepformer.cli.log import answer, log, of
-from stepformer.cli.options import add, positive, set_fields
+from stepformer.cli.options import FOLDER, add, positive, set_fields
 from stepformer.cli.prepare import encode_all
 
 HELP = """Trains a StepFormer for any encoder that puts videos and texts into one space (OpenCLIP, SigLIP, UniVL,
 MIL-NCE, your own): a simulated world in that encoder's space, then the same training as the default model's.
 
---world gives a world of real pictures (stepformer bench world), which is carried over into the encoder's space;
-without it, procedures come from the package's grammar and pictures are imagined. --videos adds your own narrated
-videos: they are encoded as prepare features does it, and training goes on with them. Minutes on a GPU; on a CPU it
-says how far it is and can be stopped and continued with --resume. FOLDER/model.safetensors is the model:
+--world gives a world of real pictures (stepformer bench world), which is mapped into the encoder's space;
+without it, procedures come from the package's grammar and pictures are synthetic. --videos adds your own narrated
+videos: they are encoded as prepare features does it, and training continues on them. It takes minutes on a GPU; on a
+CPU it shows progress and can be stopped and continued with --resume. FOLDER/model.safetensors is the model:
 stepformer discover VIDEO --model FOLDER."""
 EXAMPLES = [
     "stepformer adapt --encoder openclip:ViT-B-32/laion2b_s34b_b79k --world world.safetensors --out mine/",
@@ -27,13 +27,13 @@ EXAMPLES = [
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "encoder", "world", "videos", "out", "resume", "train_steps", "batch", "set", "seed", "device",
-        "threads", encoder={"required": True}, out={"required": True})  # fmt: skip
+        "threads", encoder={"required": True}, out={"required": True, "metavar": FOLDER})  # fmt: skip
     parser.add_argument(
         "--video-steps",
         type=positive,
         default=VIDEO_STEPS,
         metavar="N",
-        help="training steps on those of --videos",
+        help="training steps on the videos of --videos",
     )
 
 

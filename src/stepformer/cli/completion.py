@@ -28,7 +28,7 @@ _FILES = ("FILE", "VIDEO", "TIMELINE", "PATH", "OUT", "SUBTITLES", "STORE", "CON
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
 def run(args: argparse.Namespace) -> None:

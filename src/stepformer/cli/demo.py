@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from importlib import resources
-from pathlib import Path
 
-from stepformer.cli.log import log
-from stepformer.cli.options import add
+from stepformer.base.files import make_folder
+from stepformer.cli.log import answer, log
+from stepformer.cli.options import FOLDER, add
 
 HELP = """Takes a real how-to video (washing hands, 21 seconds, CC BY 4.0, Carlos Máñez-Carvajal) and the default model,
-discovers its steps twice, from the pictures alone and with a narration that a speech synthesiser speaks over it (the
-clip itself is silent), locates three typed steps in it, and writes chapters, a picture and a page to click on. The
-first run downloads the video and the weights (about 400 MB, pinned by hash); later runs are offline."""
+discovers its steps twice, from the pictures alone and with a narration spoken by a speech synthesiser (the clip itself
+is silent), locates three typed steps in it, and writes chapters, a picture and an interactive page. The first run
+downloads the video and the weights (about 400 MB, pinned by hash); later runs work offline."""
 
 EXAMPLES = [
     "stepformer demo",
@@ -25,7 +24,7 @@ STEPS = ("turn on the tap", "rub the hands together with soap", "rinse the hands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "out", "model", "device", "threads", out="out/demo")
+    add(parser, "out", "model", "device", "threads", out={"metavar": FOLDER, "default": "out/demo"})
 
 
 def run(args: argparse.Namespace) -> None:
@@ -37,8 +36,7 @@ def run(args: argparse.Namespace) -> None:
     from stepformer.show.terminal import draw
 
     began = time.monotonic()
-    out = Path(args.out)
-    out.mkdir(parents=True, exist_ok=True)
+    out = make_folder(args.out)
     log.info("a real how-to video: washing hands (CC BY 4.0, Carlos Máñez-Carvajal)")
     video = out / "washing-hands.mp4"  # beside the page, which plays it
     with resources.as_file(resources.files("stepformer.cli") / "demo_voice.ogg") as voice:
@@ -55,26 +53,19 @@ def run(args: argparse.Namespace) -> None:
 
     files = {}
     outputs = dict.fromkeys(("steps.json", "chapters.vtt", "chapters.ffmeta", "timeline.png", "steps.html"), timeline)
-    for name, result in (outputs | {"silent.json": silent, "located.json": located}).items():
-        written = export.write(result, out / name, similarity=found.similarity)
+    for name, one in (outputs | {"silent.json": silent, "located.json": located}).items():
+        written = export.write(one, out / name, similarity=found.similarity)
         files[name] = {"path": str(written.path), "notes": list(written.notes)}
-    if args.json:
-        timelines = {"discovered": timeline, "silent": silent, "located": located}
-        result_json = {name: one.to_dict() for name, one in timelines.items()} | {"files": files}
-        print(json.dumps(result_json, ensure_ascii=False))
-        return
-    print("\nsteps found in the pictures alone, which name none:\n")
-    print(draw(silent))
+    lines = ["\nsteps found in the pictures alone, without names:\n", draw(silent)]
     if narration.cues:
-        print(f"\nsteps found with what is said ({narration.where}, a synthetic voice: the clip itself is silent):\n")
-        print(draw(timeline))
-    print("\nsteps you typed, located in it:\n")
-    print(draw(located))
-    for text in located.meta.get("absent", []):
-        print(f"  not in the video: {text}")
-    print(f"\nin {time.monotonic() - began:.0f} s:")
+        heard = f"{narration.where}, a synthetic voice: the clip itself is silent"
+        lines += [f"\nsteps found with what is said ({heard}):\n", draw(timeline)]
+    lines += ["\nsteps you typed, located in it:\n", draw(located)]
+    lines += [f"  not in the video: {text}" for text in located.meta.get("absent", [])]
+    lines.append(f"\nin {time.monotonic() - began:.0f} s:")
     for entry in files.values():
-        print(f"  {entry['path']}")
-        for note in entry["notes"]:
-            print(f"      {note}")
-    print(f"\nopen {out / 'steps.html'} in a browser, or: stepformer view {out / 'steps.json'}")
+        lines += [f"  {entry['path']}", *(f"      {note}" for note in entry["notes"])]
+    lines.append(f"\nopen {out / 'steps.html'} in a browser, or: stepformer view {out / 'steps.json'}")
+    timelines = {"discovered": timeline, "silent": silent, "located": located}
+    result = {name: one.to_dict() for name, one in timelines.items()} | {"files": files}
+    answer(args, result, "\n".join(lines))

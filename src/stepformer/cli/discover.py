@@ -15,11 +15,12 @@ from stepformer.cli.over_videos import add_videos, run_over
 from stepformer.narration.listening import Listening
 
 HELP = """Finds the ordered steps of videos, with start, end, name and score. Give at most one of --steps, --detail,
---percentile and --similarity; by default a video is cut as finely as it needs. Names come from what is said: subtitles
-given, beside or inside the video, else its speech. Where nothing is said, steps are numbered.
+--percentile and --similarity; by default the number of steps follows from the video. Names come from the narration:
+subtitles given, beside or inside the video, else its speech. Without narration, steps are numbered.
 
-VIDEO may also be features: a folder of .npy, .npz or safetensors files (--rate of them per second), one of them, or a
-feature store. What is written is what stepformer evaluate reads. --out without --format writes JSON."""
+VIDEO may also be features: a folder of .npy, .npz or safetensors files (--rate vectors per second), a single such file,
+or a feature store. stepformer evaluate reads what this command writes. --out without --format writes JSON; stepformer
+export --formats lists the formats."""
 
 EXAMPLES = [
     "stepformer discover pancakes.mp4",
@@ -38,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--percentile", type=float, metavar="P", help="the paper's drop threshold: this percentile of similarities"
     )
     parser.add_argument(
-        "--similarity", type=float, metavar="S", help="a fixed drop threshold, as the released code has (0.35)"
+        "--similarity", type=float, metavar="S", help="a fixed drop threshold; the released code uses 0.35"
     )
     add(parser, "unordered", "no_labels", "sure_only")
-    parser.add_argument("--use", choices=USES, default="both", help="slots say what, structure says where")
-    parser.add_argument("--bank", metavar="FILE", help="phrases, one per line, to guess names from by sight")
+    parser.add_argument("--use", choices=USES, default="both", help="cut by slots, by structure, or both")
+    parser.add_argument("--bank", metavar="FILE", help="file of phrases, one per line, to guess names from the frames")
     parser.add_argument(
-        "--vectors", action="store_true", help="also NAME.steps.vectors.npy beside JSON, for evaluate to cluster by"
+        "--vectors", action="store_true", help="also write NAME.steps.vectors.npy beside JSON, for evaluate to cluster"
     )
     add_videos(parser)
 
@@ -66,9 +67,5 @@ def find(
     """The steps of one video, in whichever process."""
     from stepformer.show.writing import without_guesses
 
-    # plain features do not say whose they are, and names need the text side of the encoder that made them
-    named = not args.no_labels and (video.kind != "features" or args.encoder is not None)
-    features = video.read(model, args.rate, not args.no_cache, named)
-    narration = video.heard(listening) if named else None
-    found = model.find(features, knobs, narration=narration, labels="auto" if named else "none", bank=bank)
+    found = video.find(model, args, knobs, listening, bank)
     return replace(found, timeline=without_guesses(found.timeline)) if args.sure_only else found

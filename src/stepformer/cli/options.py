@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
-from stepformer.base.files import no_such
+from stepformer.base.files import check_place, no_such
 from stepformer.errors import UsageError, near
 
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -67,6 +67,7 @@ def _number(expected: str, kind: Callable[[str], Any], holds: Callable[[Any], bo
 # digits alone: Python takes "1_000" and "+1" for whole numbers too
 positive = _number("a whole number of at least 1", lambda text: int(text) if text.strip().isdecimal() else 0, bool)
 above_zero = _number("a number above 0", float, lambda value: 0 < value < math.inf)
+port = _number("a port from 0 to 65535", int, lambda value: 0 <= value <= 65535)
 share = _number("a number from 0 to 1", float, lambda value: 0 <= value <= 1)
 
 
@@ -88,66 +89,71 @@ OPTIONS: dict[str, dict[str, Any]] = {
     # every command
     "json": {"action": "store_true", "help": "print the result as JSON on stdout"},
     "config": {"metavar": "FILE", "help": "TOML file of options (default: the nearest stepformer.toml)"},
-    "verbose": {"flags": ("-v",), "action": "store_true", "help": "say more: where options come from, times, caches"},
+    "verbose": {"flags": ("-v",), "action": "store_true", "help": "also show where options come from, times, caches"},
     "quiet": {"flags": ("-q",), "action": "store_true", "help": "no progress and no notes; warnings and errors only"},
-    "log_file": {"metavar": "FILE", "help": "add all messages, with times, to this file (default: none)"},
+    "log_file": {"metavar": "FILE", "help": "append all messages, with times, to this file (default: none)"},
     "debug": {"action": "store_true", "help": "show the traceback of an error"},
     "plugin": {"action": Several, "type": words, "default": [], "metavar": "MODULE",
-               "help": "import a module, or a .py file, that adds encoders, losses, ...; may be given again"},
+               "help": "import a module, or a .py file, that adds encoders, losses, ...; repeatable"},
     # what computes
     "model": {"metavar": "NAME", "default": "default", "help": "model name, checkpoint, run folder or hub id"},
     "encoder": {"metavar": "NAME", "help": "encoder of the features, NAME or NAME:VALUE (default: the model's own)"},
-    "device": {"metavar": "NAME", "help": "cpu or cuda (default: the GPU where there is one)"},
-    "threads": {"type": positive, "metavar": "N", "help": "CPU threads of each process (default: all cores, shared)"},
-    "jobs": {"flags": ("-j",), "type": positive, "default": 1, "metavar": "N", "help": "processes that work at once"},
-    "seed": {"type": int, "default": 0, "metavar": "N", "help": "seed of what is random"},
+    "device": {"metavar": "NAME", "help": "cpu, cuda, cuda:1 or mps (default: the GPU if there is one)"},
+    "threads": {"type": positive, "metavar": "N", "help": "CPU threads per process (default: all cores, shared)"},
+    "jobs": {"flags": ("-j",), "type": positive, "default": 1, "metavar": "N", "help": "parallel processes"},
+    "seed": {"type": int, "default": 0, "metavar": "N", "help": "random seed"},
     "seeds": {"action": Several, "type": numbers, "nargs": "+", "default": [0, 1, 2], "metavar": "N",
               "help": "one result per seed: 0 1 2, or 0,1,2"},
     # what is written
-    "out": {"metavar": "PATH", "help": "where to write: a folder, or the one file that is made (default: nowhere)"},
+    "out": {"metavar": "PATH", "help": "where to write the results (default: nowhere)"},
     "format": {"action": Several, "type": words, "default": [], "metavar": "NAMES",
-               "help": "output formats, separated by commas or given again"},
+               "help": "output formats, comma-separated or repeated"},
     "write": {"action": Several, "default": [], "metavar": "FILE",
-              "help": "write the timeline to FILE, format by suffix; {name} is the video's name; may be given again"},
-    "plot": {"action": "store_true", "help": "also a picture of the timeline and the similarities, NAME.steps.png"},
+              "help": "write the timeline to FILE, format by suffix; {name} is the video's name; repeatable"},
+    "plot": {"action": "store_true", "help": "also write a plot of the timeline and similarities, NAME.steps.png"},
     "overwrite": {"action": "store_true", "help": "replace files of an earlier, different run"},
-    "skip_existing": {"action": "store_true", "help": "skip inputs whose files are there already"},
-    "title": {"metavar": "TEXT", "help": "title of page and pictures (default: the name of the input)"},
+    "skip_existing": {"action": "store_true", "help": "skip inputs whose output files already exist"},
+    "title": {"metavar": "TEXT", "help": "title of the page and pictures (default: the name of the input)"},
     # how a run goes
     "keep_going": {"action": "store_true", "help": "continue after an input that fails; exit code 5 at the end"},
-    "dry_run": {"action": "store_true", "help": "say what would be done, do nothing"},
-    "cluster": {"metavar": "ADDRESS", "help": "work on a Ray cluster, auto or its head's address, whose nodes see the "
-                "same files (default: this machine)"},
-    "time_limit": {"type": above_zero, "metavar": "SECONDS", "help": "give up on a video after that (default: never)"},
-    "no_cache": {"action": "store_true", "help": "read every video again, and keep nothing"},
+    "dry_run": {"action": "store_true", "help": "show what would be done, do nothing"},
+    "cluster": {"metavar": "ADDRESS", "help": "run on a Ray cluster (auto, or the address of its head) whose nodes "
+                "see the same files (default: this machine)"},
+    "time_limit": {"type": above_zero, "metavar": "SECONDS",
+                   "help": "give up on a video after this many seconds (default: never)"},
+    "no_cache": {"action": "store_true", "help": "ignore the cache: read every video again and store nothing"},
     # steps and names
-    "steps": {"type": positive, "metavar": "N", "help": "how many steps (default: as many as the video needs)"},
-    "detail": {"type": share, "metavar": "0..1", "help": "0 few and long steps, 1 many and short (default: 0.5)"},
-    "unordered": {"action": "store_true", "help": "the order of the steps is not fixed"},
-    "step": {"action": Several, "default": [], "metavar": "TEXT", "help": "a step to locate; may be given again"},
-    "no_labels": {"action": "store_true", "help": "steps without names"},
+    "steps": {"type": positive, "metavar": "N", "help": "how many steps (default: follows from the video)"},
+    "detail": {"type": share, "metavar": "0..1",
+               "help": "from 0, few and long steps, to 1, many and short ones (default: 0.5)"},
+    "unordered": {"action": "store_true", "help": "the steps may come in any order"},
+    "step": {"action": Several, "default": [], "metavar": "TEXT", "help": "a step to locate; repeatable"},
+    "no_labels": {"action": "store_true", "help": "leave the steps unnamed"},
     "sure_only": {"action": "store_true", "help": "leave out names that are guesses"},
-    "video": {"metavar": "FILE", "help": "the video, where it is not where the input says (default: beside it)"},
-    "from": {"dest": "from_", "metavar": "KIND", "help": "what the input is (default: seen from its name and content)"},
+    "video": {"metavar": "FILE", "help": "the video file, if it is not where the input says (default: beside it)"},
+    "from": {"dest": "from_", "metavar": "KIND", "help": "what the input is (default: detected)"},
     # narration
-    "subtitles": {"metavar": "FILE", "help": "what is said: any subtitle format, Whisper's JSON or phrases --json "
-                  "(default: looked for)"},
+    "subtitles": {"metavar": "FILE", "help": "narration: any subtitle format, Whisper's JSON or phrases --json "
+                  "(default: found automatically)"},
     "no_subtitles": {"action": "store_true", "help": "do not look for subtitles beside or inside the video"},
-    "no_speech": {"action": "store_true", "help": "do not listen to videos without subtitles"},
+    "no_speech": {"action": "store_true", "help": "do not transcribe the speech of videos without subtitles"},
     "speech_model": {"metavar": "NAME", "default": SPEECH_MODEL,
                      "help": "speech to text: base, small (slower, fewer errors) or a folder"},
     "language": {"metavar": "CODE", "default": LANGUAGE,
-                 "help": "of subtitles where there are several, and of the speech"},
+                 "help": "language of the speech, and of subtitles if there are several"},
     # phrases
-    "punctuation": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
-    "coreference": {"default": "rules", "metavar": "NAME", "help": "rules, none, or the name of a plugin's"},
+    "punctuation": {"default": "rules", "metavar": "NAME",
+                    "help": "what restores punctuation: rules, none, or a plugin's name"},
+    "coreference": {"default": "rules", "metavar": "NAME",
+                    "help": "what resolves pronouns: rules, none, or a plugin's name"},
     "parser": {"metavar": "PATH", "help": "folder or package of a spaCy pipeline (default: the pinned one)"},
     "whole_clause": {"action": argparse.BooleanOptionalAction, "default": False,
-                     "help": "behind the paper's pattern, the other words of the clause"},
+                     "help": "append the other words of the clause to the phrase"},
     "no_chatter": {"action": "store_true", "help": "leave chatter out instead of marking it"},
-    "min_groundability": {"type": share, "default": 0.0, "metavar": "0..1", "help": "leave out phrases below this"},
-    "released_filters": {"action": "store_true", "help": "as the released code: a direct object, at most 100 letters, "
-                         "at most 15 words, no repeats"},
+    "min_groundability": {"type": share, "default": 0.0, "metavar": "0..1",
+                          "help": "leave out phrases whose groundability is lower"},
+    "released_filters": {"action": "store_true", "help": "filter as the released code does: a direct object, at most "
+                         "100 letters, at most 15 words, no repeats"},
     # data
     "world": {"metavar": "FILE", "help": "simulated world, made by stepformer simulate (default: none)"},
     "data": {"metavar": "FOLDER", "help": "folder of public datasets (default: none)"},
@@ -157,19 +163,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "features": {"metavar": "FOLDER", "help": "folder of features, one .npy per video (default: none)"},
     "rate": {"type": above_zero, "default": 1.0, "metavar": "HZ", "help": "features, or predicted ids, per second"},
     "videos": {"metavar": "FOLDER", "help": "folder of video files (default: none)"},
-    "resume": {"action": "store_true", "help": "continue the run in the folder"},
+    "resume": {"action": "store_true", "help": "continue the run in the --out folder"},
     "checkpoint": {"metavar": "PATH", "help": "weights: a file or a run folder (default: none)"},
     "chart": {"type": Path, "metavar": "FILE", "help": "also draw the times, as SVG or PNG (default: none)"},
     "limit": {"type": positive, "metavar": "N", "help": "at most about this many videos (default: all)"},
-    "seconds": {"type": above_zero, "default": 60.0, "metavar": "S", "help": "how much of a video is taken"},
+    "seconds": {"type": above_zero, "default": 60.0, "metavar": "S", "help": "how much of a video is used"},
     "encoders": {"action": Several, "type": words, "metavar": "NAMES",
-                 "help": "encoders, separated by commas or given again (default: all that read video)"},
-    "repeats": {"type": positive, "default": 3, "metavar": "N", "help": "timed runs; the median is reported"},
+                 "help": "encoders, comma-separated or repeated (default: all that read video)"},
+    "repeats": {"type": positive, "default": 3, "metavar": "N", "help": "number of timed runs"},
     # training
     "train_steps": {"type": positive, "metavar": "N", "help": "training steps of every model (default: the preset's)"},
     "batch": {"type": positive, "metavar": "N", "help": "videos per training step (default: the preset's)"},
     "set": {"action": Several, "default": [], "metavar": "KEY=VALUE",
-            "help": "a field of the training config, e.g. optim.lr=1e-4; may be given again"},
+            "help": "a field of the training config, e.g. optim.lr=1e-4; repeatable"},
 }  # fmt: skip
 
 
@@ -183,6 +189,8 @@ class Command:
     run: Callable[[argparse.Namespace], int | None]
 
 
+FOLDER = "FOLDER"
+"""What ``--out`` takes in a command that writes several files: ``out={"metavar": FOLDER}``."""
 COMMON = ("json", "config", "verbose", "quiet", "log_file", "debug", "plugin")
 LISTENING = ("no_subtitles", "no_speech", "speech_model", "language")
 PHRASES = (
@@ -263,7 +271,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(
             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, usage=argparse.SUPPRESS,
-            epilog="Switches are off unless given. stepformer.toml and STEPFORMER_* set options too.", **settings,
+            epilog="Switches are off unless given. Options can also be set in stepformer.toml and as STEPFORMER_*.",
+            **settings,
         )  # fmt: skip
 
     def error(self, message: str) -> NoReturn:
@@ -278,9 +287,9 @@ class Parser(argparse.ArgumentParser):
         wrong = re.match(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)$", message)
         if wrong:
             choices = wrong[3].replace("'", "").split(", ")
-            message = f"{wrong[1]} takes no {near(wrong[2], choices)}"
+            message = f"{wrong[1]} does not accept {near(wrong[2], choices)}"
         message = message.replace("the following arguments are required:", "missing:")
-        raise UsageError(f"{message.removeprefix('argument ')} ({self.prog} --help shows what there is)")
+        raise UsageError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
 
 
 def finish(parser: argparse.ArgumentParser) -> None:
@@ -342,6 +351,8 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
             default = list(action.default) if isinstance(action.default, (list, tuple)) else action.default
             setattr(args, action.dest, default)
             args.sources[key] = "default"
+    if "out" in options and args.out and options["out"].metavar == FOLDER:
+        check_place(args.out, folder=True)  # before the work, which may take hours
     args.command = command
     return args
 

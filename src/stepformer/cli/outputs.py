@@ -49,24 +49,29 @@ def planned(sources: Sequence[Input], args: argparse.Namespace) -> list[list[Out
                 f"--write {path} would hold {len(sources)} videos; put {_PLACE} into it for the video's name"
             )
     if wanted and args.out is None and any(source.kind == "store" for source in sources):
-        raise UsageError("a feature store is no place for results: give a folder for them with --out")
+        raise UsageError("results cannot be written into a feature store; give another folder with --out")
     plans: list[list[Output]] = []
     owner: dict[str, Input] = {}
     for source in sources:
         named = [path.replace(_PLACE, source.name) for path in args.write]
         plan = [Output(path, export.format_of(path).name) for path in named]
         folder = Path(args.out) if args.out is not None else source.path.parent
-        plan += [Output(str(folder / f"{source.name}.steps{_suffix(name, source.path)}"), name) for name in wanted]
+        plan += [
+            Output(str(folder / f"{source.name}.steps{suffix_of(export.FORMATS[name], source.path)}"), name)
+            for name in wanted
+        ]
         for output in plan:
             other = owner.setdefault(output.path, source)
             if other != source:
-                raise UsageError(f"{other} and {source} would both be written to {output.path}; run them apart")
+                raise UsageError(
+                    f"{other} and {source} would both be written to {output.path}; process them in separate runs"
+                )
         plans.append(plan)
     return plans
 
 
-def _suffix(name: str, video: Path) -> str:
-    chosen = export.FORMATS[name]
+def suffix_of(chosen: export.Format, video: Path) -> str:
+    """What the name of a file in this format ends in; a copy of the video keeps the video's own suffix."""
     if chosen.name == "media":
         return video.suffix if video.suffix.lower() in chosen.suffixes else ".mkv"
     return chosen.suffixes[0] if chosen.suffixes else "/"
@@ -78,7 +83,7 @@ def may_write(paths: Iterable[str], overwrite: bool, run: str = "") -> None:
     there = [path for path in found if not run or _written(path.parent).get(path.name) != run]
     if there and not overwrite:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise UsageError(f"{there[0]}{more} is there already, from another run; --overwrite replaces it")
+        raise UsageError(f"{there[0]}{more} already exists, from another run; use --overwrite to replace it")
 
 
 def _written(folder: Path) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def warn_of_cache() -> None:
     from stepformer.base.cache import cache_folder, why_nothing_is_kept
 
     if why := why_nothing_is_kept():
-        log.warning(f"{cache_folder()} cannot be written ({why}): what is read from videos is not kept")
+        log.warning(f"{cache_folder()} cannot be written ({why}): what is read from videos is not cached")
 
 
 def save_options(args: argparse.Namespace, written: Iterable[str]) -> None:

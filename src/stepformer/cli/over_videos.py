@@ -21,7 +21,7 @@ from stepformer.base.many import run_many
 from stepformer.base.progress import Progress, clock
 from stepformer.cli.inputs import Input, find_inputs, start_worker, worker
 from stepformer.cli.log import log, of, printable
-from stepformer.cli.options import LISTENING, add, listening_of, workers_of
+from stepformer.cli.options import FOLDER, LISTENING, add, listening_of, workers_of
 from stepformer.cli.outputs import Output, may_write, planned, run_id, save_options, warn_of_cache, write_one
 from stepformer.errors import StepFormerError, UsageError, WriteError
 from stepformer.show import export
@@ -60,7 +60,7 @@ def add_videos(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "subtitles", *LISTENING, "model", "encoder", "device", "threads", "jobs", "rate", "write", "format",
         "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache", "time_limit", "cluster",
-        "dry_run")  # fmt: skip
+        "dry_run", out={"metavar": FOLDER})  # fmt: skip
 
 
 def _work(job: Job) -> Done:
@@ -132,7 +132,7 @@ def run_over(args: argparse.Namespace, find: Callable[..., Any]) -> int:
     failed = [done for done in results if done.error is not None]
     left = len(sources) - len(results)
     if left:
-        log.error(f"stopped with {left} to go; --keep-going goes on after a video that fails")
+        log.error(f"stopped with {left} to go; --keep-going continues after a video that fails")
     elif len(sources) > 1:
         log.info(_summary(sources, results))
     if not failed:
@@ -230,7 +230,7 @@ def _print(done: Done, as_json: bool, several: bool) -> None:
         for remark in file["notes"]:
             log.info(f"{file['path']}: {remark}")
     parts = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in done.spent.items())
-    read = "" if "decode" in done.spent else "features were kept from before; "
+    read = "" if "decode" in done.spent else "features were cached; "
     log.debug(f"{done.source}: {read}{parts}; {done.seconds:.2f} s in all")
 
 
@@ -241,7 +241,7 @@ def _print_plan(jobs: Sequence[Job], skipped: Sequence[Done], as_json: bool) -> 
         print(json.dumps({"video": str(source), "would_write": paths}, ensure_ascii=False) if as_json else shown)
     for done in skipped:
         row = {"video": str(done.source), "skipped": True, "would_write": []}
-        print(json.dumps(row, ensure_ascii=False) if as_json else f"{done.source}  there already, left")
+        print(json.dumps(row, ensure_ascii=False) if as_json else f"{done.source}  already exists, not changed")
     return 0
 
 
@@ -255,9 +255,9 @@ def _summary(sources: Sequence[Input], results: Sequence[Done]) -> str:
         steps = "" if done.steps is None else done.steps
         spent = "" if done.skipped else clock(done.seconds)
         partly = f"without {len(done.refused)} of its files" if done.refused else "ok"
-        result = "there already" if done.skipped else f"failed: {done.error}" if done.error else partly
+        result = "already exists" if done.skipped else f"failed: {done.error}" if done.error else partly
         lines.append(f"{name[:width]:<{width}}  {steps:>5}  {spent:>5}  {result}")
     good = sum(done.steps is not None and done.error is None for done in results)
     bad_ones = sum(done.error is not None for done in results)
-    lines.append(f"{good} done, {sum(done.skipped for done in results)} left as they were, {bad_ones} failed")
+    lines.append(f"{good} done, {sum(done.skipped for done in results)} skipped, {bad_ones} failed")
     return "\n".join(lines)

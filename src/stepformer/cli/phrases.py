@@ -18,7 +18,7 @@ from stepformer.narration.listening import Listening, Narration
 from stepformer.narration.phrases import Phrase
 
 HELP = """Reads subtitles (VTT, SRT, YouTube json3 and srv, TTML, HowTo100M, Whisper JSON, timed text), or takes those
-of a video or its speech, and shows the verb phrases said, with their times. Chatter ("subscribe to my channel") is
+of a video, or its speech, and shows the verb phrases in them, with their times. Chatter ("subscribe to my channel") is
 shown in brackets."""
 EXAMPLES = [
     "stepformer phrases talk.vtt",
@@ -34,7 +34,7 @@ _SOUND = (".mp3", ".wav", ".m4a", ".flac", ".ogg", ".opus", ".aac")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="subtitle file, video or sound")
     add(parser, "from")
-    parser.add_argument("--video-id", metavar="ID", help="which video of a HowTo100M file (default: the only one)")
+    parser.add_argument("--video-id", metavar="ID", help="the video in a HowTo100M file (default: the only one)")
     add(parser, *LISTENING)
     add(parser.add_argument_group("phrases"), *PHRASES)
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
         narration = with_video(_listen, args.file, listening_of(args), quiet, video=str(args.file), apart=args.apart)
         notes, cues = narration.notes, list(narration.cues)
         if not cues and not notes:
-            raise InputError(f"{args.file}: nothing is said in it that could be read or heard")
+            raise InputError(f"{args.file}: no subtitles and no speech were found")
     else:
         cues = read_subtitles(args.file, format=args.from_, video=args.video_id)
         foreign = "this does not look like English, the only language phrases are found in"
@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> None:
 def _listen(file: Path, listening: Listening, quiet: bool) -> Narration:
     """What is said in a video, with a bar."""
     from stepformer.base.progress import Progress
+    from stepformer.media import probe
     from stepformer.narration import narration_of
 
     with Progress("listening", None, "s of sound", quiet=quiet) as progress:
@@ -80,7 +81,10 @@ def _listen(file: Path, listening: Listening, quiet: bool) -> Narration:
             progress.total = total_s
             progress.advance(done_s - progress.done)
 
-        return narration_of(file, listening, heard)
+        found = narration_of(file, listening, heard)
+    if not found.cues and file.suffix.lower() not in _SOUND:
+        probe(file)  # says so where it is no video at all
+    return found
 
 
 def _print_side_by_side(cues: list[Cue], phrases: list[Phrase]) -> None:

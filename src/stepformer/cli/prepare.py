@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import check_place, no_such
 from stepformer.base.many import cores
 from stepformer.cli.log import answer, log, of
 from stepformer.cli.options import LISTENING, PHRASES, Command, add, listening_of, phrase_options, workers_of
@@ -16,22 +17,25 @@ KINDS = ("videos", "released", "arrays")
 
 
 def _add_features(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", type=Path, help="folder of videos, list of videos (one per line), or one video")
-    parser.add_argument("dst", type=Path, help="feature store to fill: a new folder, or one to go on with")
+    parser.add_argument(
+        "src", type=Path, metavar="SRC", help="folder of videos, list of videos (one per line), or one video"
+    )
+    parser.add_argument("dst", type=Path, metavar="DST", help="feature store to fill: a new folder, or one to add to")
     named = {"help": "encoder of the features, NAME or NAME:VALUE (default: clip)"}
     add(parser, "from", "encoder", encoder=named, **{"from": {"choices": KINDS, "default": "videos"}})
     parser.add_argument(
         "--captions", type=Path, help="text for --from arrays: HowTo100M's caption.json, or a folder of subtitle files"
     )
     add(parser, "jobs", "cluster", "time_limit", jobs=cores())
-    parser.add_argument("--no-text", action="store_true", help="leave subtitles and speech alone")
+    parser.add_argument("--no-text", action="store_true", help="ignore subtitles and speech")
     add(parser, *LISTENING)
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
 
 def _features(args: argparse.Namespace) -> int:
     if args.captions is not None and args.from_ != "arrays":
-        raise UsageError("--captions goes with --from arrays; subtitles of videos are found beside them")
+        raise UsageError("--captions works only with --from arrays; subtitles of videos are found beside them")
+    check_place(args.dst, folder=True)
     summary = _videos(args) if args.from_ == "videos" else _imported(args)
     report = {"store": str(args.dst), **summary.to_dict()}
     answer(args, report, _text(report))
@@ -79,7 +83,7 @@ def _imported(args: argparse.Namespace) -> Any:
     from stepformer.data.features import import_features
 
     if args.from_ == "released" and args.encoder is not None:
-        raise UsageError("the released tars hold UniVL's features; --encoder does not go with --from released")
+        raise UsageError("the released tars hold UniVL's features; --encoder cannot be combined with --from released")
     if args.from_ == "arrays" and args.encoder is None:
         raise UsageError("--from arrays needs --encoder NAME: whose features are they?")
     captions = None if args.no_text else args.captions
@@ -89,7 +93,7 @@ def _imported(args: argparse.Namespace) -> Any:
 
 def _text(report: dict[str, Any]) -> str:
     lines = [
-        f"{report['store']}: {report['videos']} videos encoded, {report['skipped']} were there, "
+        f"{report['store']}: {report['videos']} videos encoded, {report['skipped']} already there, "
         f"{len(report['failed'])} failed",
         f"{report['seconds']:.0f} s of video and {report['phrases']} phrases in {report['wall_s']:.1f} s"
         + (f", {report['x_real_time']:.1f} x real time" if report["x_real_time"] else ""),
@@ -102,8 +106,10 @@ def _text(report: dict[str, Any]) -> str:
 
 
 def _add_phrases(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", type=Path, help="folder of subtitles, one subtitle file, or HowTo100M's caption.json")
-    parser.add_argument("dst", type=Path, help="table to write, .parquet or .jsonl")
+    parser.add_argument(
+        "src", type=Path, metavar="SRC", help="folder of subtitles, one subtitle file, or HowTo100M's caption.json"
+    )
+    parser.add_argument("dst", type=Path, metavar="DST", help="table to write, .parquet or .jsonl")
     add(parser, "jobs", "cluster", "overwrite", jobs=cores())
     add(parser.add_argument_group("phrases"), *PHRASES, whole_clause=True)
 
@@ -115,7 +121,12 @@ def _phrases(args: argparse.Namespace) -> int:
     options = phrase_options(args)
     begun = Path(f"{args.dst}.parts")
     if args.dst.is_file() and not args.overwrite and not begun.exists():
-        log.warning(f"{args.dst} is there already; --overwrite does it again")
+        if not args.src.exists():
+            raise no_such(args.src, "file or folder")
+        said = f"{args.dst} already exists; use --overwrite to replace it"
+        log.warning(said)
+        if args.json:
+            answer(args, {"dst": str(args.dst), "skipped": True}, said)
         return 0
     with Progress("phrases", None, "words") as progress:
 
@@ -138,14 +149,14 @@ FEATURES = Command(
     """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
 their features, phrases and phrase vectors into a feature store: what training, evaluation and search read.
 
-A run that was stopped, even killed, goes on where it was; a video whose file has changed since is done again. A file
-that cannot be read is listed, and the exit code is then 5; the next run tries it again. A store holds the features
-of one encoder; another one's are refused.
+A run that was stopped, even killed, resumes; a video whose file has changed since is processed again. A file that
+cannot be read is listed, and the exit code is then 5; the next run tries it again. A store holds the features of one
+encoder; those of another are refused.
 
 --from released reads the released StepFormer's tars (through a reader that runs none of their code); --from arrays
-reads a folder of .npy, .npz or safetensors files, one per video, as features of the encoder named, with phrases from
---captions: a HowTo100M caption file, or a folder of subtitle files (CSV too), one per video. Names agree up to the
-endings of video files: abc.mp4.npy goes with abc.csv.""",
+reads a folder of .npy, .npz or safetensors files, one per video, as features of the encoder given, with phrases from
+--captions: a HowTo100M caption file, or a folder of subtitle files (CSV too), one per video. Files are matched by name,
+without the endings of video files: abc.mp4.npy belongs to abc.csv.""",
     [
         "stepformer prepare features videos/ store/",
         "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",
@@ -159,7 +170,7 @@ endings of video files: abc.mp4.npy goes with abc.csv.""",
 )
 PHRASE_TABLE = Command(
     """Turns a folder of subtitle files, or a HowTo100M caption file, into one table of verb phrases with their times
-(Parquet or JSON lines, one row per phrase). A run that was stopped goes on where it was. A file that cannot be
+(Parquet or JSON lines, one row per phrase). A run that was stopped resumes. A file that cannot be
 read is listed, and the exit code is then 5; the next run tries it again.""",
     [
         "stepformer prepare phrases subtitles/ phrases.parquet",

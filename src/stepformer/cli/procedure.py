@@ -8,14 +8,15 @@ from typing import Any
 
 from stepformer.cli.inputs import Input, find_inputs, start_worker, worker
 from stepformer.cli.log import answer, log, of
-from stepformer.cli.options import LISTENING, add, listening_of, share
+from stepformer.cli.options import FOLDER, LISTENING, add, listening_of, share
 from stepformer.cli.outputs import may_write, warn_of_cache
+from stepformer.cli.over_videos import LIMITS
 from stepformer.errors import InputError, PartialError
 
-HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named, in order,
-with how many videos have each, how often one comes before another, and each video's timeline in terms of them. VIDEO
-is a file, a folder, a glob, a feature store (prepare features), or - for a list on stdin. With --out a folder gets
-procedure.json, flow.mmd (Mermaid), flow.png and one timeline per video."""
+HELP = """Finds the steps that several videos of one task have in common: clustered across the videos, named and
+ordered, with how many videos have each, how often one comes before another, and each video's timeline in terms of them.
+VIDEO is a file, a folder, a pattern, a feature store (prepare features), or - for a list on stdin. --out writes
+procedure.json, flow.mmd (Mermaid), flow.png and one timeline per video into a folder."""
 
 EXAMPLES = [
     "stepformer procedure pancakes/*.mp4",
@@ -28,15 +29,22 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from stepformer.app.procedure.finding import MIN_SHARE
 
-    parser.add_argument("videos", nargs="+", metavar="VIDEO", help="videos, folders, globs, feature stores, or -")
-    common = {"help": "how many steps (default: the number that tells the steps of the videos apart best)"}
+    parser.add_argument(
+        "videos", nargs="+", metavar="VIDEO", help="videos, folders, patterns, feature stores, or - for stdin"
+    )
+    common = {"help": "how many steps (default: the number that best separates the steps of the videos)"}
     add(parser, "steps", "detail", "no_labels", steps=common)
     parser.add_argument(
-        "--min-share", type=share, default=MIN_SHARE, metavar="0..1", help="share of the videos that have a common step"
+        "--min-share",
+        type=share,
+        default=MIN_SHARE,
+        metavar="0..1",
+        help="a common step is in at least this share of the videos",
     )
     parser.add_argument("--mermaid", action="store_true", help="print the flow graph as Mermaid instead of the list")
-    add(parser, "out", "overwrite", "title", "model", "encoder", "device", "threads", "rate", "seed", "keep_going")
-    add(parser, "time_limit", "dry_run", *LISTENING)
+    add(parser, "out", "overwrite", "title", "model", "encoder", "device", "threads", "rate", "seed", "keep_going",
+        out={"metavar": FOLDER})  # fmt: skip
+    add(parser, "no_cache", "time_limit", "dry_run", *LISTENING)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     findings, failed = _find_all(sources, args)
     procedure = find(
         findings, start_worker(args), steps=args.steps, min_share=args.min_share, detail=args.detail, seed=args.seed,
-        labels="none" if args.no_labels else "auto",
+        labels="auto" if all(source.may_be_named(args) for source in sources) else "none",
     )  # fmt: skip
     written = _write(procedure, Path(args.out), args.title) if args.out else {}
     from stepformer.show.flow import mermaid
@@ -75,22 +83,21 @@ def _find(source: Input) -> Any:
     """The steps of one video."""
     from stepformer.app.discover.knobs import Knobs
 
-    model, args = worker["model"], worker["args"]
-    features = source.read(model, args.rate)
-    heard = None if args.no_labels else source.heard(listening_of(args))
-    labels = "none" if args.no_labels else "auto"
-    return model.find(features, Knobs(detail=args.detail), narration=heard, labels=labels)
+    args = worker["args"]
+    return source.find(worker["model"], args, Knobs(detail=args.detail), listening_of(args))
 
 
 def _find_all(sources: list[Input], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:
     from stepformer.base.many import run_many
     from stepformer.base.progress import Progress
 
-    warn_of_cache()
+    if not args.no_cache:
+        warn_of_cache()
     findings: dict[Input, Any] = {}
     failed: dict[str, str] = {}
     with Progress("videos", len(sources), "videos") as progress:
-        for outcome in run_many(_find, sources, 1, start_worker, (args,), args.time_limit, apart=args.apart):
+        limits = LIMITS | {"time_limit_s": args.time_limit, "apart": args.apart}
+        for outcome in run_many(_find, sources, 1, start_worker, (args,), **limits):
             if outcome.error is None:
                 findings[outcome.item] = outcome.value
             elif args.keep_going:
@@ -124,11 +131,13 @@ def as_text(procedure: Any) -> str:
     from stepformer.show.writing import one_line
 
     total = len(procedure.timelines)
-    lines = [
+    head = (
         f"{len(procedure.steps)} common steps of {total} videos; "
-        f"their order is kept in {procedure.consistency:.0%} of pairs",
-        "",
-    ]
+        f"their order is kept in {procedure.consistency:.0%} of pairs"
+    )
+    if doubt := procedure.meta.get("doubt"):
+        head = f"{doubt[0].upper()}{doubt[1:]}.\nIf they do, this is what looks alike in them:"
+    lines = [head, ""]
     wide = max((len(one_line(step.name)) for step in procedure.steps), default=0)
     for i, step in enumerate(procedure.steps):
         guess = f"guess {step.similarity:.2f}" if step.guess else ""

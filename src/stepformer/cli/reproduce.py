@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepformer.base.files import make_folder
 from stepformer.cli.log import answer, log
-from stepformer.cli.options import Several, above_zero, add, set_fields, words
+from stepformer.cli.options import FOLDER, Several, above_zero, add, set_fields, words
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ HELP = """Trains, fits and scores what a table needs, and writes it as TABLE.md,
   table3     the losses, Drop-DTW, the presets, and the controls
   table4     the number of slots and of decoder layers
   data       what the default preset learns from other training data
-  evidence   what does the work: each change of the default preset against the paper's alone
+  evidence   which parts matter: each change of the default preset against the paper's alone
   figures    timelines, attention, alignment and narration of one video
   all        every table, each run once
 
-Videos are simulated (--world), or your own features with annotations (--dataset, --features). Each run is
-kept under what decides its numbers, so a stopped command continues where it was, and nothing is done twice."""
+Videos are simulated (--world), or your own features with annotations (--dataset, --features). Each run is stored
+under a hash of everything that determines its numbers, so a stopped command resumes and nothing is done twice."""
 
 EXAMPLES = [
     "stepformer reproduce table3 --smoke",
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     whats = ("table1", "table2", "table3", "table4", "data", "evidence", "figures", "all")
     parser.add_argument("what", choices=whats, metavar="WHAT", help=", ".join(whats))
-    add(parser, "out")
+    add(parser, "out", out={"metavar": FOLDER})
     parser.add_argument("--smoke", action="store_true", help="a tiny world and tiny trainings: does every part work?")
     videos = parser.add_argument_group("videos")
     add(videos, "world", "limit", "features", "dataset", "subset", "rate")
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(models, "checkpoint", "train_steps", "batch", "set")
     models.add_argument(
         "--store", action=Several, default=[], metavar="FOLDER",
-        help="feature store to train on; may be given again (default: the simulation)",
+        help="feature store to train on; repeatable (default: the simulation)",
     )  # fmt: skip
     runs = parser.add_argument_group("runs")
     add(runs, "seeds", "jobs", "device")
@@ -67,14 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     runs.add_argument(
         "--baseline", action=Several, type=words, default=[], metavar="NAMES",
-        help="also baselines that plugins registered, in tables of discovery (default: none)",
+        help="also run these baselines of plugins, in tables of discovery (default: none)",
     )  # fmt: skip
     runs.add_argument(
         "--stop-after", type=above_zero, metavar="SECONDS",
-        help="show what is done by then (default: all); the same command continues later",
+        help="stop then and show what is done (default: run all); the same command continues later",
     )  # fmt: skip
     runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
-    runs.add_argument("--render", action="store_true", help="only write the tables from the results there are")
+    runs.add_argument("--render", action="store_true", help="only write the tables, from the results so far")
     figures = parser.add_argument_group("figures")
     add(figures, "split")
     figures.add_argument("--draw-task", type=int, default=0, metavar="N", help="number of the task within the split")
@@ -98,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
     from stepformer.reproduce.report import write_tables
 
     if not args.out:
-        raise UsageError("give the folder of the tables with --out FOLDER")
+        raise UsageError("give a folder for the tables with --out FOLDER")
     if unknown := {*args.only} - {*KINDS}:
         raise UsageError(f"--only takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
     out = Path(args.out)
@@ -146,7 +147,9 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
     if "table2" in tables and not source.has_texts:
         raise UsageError("Table 2 localises step texts: give their vectors with --texts FILE.npz")
     if args.store and args.checkpoint:
-        raise UsageError("--store trains the models of the table and --checkpoint brings one: give one of the two")
+        raise UsageError(
+            "--store trains the models of the table and --checkpoint provides one: give only one of the two"
+        )
     if source.real and not args.store and set(tables) & {"table4", "data"}:
         raise UsageError("this table trains models: give the feature stores to train on with --store")
     device = str(torch_device(args.device)).partition(":")[0]
@@ -163,7 +166,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     from stepformer.reproduce.plan import plan_tables
     from stepformer.reproduce.report import write_plan
 
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     opened = _source(args, out)
     setup = _setup(args, opened(), tables)
     store = RunStore(out / "runs")
@@ -171,8 +174,9 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     missing = store.unscored(wanted)
     if args.plan:
         left = {run.id for run in missing}
-        for run in wanted:
-            print(f"{'to do' if run.id in left else 'done'}  {run.id}  {run.label}, seed {run.seed}")
+        rows = [{"run": run.id, "label": run.label, "seed": run.seed, "done": run.id not in left} for run in wanted]
+        lines = [f"{'done' if r['done'] else 'to do'}  {r['run']}  {r['label']}, seed {r['seed']}" for r in rows]
+        answer(args, rows, "\n".join(lines))
         return 0
     write_plan(entries, out, setup.device)
     if len(missing) < len(wanted):

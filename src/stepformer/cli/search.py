@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.defaults import TOP
-from stepformer.base.files import no_such, utf8
+from stepformer.base.files import no_such
 from stepformer.base.guard import in_process
 from stepformer.base.many import most_memory, note, run_many
 from stepformer.cli.inputs import start_worker, worker
@@ -18,10 +18,10 @@ from stepformer.cli.options import LISTENING, add, listening_of, positive
 from stepformer.cli.over_videos import LIMITS
 from stepformer.errors import InputError, PartialError, UsageError
 
-HELP = """Searches a folder of processed videos for a step in words. The folder is a feature store from prepare
-features, a folder of stores, or one of videos. The answer comes from an index in FOLDER/.stepformer-search, made and
-brought up to date by --update: vectors of discovered steps and of every few seconds of video. The score is how many
-standard deviations better than random places a place fits. If most unrelated phrases fit the library better,
+HELP = """Searches a folder of processed videos for a step described in words. The folder is a feature store from
+prepare features, a folder of stores, or one of videos. The answer comes from an index in FOLDER/.stepformer-search,
+made and brought up to date by --update: vectors of discovered steps and of every few seconds of video. The score is how
+many standard deviations better a place fits than random places do. If most unrelated phrases fit the library better,
 the answer is "not here", and the nearest places are listed all the same."""
 
 EXAMPLES = [
@@ -35,7 +35,7 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="feature store, or folder of stores or videos")
     parser.add_argument("text", nargs="?", metavar="TEXT", help="what to look for, in words")
-    parser.add_argument("--update", action="store_true", help="index new and changed videos first, drop vanished ones")
+    parser.add_argument("--update", action="store_true", help="index new and changed videos first, remove deleted ones")
     parser.add_argument("--rebuild", action="store_true", help="with --update: rebuild the whole index")
     parser.add_argument("--top", type=positive, default=TOP, metavar="N", help="how many places")
     add(parser, "model", "encoder", "device", "threads", "time_limit", *LISTENING)
@@ -43,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.text is None and not args.update:
-        raise UsageError("say what to look for, or --update the index (stepformer search --help has examples)")
+        raise UsageError("give a text to search for, or --update the index (stepformer search --help has examples)")
     if args.rebuild and not args.update:
-        raise UsageError("--rebuild goes with --update")
+        raise UsageError("--rebuild works only with --update")
     if not Path(args.folder).is_dir():
         raise no_such(args.folder, "folder")
     result: dict[str, Any] = {"folder": args.folder}
@@ -68,9 +68,8 @@ def _ask(folder: str, text: str, top: int) -> dict[str, Any]:
     from stepformer.app.search import HERE, open_index
 
     index = open_index(folder)
-    encoder = index.encoder
     began = time.perf_counter()
-    vector = encoder.encode_text([utf8(text)])[0]
+    vector = index.encode(text)
     encoded = time.perf_counter()
     hits = index.search_vector(vector, top)
     share = index.fit_share(vector)

@@ -12,8 +12,8 @@ from stepformer.cli.outputs import may_write
 
 HELP = """Makes a simulated world: procedures with timelines, texts and pictures as an encoder sees them, and splits.
 
-Everything comes from the grammar that ships with the package, and pictures are imagined. In a checkout of the
-repository, stepformer bench world makes one of public datasets and real pictures."""
+Everything comes from the grammar that ships with the package, and pictures are synthetic. In a checkout of the
+repository, stepformer bench world makes one from public datasets and real pictures."""
 
 EXAMPLES = [
     "stepformer simulate --out world.safetensors",
@@ -22,7 +22,8 @@ EXAMPLES = [
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "out", "overwrite", "encoder", "seed", "threads", out={"required": True}, encoder="clip")
+    add(parser, "out", "overwrite", "encoder", "seed", "threads", encoder="clip",
+        out={"required": True, "metavar": "FILE"})  # fmt: skip
     parser.add_argument(
         "--procedures", type=positive, default=GRAMMAR_PROCEDURES, metavar="N", help="procedures drawn from the grammar"
     )

@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from stepformer.base.files import no_such
 from stepformer.cli.log import answer, log
-from stepformer.cli.options import OPTIONS, Several, add, set_fields
+from stepformer.cli.options import FOLDER, OPTIONS, Several, add, set_fields
 
 HELP = """Trains a step decoder on a simulated world or on feature stores of real videos.
 
@@ -16,9 +17,9 @@ Options come from the preset (paper, released, default), then the config file, t
 model, loss, optim, data, validation and inference: at its top, or under [train] in a stepformer.toml. A run folder
 keeps its config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything.
 
-Under torchrun each process trains on its part of every batch (--batch is that of all together), with the negatives of
-the global loss from all of them; the first one validates and writes. With torchrun --max-restarts a run whose process
-died goes on from its last state by itself."""
+Under torchrun each process trains on its part of every batch (--batch counts all processes together), and the negatives
+of the global loss come from all of them; the first process validates and writes. With torchrun --max-restarts, a run
+whose process died continues from its last state by itself."""
 
 EXAMPLES = [
     "stepformer train --set data.world=world.safetensors --out runs/default",
@@ -38,12 +39,14 @@ FIELDS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--preset", choices=("paper", "released", "default"), help="for what is not set otherwise (default: default)"
+        "--preset",
+        choices=("paper", "released", "default"),
+        help="preset for everything not set elsewhere (default: default)",
     )
     seed = {"default": None, "help": f"{OPTIONS['seed']['help']} (default: 0)"}  # None: the config file's
     add(parser, "set", "train_steps", "batch", "seed", seed=seed)
     parser.add_argument("--without", action=Several, default=[], metavar="LOSS", help="switch a loss off by name")
-    add(parser, "out", "device", "threads", "dry_run", "resume", out={"required": True})
+    add(parser, "out", "device", "threads", "dry_run", "resume", out={"required": True, "metavar": FOLDER})
 
 
 def _resolved(path: Path) -> dict[str, Any]:
@@ -78,6 +81,8 @@ def _run(args: argparse.Namespace, ranks: Any, device: Any) -> None:
     flags = {"preset": args.preset, "seed": args.seed, "steps": args.train_steps, "batch": args.batch}
     overrides = {**set_fields(args.set), **{key: value for key, value in flags.items() if value is not None}}
     own = Path(args.out) / "config.json"
+    if args.resume and not own.parent.is_dir():
+        raise no_such(args.out, "run folder", "start without --resume")
     resumed = resume and own.is_file() and args.config is None  # a run knows what it is
     config = make_config(merged(_resolved(own) if resumed else args.fields, overrides))
     if args.without:
@@ -92,7 +97,7 @@ def _run(args: argparse.Namespace, ranks: Any, device: Any) -> None:
             log.info(trainer.rehearse())
             config = trainer.config
         else:
-            log.warning("no data is named (data.store or data.world): nothing but the config was checked")
+            log.warning("no data is given (data.store or data.world): only the config was checked")
         print(json.dumps(config.to_dict(), indent=2))
         return
     from stepformer.show.export.pictures import draw_alignment

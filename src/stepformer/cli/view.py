@@ -8,13 +8,13 @@ from pathlib import Path
 from stepformer.base.files import no_such
 from stepformer.cli.inputs import video_of, with_video
 from stepformer.cli.log import answer, log
-from stepformer.cli.options import LISTENING, add, listening_of
+from stepformer.cli.options import LISTENING, add, listening_of, port
 from stepformer.narration.listening import Listening
 from stepformer.timeline import Timeline
 
 HELP = """Opens the page of a timeline in a browser: the video, its steps as a bar and as a list that seeks. The page
-and the video are served on 127.0.0.1 only, until ctrl-c. A video is given with its timeline (pancakes.steps.json
-or pancakes.json beside it is found), or gets its steps discovered first. To keep the page as a file instead:
+and the video are served on 127.0.0.1 only, until Ctrl-C. A video is shown with the timeline beside it
+(pancakes.steps.json or pancakes.json); without one, its steps are discovered first. To keep the page as a file instead:
 stepformer export TIMELINE page.html."""
 
 EXAMPLES = [
@@ -27,7 +27,7 @@ EXAMPLES = [
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("timeline", metavar="TIMELINE", help="a timeline file, or a video")
     add(parser, "video", "model", "title", "sure_only", "subtitles", *LISTENING)
-    parser.add_argument("--port", type=int, metavar="N", help="port to listen on (default: any free one)")
+    parser.add_argument("--port", type=port, metavar="N", help="port to listen on (default: any free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
 
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     server = serve(page, args.port or 0)
     url = address(server)
     answer(args, {"url": url, "video": str(page.video) if page.video else None}, url)
-    log.info("serving on this machine only; stop with ctrl-c")
+    log.info("serving on this machine only; stop with Ctrl-C")
     if not args.no_browser:
         import webbrowser
 

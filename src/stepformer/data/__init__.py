@@ -60,7 +60,10 @@ def guess_dataset(source: Path | str) -> str:
         for pattern in patterns:
             if any(path.glob(pattern)) if path.is_dir() else fnmatch(path.name.lower(), pattern):
                 return name
-    raise InputError(f"{path} has the layout of no known dataset; name one: {', '.join(READERS)}")
+    raise InputError(
+        f"{path} does not look like a known dataset; name its reader (stepformer evaluate --reader NAME, or name= in "
+        f"Python): {', '.join(READERS)}"
+    )
 
 
 def read_dataset(source: Path | str, name: str | None = None) -> Dataset:

@@ -73,7 +73,7 @@ def read_coin(source: Path | str) -> Dataset:
         steps = texts.setdefault(task, {})
         duration = number(entry.get("duration"))
         if duration is None or duration <= 0:
-            report("duration", where, f"duration {entry.get('duration')!r} is not a length")
+            report("duration", where, f"duration {entry.get('duration')!r} is not a valid length")
             duration = None
         if not isinstance(entry.get("annotation"), list):
             report("unparsable", where, "the entry has no list of annotations")

@@ -96,7 +96,7 @@ def read_crosstask(source: Path | str) -> Dataset:
             archives = sorted([*root.glob("*release*.tar.gz"), *root.glob("*release*.tar")])
             nested = sorted(path.parent for path in root.glob("*/videos.csv"))
             if not archives and not nested:
-                raise InputError(f"{root} is no CrossTask release: it has no videos.csv and no release archive")
+                raise InputError(f"{root} is not a CrossTask release: it has no videos.csv and no release archive")
             root = nested[0] if nested else archives[0]
     elif not root.is_file():
         raise no_such(root, "dataset", "give the CrossTask release folder or its tar.gz")

@@ -129,7 +129,7 @@ def find_sources(src: str | os.PathLike[str], language: str = LANGUAGE) -> list[
     try:
         text = read_text(path)
         if "\0" in text:
-            raise InputError("it is no text")
+            raise InputError("it is not text")
     except InputError as error:
         raise InputError(f"{path} is neither a video, by its suffix, nor a list of videos: {error}") from None
     for line in text.splitlines():
@@ -444,7 +444,7 @@ def array_samples(
     if captions is None or notes is None:
         return
     if len(said) < len(files):
-        notes.append(f"{len(files) - len(said)} of {len(files)} feature files have no captions, and no phrases")
+        notes.append(f"{len(files) - len(said)} of {len(files)} feature files have no captions, and so no phrases")
     if without_vector:
         left_out = f"{without_vector} of {phrases} phrases have no vector and are left out"
         notes.append(f"{left_out}, for instance {example!r}")
@@ -490,8 +490,8 @@ def _captions(captions: Path, files: Mapping[str, Path]) -> tuple[dict[str, list
                 found.setdefault(name, cues)
     if not found:
         raise InputError(
-            f"{captions} has captions of {captioned} videos{f', for instance {other!r},' if other else ''} and "
-            f"none of the {len(files)} feature files, for instance {next(iter(files))!r}: the names must be the same"
+            f"{captions} has captions of {captioned} videos{f', for instance {other!r},' if other else ''} but "
+            f"of none of the {len(files)} feature files, for instance {next(iter(files))!r}: the names must be the same"
         )
     return found, unreadable
 
@@ -532,7 +532,7 @@ def _array_sample(
         encoded = finish(encoded)
     if encoded.vectors.shape[1] != encoder.dim:
         raise InputError(
-            f"{path} has {encoded.vectors.shape[1]} columns, {encoder.name!r} has {encoder.dim}: not its features"
+            f"{path} has {encoded.vectors.shape[1]} columns, but encoder {encoder.name!r} makes {encoder.dim}"
         )
     heard = list(extract_phrases(cues, phrase_options or PhraseOptions(detail=True))) if cues else []
     knows = getattr(encoder, "knows", lambda texts: [True] * len(texts))

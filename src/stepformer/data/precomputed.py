@@ -55,7 +55,7 @@ def _matrix(array: NDArray[Any], where: str) -> Vectors:
     if array.ndim == 3 and array.shape[0] == 1:  # many extractors leave a batch axis of one
         array = array[0]
     if not len(array):
-        raise InputError(f"{where}: there is not one vector")
+        raise InputError(f"{where}: there are no vectors")
     return matrix(array, f"{where}: features")
 
 
@@ -81,7 +81,7 @@ class TextTable:
             texts = _pick(arrays, _TEXT_KEYS, str(path), "texts")
             self._vectors = _matrix(_pick(arrays, _VECTOR_KEYS, str(path), "text vectors"), str(path))
             if len(texts) != len(self._vectors):
-                raise InputError(f"{path}: {len(texts)} texts and {len(self._vectors)} vectors do not go together")
+                raise InputError(f"{path}: {len(texts)} texts and {len(self._vectors)} vectors do not match")
             self._rows = {_key(str(text)): row for row, text in enumerate(texts.tolist())}
         self._path = path
         self.dim = self._vectors.shape[1]

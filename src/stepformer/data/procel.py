@@ -60,11 +60,11 @@ def _parse_mat(path: Path) -> _Parsed:
         raise InputError(f"{path} is not a readable MATLAB file: {error}") from None
     missing = [name for name in ("grammar", "key_steps_time") if name not in data]
     if missing:
-        raise InputError(f"{path} is no ProceL data.mat: it lacks {', '.join(missing)}")
+        raise InputError(f"{path} is not a ProceL data.mat: it lacks {', '.join(missing)}")
     try:
         return _from_cells(path, data)
     except (AttributeError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{path} is no ProceL data.mat: its cells are nested otherwise ({error})") from None
+        raise InputError(f"{path} is not a ProceL data.mat: its cells are nested differently ({error})") from None
 
 
 def _from_cells(path: Path, data: dict[str, Any]) -> _Parsed:
@@ -120,7 +120,7 @@ def _record(raw: _Raw, task: Task, problems: Problems) -> VideoRecord:
     name, duration, steps, said = raw
     where = f"video {name}"
     if duration is not None and not 0 < duration < math.inf:
-        problems.report("duration", where, f"duration {duration} is not a length")
+        problems.report("duration", where, f"duration {duration} is not a valid length")
         duration = None
     annotations = labelled(steps, task, {k: k for k in range(len(task.steps))}, problems.report)
     cues = []
@@ -153,7 +153,7 @@ def read_procel(source: Path | str) -> Dataset:
         if path.suffix.lower() == ".json":
             data = read_json(path)
             if not isinstance(data, Mapping) or not {"grammar", "videos"} <= set(data):
-                raise InputError(f"{path} is no ProceL JSON: it needs grammar and videos")
+                raise InputError(f"{path} is not ProceL JSON: it needs grammar and videos")
             name = str(data.get("task") or path.stem)
             grammar, raw, found = _read_json(path, data, name)
         else:

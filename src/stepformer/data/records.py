@@ -226,7 +226,7 @@ def annotation_rows(text: str, where: str, report: Report, header: str = "step")
         if step and is_stretch(start_s, end_s):
             yield step, start_s, end_s, at
         else:
-            report("inconsistent", at, f"{','.join(cells)!r} is not a step and a stretch of a video")
+            report("inconsistent", at, f"{','.join(cells)!r} is not a step with a valid start and end")
 
 
 def labelled(rows: Iterable[Row], task: Task, index: Mapping[Any, int], report: Report) -> tuple[Annotation, ...]:
@@ -239,7 +239,7 @@ def labelled(rows: Iterable[Row], task: Task, index: Mapping[Any, int], report: 
         if step not in index:
             report("inconsistent", at, f"step {step} is none of the {len(task.steps)} steps of task {task.id}")
         elif not is_stretch(start_s, end_s):
-            report("inconsistent", at, f"the times {start_s} to {end_s} are not a stretch of a video")
+            report("inconsistent", at, f"the times {start_s} to {end_s} are not a valid span")
         else:
             kept.append(Annotation(index[step], start_s, end_s, task.steps[index[step]]))
     return tuple(kept)
@@ -362,14 +362,14 @@ def audit(
 
     notes = []
     if without := len({problem.where for problem in others if problem.kind == "missing"}):
-        notes.append(f"{without} videos that are not scored have no files either; --subset all asks for them too")
+        notes.append(f"{without} videos that are not scored have no files either; --subset all checks them too")
     problems += [problem for problem in others if problem.kind != "missing"]
     if no_length:
         notes.append(f"{no_length} annotated videos have no duration; give --features or --videos to check their ends")
     if overlapping:
         notes.append(f"{overlapping} videos have annotations that overlap; the last one in the file wins")
     if shared := sum(count > 1 for count in Counter(record.video for record in dataset.videos).values()):
-        notes.append(f"{shared} videos stand under more than one task")
+        notes.append(f"{shared} videos belong to more than one task")
     return Audit(dataset.name, _counts(dataset), tuple(problems), tuple(notes))
 
 

@@ -319,7 +319,7 @@ def read_info(path: str | os.PathLike[str]) -> StoreInfo:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError(f"{file} does not describe a feature store")
     if data.get("version") != FORMAT_VERSION:
-        raise InputError(f"{file} has the store version {data.get('version')!r}; this version reads {FORMAT_VERSION}")
+        raise InputError(f"{file} has store version {data.get('version')!r}; version {FORMAT_VERSION} is expected")
     return StoreInfo(
         str(data["encoder"]), str(data["fingerprint"]), int(data["dim"]), float(data["rate_hz"]),
         int(data.get("structure_dim", 0)), data.get("meta", {}),
@@ -351,7 +351,7 @@ def index_lines(index: Path) -> Iterator[tuple[int, bytes]]:
         offset = 0
         while line := stream.readline(_LINE_BYTES + 1):
             if len(line) > _LINE_BYTES:
-                raise InputError(f"{index} has a line of more than {_LINE_BYTES >> 20} MiB, which is no video's")
+                raise InputError(f"{index} has a line of more than {_LINE_BYTES >> 20} MiB, which cannot be a video's")
             if line.endswith(b"\n") and line.strip():
                 yield offset, line
             offset += len(line)
@@ -454,7 +454,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         there = self.path.iterdir() if self.path.is_dir() and not existing.exists() else ()
         if any(not entry.name.startswith(".") for entry in there):
             raise InputError(f"{self.path} holds other files and is not a feature store; give a new or empty folder")
-        self.path.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.path)
         self._lock = files.lock_folder(self.path)
         try:
             if existing.exists():

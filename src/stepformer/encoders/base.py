@@ -33,7 +33,7 @@ class Encoded:
         if self.vectors.ndim != 2:
             raise InputError(f"video vectors must be (N, D), got {self.vectors.shape}")
         if self.structure is not None and (self.structure.ndim != 2 or len(self.structure) != len(self.vectors)):
-            raise InputError(f"structure {self.structure.shape} does not go with vectors {self.vectors.shape}")
+            raise InputError(f"structure {self.structure.shape} does not match vectors {self.vectors.shape}")
 
 
 @runtime_checkable

@@ -44,7 +44,7 @@ def parse_captions(value: Any, where: str = "captions") -> tuple[list[Cue], floa
         if "timestamps" in value:
             times, texts = value["timestamps"], value.get("sentences", [])
             if len(times) != len(texts):
-                raise InputError(f"{where}: {len(times)} timestamps and {len(texts)} sentences do not go together")
+                raise InputError(f"{where}: {len(times)} timestamps and {len(texts)} sentences do not match")
             value = [{"timestamp": pair, "text": text} for pair, text in zip(times, texts, strict=True)]
         elif "events" in value:
             value = value["events"]
@@ -54,7 +54,7 @@ def parse_captions(value: Any, where: str = "captions") -> tuple[list[Cue], floa
     last = max(caption.end_s for caption in captions)
     length_s = last if duration is None else seconds(duration, f"{where}: the duration")
     if length_s > min(last + _SILENT_S, _LONGEST_S):  # every second gets a vector
-        raise InputError(f"{where}: captions up to {last:g} s do not bear out a duration of {length_s:g} s")
+        raise InputError(f"{where}: captions end at {last:g} s, which does not fit a duration of {length_s:g} s")
     return captions, length_s
 
 

@@ -165,7 +165,7 @@ class ClipEncoder:
         self, towers: str = "", *, still: float = STILL, device: str = "cpu", text: Any = None, network: Any = None
     ) -> None:
         if towers not in ("", "openai"):
-            raise UsageError(f"encoder clip has towers of its own, or clip:openai; got clip:{towers}")
+            raise UsageError(f"encoder clip is clip (with its own towers) or clip:openai; got clip:{towers}")
         self.name = "clip:openai" if towers else "clip"
         self._still = still
         self._text: Any = text or (OpenClipEncoder(_OPENAI, device=device) if towers else ClipText())

@@ -32,8 +32,8 @@ def _open_clip() -> Any:
         if error.name == "open_clip":
             raise missing_extra("open_clip_torch", "openclip", "encoder openclip") from error
         raise MissingError(
-            f"open_clip_torch is installed but cannot be imported ({error}); it needs a torchvision that goes with "
-            "the torch that is installed"
+            f"open_clip_torch is installed but cannot be imported ({error}); it needs a torchvision that "
+            "matches the installed torch"
         ) from error
     return open_clip
 

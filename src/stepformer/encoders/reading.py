@@ -29,7 +29,7 @@ from stepformer import media
 from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.devices import one_thread
-from stepformer.core.inference import looks_hz
+from stepformer.core.evidence import looks_hz
 from stepformer.encoders.base import Encoded, Vectors
 from stepformer.errors import InputError, UsageError
 from stepformer.media.container import opened, video_stream
@@ -74,12 +74,12 @@ class Features:
         where = f"{self.video}: " if self.video else ""
         vectors = matrix(self.vectors, f"{where}vectors")
         if len(vectors) == 0:
-            raise InputError(f"{self.video or 'the features'}: there is not one frame vector")
+            raise InputError(f"{self.video or 'the features'}: there are no frame vectors")
         object.__setattr__(self, "vectors", vectors)
         if self.structure is not None:
             structure = matrix(self.structure, f"{where}structure")
             if len(structure) != len(vectors):
-                raise InputError(f"{len(structure)} structure vectors do not go with {len(vectors)} vectors")
+                raise InputError(f"{len(structure)} structure vectors do not match {len(vectors)} vectors")
             object.__setattr__(self, "structure", structure)
         if not self.duration_s > 0:
             object.__setattr__(self, "duration_s", len(vectors) / self.rate_hz)

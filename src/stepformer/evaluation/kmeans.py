@@ -90,7 +90,7 @@ def keep_nearest(
     ``distances`` (n,) are to the own centre. A cluster of n members keeps floor(keep · n) of them, at least one.
     """
     if not 0 < keep <= 1:
-        raise UsageError(f"keep is a share in (0, 1], got {keep}")
+        raise UsageError(f"keep must be in (0, 1], got {keep}")
     order = np.lexsort((distances, labels))  # by cluster, nearest first; ties as they came
     sizes = np.bincount(labels)
     rank = np.arange(len(labels)) - (np.cumsum(sizes) - sizes)[labels[order]]

@@ -154,7 +154,7 @@ def read_prediction(path: Path | str, rate_hz: float = 1.0) -> Prediction:
             return Prediction(ids=check_ids(load_array(source), "ids"), rate_hz=rate_hz)
     except InputError as error:
         raise type(error)(str(error) if str(source) in str(error) else f"{source}: {error}") from None
-    raise InputError(f"{source} is no prediction; known are {', '.join(SUFFIXES)}")
+    raise InputError(f"{source} is not a prediction; known endings are {', '.join(SUFFIXES)}")
 
 
 def find_predictions(folder: Path | str, suffixes: Sequence[str] = SUFFIXES) -> dict[str, Path]:

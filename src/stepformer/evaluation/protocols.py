@@ -115,7 +115,7 @@ def prepare(
     names = {record.key for record in dataset.videos} | {record.video for record in dataset.videos}
     stray = [name for name in predictions if name not in names]
     if stray:
-        notes.append(f"{len(stray)} predictions are for no video of {dataset.name}, for instance {stray[0]}")
+        notes.append(f"{len(stray)} predictions match no video of {dataset.name}, for instance {stray[0]}")
 
     pairs = [(p, dataset.tasks[r.task]) for r in annotated if (p := chosen[r.key]) is not None]
     some = [(p, task) for p, task in pairs if not p.is_empty]

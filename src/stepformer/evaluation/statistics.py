@@ -6,6 +6,7 @@ the difference of two methods is taken within each draw. An interval is the midd
 *videos*: videos with replacement. Task-level scores (F1) resample the videos inside each task and keep the matching
 of clusters and steps as it was found on all of them.
 *tasks*: tasks with replacement, each with all its videos. Wider: it asks whether other tasks would say the same.
+*seeds*: tasks and, independently of them, seeds. It asks whether other trainings on other frames would say so too.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ whose label agrees (background included), all frames."""
 _CHUNK = 1_000  # draws at a time, so that memory stays bounded
 
 
-def weights(units: int, draws: int = DRAWS, seed: int = 0) -> Iterator[FloatArray]:
-    """How often each of ``units`` is drawn, (<= 1000, units) at a time, the same for the same seed."""
+def weights(units: int, draws: int = DRAWS, seed: int = 0, drawn: int = 0) -> Iterator[FloatArray]:
+    """How often each of ``units`` is drawn, (<= 1000, units) at a time, the same for the same seed; ``drawn`` in all,
+    or as many as there are."""
     rng = np.random.default_rng(seed)
     even = np.full(units, 1 / units)
     for first in range(0, draws, _CHUNK):
-        yield rng.multinomial(units, even, size=min(_CHUNK, draws - first)).astype(np.float64)
+        yield rng.multinomial(drawn or units, even, size=min(_CHUNK, draws - first)).astype(np.float64)
 
 
 def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
@@ -88,6 +90,20 @@ def f1_draws(counts: FloatArray, tasks: npt.ArrayLike, over: str, draws: int = D
             found.append(ratio(2 * correct, predicted + labelled).mean(2))  # F1 in one division
         total += np.concatenate(found)
     return total / len(groups)
+
+
+def seed_draws(values: FloatArray, sizes: FloatArray, few_tasks: bool, draws: int = DRAWS, seed: int = 0) -> FloatArray:
+    """The mean of each method in every draw of tasks and seeds: values (R, S, T), sums over the ``sizes`` (T,) members
+    of each task -> (draws, R). Tasks that are too few to draw from stay as they are.
+
+    Of S seeds S - 1 are drawn: the mean of S drawn ones would vary less than that of S new ones.
+    """
+    _, S, T = values.shape
+    found = []
+    for drawn, v in zip(weights(T, draws, seed), weights(S, draws, seed + 1, S - 1), strict=True):
+        w = np.ones_like(drawn) if few_tasks else drawn
+        found.append(np.einsum("dt,ds,rst->dr", w, v / (S - 1), values, optimize=True) / (w @ sizes)[:, None])
+    return np.concatenate(found)
 
 
 def interval(draws: FloatArray, level: float = 0.95) -> tuple[float, float]:

@@ -53,7 +53,7 @@ class Table1Options:
 
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
-            raise UsageError(f"keep is a share above 0 and up to 1, got {self.keep}")
+            raise UsageError(f"keep must be above 0 and at most 1, got {self.keep}")
         if self.distance not in DISTANCES:
             raise UsageError(f"distance must be one of {', '.join(DISTANCES)}, got {self.distance!r}")
         if not self.seeds:

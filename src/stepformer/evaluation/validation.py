@@ -19,8 +19,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepformer.core.inference import InferenceConfig, Spread, find_steps, find_texts
+from stepformer.core.inference import Spread, find_steps, find_texts
 from stepformer.core.model import ModelConfig, Slots, StepDecoder
+from stepformer.core.options import InferenceConfig
 from stepformer.core.segments import programme, solve, spread_out
 from stepformer.data.simulator import Batch, Sight, Simulator
 from stepformer.data.world import Videos

@@ -170,7 +170,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         # what the list of containers leaves out, FFmpeg calls an invalid argument
         why = getattr(error, "strerror", None) or error
         if isinstance(error, av.error.ArgumentError):
-            why = "it is no video container (a list of files, a picture, text?)"
+            why = "it is not a video container (a list of files, a picture, text?)"
         raise InputError(f"{file} is not a video that FFmpeg can open: {why}") from None
     with container:
         yield container
@@ -223,7 +223,7 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
             known = 0 < 0.9 * claimed_s <= scanned_s <= LONGEST_S
             duration_s = claimed_s if known else scanned_s
             if claimed_s > 0 and not known:
-                problem = f"{path} says that it lasts {claimed_s:.0f} s; its pictures bear out {scanned_s:.1f} s"
+                problem = f"{path} claims to last {claimed_s:.0f} s; its pictures cover {scanned_s:.1f} s"
         frame = _first_frame(container, stream, path)
         if frame is None:
             raise InputError(f"{path} has a video track, but not one frame of it can be decoded")

@@ -67,11 +67,17 @@ class VideoReader:
         found = {i: (shown_s, picture) for (_, shown_s, picture), i in zip(shown, order, strict=False)}
         return [found.get(i) for i in range(len(times_s))]
 
-    def seconds(self, rate_hz: float = 1.0, **how: Any) -> Iterator[tuple[float, float, Picture]]:
-        """The picture in the middle of each ``1 / rate_hz`` seconds. Options: :meth:`frames_at`."""
+    def seconds(
+        self,
+        rate_hz: float = 1.0,
+        size: tuple[int, int] | None = None,
+        resize: Resize = "crop",
+        sparse: bool = True,
+    ) -> Iterator[tuple[float, float, Picture]]:
+        """As :meth:`frames_at`, the picture in the middle of each ``1 / rate_hz`` seconds."""
         if not rate_hz > 0:
             raise UsageError(f"rate_hz must be positive, got {rate_hz}")
-        return self.frames_at(((i + 0.5) / rate_hz for i in itertools.count()), **how)
+        return self.frames_at(((i + 0.5) / rate_hz for i in itertools.count()), size, resize, sparse)
 
     def clips(
         self, wants: FrameSpec, rate_hz: float = 1.0, batch: int = 8, start: int = 0
@@ -136,7 +142,7 @@ def _rising(times_s: Iterable[float]) -> Iterator[float]:
     before = -math.inf
     for time_s in times_s:
         if not math.isfinite(time_s) or time_s < before:
-            raise UsageError(f"seconds must be finite and rise, got {time_s} after {before}")
+            raise UsageError(f"seconds must be finite and increase, got {time_s} after {before}")
         before = time_s
         yield max(0.0, float(time_s))
 

@@ -8,6 +8,7 @@ where it was, and with the splits that it has not scored. A job that fails stops
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
@@ -38,7 +39,16 @@ from stepformer.core.config import make_config
 from stepformer.core.model import StepDecoder
 from stepformer.errors import InputError, StepFormerError
 from stepformer.evaluation.validation import summary
-from stepformer.reproduce.methods import Method, Stage, answer, choose, first_options, is_published, units_of
+from stepformer.reproduce.methods import (
+    CLUSTER_KEEP,
+    Method,
+    Stage,
+    answer,
+    choose,
+    first_options,
+    is_published,
+    units_of,
+)
 from stepformer.reproduce.plan import SLOTS, Run, Weights, digest
 from stepformer.reproduce.sources import Simulated, Source
 from stepformer.version import __version__
@@ -192,9 +202,12 @@ def work(job: Job) -> None:
 
     @cache
     def choice(method: Method) -> dict[str, Any]:
-        if method.kind == "equal cuts":  # it has the options of the model's own row
-            return choice(replace(method, kind="slots"))
-        return choose(answer(method, dev()), dev().trial)
+        there = answer(method, dev())
+        if method.kind == "equal cuts":  # as many as the model's own row has: how much of a cluster stays is its own
+            ours = choice(replace(method, kind="slots"))
+            kept = [{**ours["discover"], "cluster_keep": keep} for keep in CLUSTER_KEEP]
+            there = replace(there, locate_options=[ours["locate"]], discover_options=kept)
+        return choose(there, dev().trial)
 
     chosen = {run.id: (store.read(run.id) or {}).get("chosen") for run in todo}
     for run in todo if source.has_dev else ():
@@ -222,10 +235,19 @@ def _model(weights: Weights, source: Source, folder: Path, device: str, facts: d
         world = source.world if isinstance(source, Simulated) else None
         trainer = make_trainer(make_config(weights.config), folder, device, world=world, quiet=True)
         trainer.run(resume=state.exists())
-        trained.touch()
+        said = {"seconds": round(time.monotonic() - started, 1), "steps": trainer.step}
+        write_json(trained, {**said, **_global_loss(folder / "metrics.jsonl")})
         state.unlink()
-        facts["training"] = {"seconds": round(time.monotonic() - started, 1), "steps": trainer.step}
+    facts["training"] = read_json(trained)
     return load_checkpoint(last, source.device).model
+
+
+def _global_loss(path: Path) -> dict[str, list[float]]:
+    """The global loss at the first and the last steps that were logged: whether a training learned anything."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    values = [row["glob"] for row in rows if "glob" in row]
+    few = max(1, len(values) // 20)
+    return {"glob": [round(float(np.mean(part)), 3) for part in (values[:few], values[-few:])]} if values else {}
 
 
 # -- many jobs --------------------------------------------------------------------------------------------------
@@ -258,7 +280,7 @@ def execute(jobs: Sequence[Job], parallel: int, time_limit_s: float | None, log:
                 log(f"{done}/{len(jobs)} {outcome.item.label} ({clock(outcome.value)})")
     left = len(jobs) - done - len(failed)
     if left:
-        log(f"the time limit of {time_limit_s:g} s is reached; the same command goes on from here")
+        log(f"the time limit of {time_limit_s:g} s is reached; the same command continues from here")
     return Ended(done, failed, left)
 
 

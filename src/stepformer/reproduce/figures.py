@@ -18,9 +18,10 @@ import torch
 from stepformer.app.discover.loading import checkpoint_file
 from stepformer.base.files import replacing
 from stepformer.core.checkpoint import load_checkpoint
-from stepformer.core.inference import InferenceConfig, find_texts, no_slots
+from stepformer.core.inference import find_texts, no_slots
 from stepformer.core.losses import cosines, match
 from stepformer.core.model import Slots
+from stepformer.core.options import InferenceConfig
 from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
 from stepformer.evaluation.metrics import IntArray, matched

@@ -20,15 +20,9 @@ import torch
 from torch import Tensor
 
 from stepformer.base.arrays import unit
-from stepformer.core.inference import (
-    DEFAULT_INFERENCE,
-    PAPER_INFERENCE,
-    InferenceConfig,
-    no_slots,
-    pooled_slots,
-    random_slots,
-)
+from stepformer.core.inference import no_slots, pooled_slots, random_slots
 from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.options import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.data.simulator import Batch
 from stepformer.errors import UsageError
 from stepformer.evaluation.baselines import FeatureVideo, baseline, divided
@@ -121,9 +115,9 @@ class Answer:
 def grids(rule: str) -> tuple[Sequence[Options], Sequence[Options]]:
     """The options of slots for localisation and for discovery under a rule: changes of the engine's options.
 
-    Most are Drop-DTW (the paper's inference with other thresholds), the others the engine with structure and segment
-    penalty as the default preset has it; localisation also chooses how much texts count, discovery what is clustered
-    and how much of a cluster stays.
+    Most in localisation, and two of five in discovery, are Drop-DTW (the paper's inference with other thresholds), the
+    others the engine with structure and segment penalty as the default preset has it; localisation also chooses how
+    much texts count, discovery what is clustered and how much of a cluster stays.
     """
     if rule == "paper":
         shares = [{**_PAPER, **threshold} for threshold in THRESHOLDS[1:]]
@@ -193,7 +187,7 @@ class Stage:
     def outputs(self) -> list[Slots]:
         """The model's slots, batch by batch."""
         if self.model is None:
-            raise UsageError("this row needs a model, and none is given")
+            raise UsageError("this row needs a model, but none is given")
         return list(map(model_slots(self.model), self.trial.batches))
 
 

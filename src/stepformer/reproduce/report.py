@@ -1,8 +1,10 @@
 """Tables out of results: mean and spread over seeds, the difference to one row with its interval, the paper's numbers,
 and sentences that say no more than the intervals do.
 
-The interval of a difference covers two paired bootstrap intervals, over videos and, where there are at least five, over
-tasks. A difference is called better or worse only where it lies on one side of 0 and does not print as 0.0.
+The interval of a difference covers three paired bootstrap intervals of 95%: over videos, over tasks where there are at
+least five, and over tasks and seeds where there are several seeds. A difference is called better or worse only where it
+does not print as 0.0 and the interval lies on one side of 0, at the level at which all verdicts of a column hold
+together (Bonferroni).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from stepformer.base.files import write_json, write_text
 from stepformer.base.guard import read_json, reading
 from stepformer.errors import InputError
-from stepformer.evaluation.statistics import by_task, discovery_scores, f1_draws, interval, mean_draws
+from stepformer.evaluation.statistics import by_task, discovery_scores, f1_draws, interval, mean_draws, seed_draws
 from stepformer.evaluation.tables import Cell, Table
 from stepformer.reproduce.execute import RunStore, stamp
 from stepformer.reproduce.plan import TABLES
@@ -29,6 +31,7 @@ METRICS = {
     "un": (("un_f1", "F1"), ("un_precision", "P"), ("un_recall", "R"), ("un_mof", "MoF")),
 }
 _LEAST_TASKS = 5
+_LEVEL = 0.95
 _PRINTED = 5e-4  # tables have one decimal of a percent
 
 
@@ -58,6 +61,7 @@ class Difference:
 
     value: float
     interval: tuple[float, float]
+    together: tuple[float, float]  # at the level at which all of a column hold together
 
     @property
     def cell(self) -> Cell:
@@ -67,7 +71,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         """``better``, ``worse`` or ``level``."""
-        low, high = self.interval
+        low, high = self.together
         if abs(self.value) < _PRINTED or low <= 0 <= high:
             return "level"
         return "better" if self.value > 0 else "worse"
@@ -141,6 +145,7 @@ def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: s
 
     A pair is compared on the seeds that both rows have.
     """
+    levels = (_LEVEL, 1 - (1 - _LEVEL) / max(1, len(rows) - 1))
     name = "locate" if task == "zs" else "discover"
     units: dict[str, dict[int, npt.NDArray[Any]]] = {}  # by seed: (V, 4), or (K-means seeds, V, 5)
     tasks: npt.NDArray[Any] = np.zeros(0)
@@ -150,7 +155,9 @@ def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: s
                 units.setdefault(row.label, {})[run["spec"]["seed"]] = loaded[name].astype(np.float64)
                 tasks = loaded["tasks"]
     ours = units.pop(reference, {})
-    ways = ("videos", "tasks") if len(np.unique(tasks)) >= _LEAST_TASKS else ("videos",)
+    groups = by_task(tasks)
+    few = len(groups) < _LEAST_TASKS
+    ways = ("videos",) if few else ("videos", "tasks")
     out = {}
     for label, theirs in units.items():
         seeds = [seed for seed in ours if seed in theirs]
@@ -158,16 +165,20 @@ def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: s
             continue
         both = np.stack([[side[seed] for seed in seeds] for side in (ours, theirs)])
         if task == "zs":
-            values = both[..., 0].mean(1)  # (2, V)
-            gap = float(np.subtract(*values.mean(1)))
-            drawn = [mean_draws(values, tasks, over) for over in ways]
+            per_task = np.stack([both[..., g, 0].sum(2) for g in groups], 2)  # (2, seeds, T)
+            sizes = np.array([len(g) for g in groups], np.float64)
+            drawn = [mean_draws(both[..., 0].mean(1), tasks, over) for over in ways]
         else:
             counts = both.reshape(2, -1, *both.shape[3:])  # (2, S, V, 5)
-            per_task = np.stack([counts[:, :, g].sum(2) for g in by_task(tasks)], 2)
-            gap = float(np.subtract(*discovery_scores(per_task)["f1"].mean((1, 2))))
+            per_task = np.stack([discovery_scores(both[..., g, :].sum(3))["f1"].mean(2) for g in groups], 2)
+            sizes = np.ones(len(groups))
             drawn = [f1_draws(counts, tasks, over) for over in ways]
-        lows, highs = zip(*(interval(d[:, 0] - d[:, 1]) for d in drawn), strict=True)
-        out[label] = Difference(gap, (min(lows), max(highs)))
+        if len(seeds) > 1:
+            drawn.append(seed_draws(per_task, sizes, few))
+        ends = [[interval(d[:, 0] - d[:, 1], level) for d in drawn] for level in levels]
+        covering = [(min(low for low, _ in found), max(high for _, high in found)) for found in ends]
+        gap = float(np.subtract(*(per_task.sum(2) / sizes.sum()).mean(1)))
+        out[label] = Difference(gap, *covering)
     return out
 
 
@@ -215,14 +226,21 @@ def _origin(entry: Mapping[str, Any], rows: Sequence[Shown]) -> list[str]:
         out.append("Nothing is chosen: there are no dev videos. Options are fixed, the same for all such rows.")
     if entry["reference"]:
         out.append(
-            "Differences: paired bootstrap, 10,000 draws, 95%. An interval covers two, over videos and over tasks "
-            "(these where there are five or more)."
+            "Differences: paired bootstrap, 10,000 draws, 95%. An interval covers three: over videos, over tasks "
+            "(where there are five or more), and over tasks and seeds. Better and worse are said only where all "
+            "verdicts of a column hold together at 95% (Bonferroni)."
         )
     if any(row.kind == "published" for row in rows):
         out.append("Published methods are fitted on the videos they are scored on, without labels; weak: per task.")
         for name, curves in fit_curves(runs).items():
             ends = [points[-1][0] for points in curves]
             out.append(f"{name}: {min(ends):,} to {max(ends):,} updates per model (curves.svg).")
+    learned = []
+    for row in rows:
+        if pairs := [run["training"]["glob"] for run in row.results if "glob" in run.get("training", ())]:
+            learned.append("{} {:.2f} to {:.2f}".format(row.label, *np.mean(pairs, 0)))
+    if learned:
+        out.append(f"Global loss at the start of training, which is chance, and at its end: {', '.join(learned)}.")
     wanted = sum(len(row["ids"]) for row in entry["rows"]) * len(entry["places"])
     have = sum(place in run["scores"] for run in runs for place in entry["places"])
     if have < wanted:

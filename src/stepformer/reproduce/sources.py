@@ -31,6 +31,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import phrases_of, trial_of
 from stepformer.evaluation.validation import Trial, few, make_trial
 
+_DEV = 240  # dev videos at most: choosing on them takes more than half of the time
 DATASET_NAMES = {"crosstask": "CrossTask", "procel": "ProceL", "coin": "COIN", "grammar": "grammar tasks"}
 
 
@@ -81,7 +82,7 @@ class Simulated(Source):
         self.fingerprint = sha256_of(path)
         if limit is not None:
             world, extra = self.world, {name: few(videos, limit) for name, videos in self.world.extra.items()}
-            self.world = replace(world, dev=few(world.dev, limit), test=few(world.test, limit), extra=extra)
+            self.world = replace(world, dev=few(world.dev, min(limit, _DEV)), test=few(world.test, limit), extra=extra)
             self.fingerprint += f" {limit} videos per split, by task"
         self.dim = self.world.dim
         named = ("test", "procel", "coin_test", "timelines")
@@ -201,7 +202,7 @@ class Features(Source):
         annotated = read_dataset(dataset)
         subset = subset or annotated.test_subset
         if dev is not None and (dev == subset or subset in (None, "all")):
-            raise UsageError("options must be chosen on other videos than those reported: give --subset beside --dev")
+            raise UsageError("options must not be chosen on the reported videos: give --subset as well as --dev")
         opened = open_stores(stores) if stores else []
         self._trials: dict[str, Trial] = {}
         self._words: dict[str, list[Words]] = {}

@@ -82,8 +82,8 @@ def save_flow(procedure: Procedure, path: str | os.PathLike[str], title: str | N
         for a, b, share in ways:
             _edge(axis, a, b, share)
         order = f"order kept in {procedure.consistency:.0%} of pairs"
-        head = f"{title}: " if title else ""
-        axis.set_title(text_of(f"{head}{count} common steps of {total} videos, {order}", 120), loc="left")
+        said = procedure.meta.get("doubt") or f"{count} common steps of {total} videos, {order}"
+        axis.set_title(text_of(f"{title}: {said}" if title else said, 120), loc="left")
         figure.savefig(temporary, dpi=150)
 
 

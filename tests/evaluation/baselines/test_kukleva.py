@@ -65,7 +65,7 @@ def test_background_is_the_farthest_share_of_each_cluster_and_is_not_decoded(syn
     assert abs((found == -1).mean() - 0.25) < 0.02
     shown = found >= 0
     assert (found[shown] == np.concatenate(truth)[shown]).mean() > 0.95
-    with pytest.raises(UsageError, match="share"):
+    with pytest.raises(UsageError, match="background must be in"):
         baseline("kukleva", background=1.0)
 
 

@@ -34,7 +34,7 @@ def test_format_of(path, name):
 
 @pytest.mark.parametrize("path", ["a", "a.foo", "a.xml", "json", ""])
 def test_unknown_suffix_lists_formats(path):
-    with pytest.raises(UsageError, match="cannot tell") as error:
+    with pytest.raises(UsageError, match="cannot be determined") as error:
         export.format_of(path)
     assert all(name in str(error.value) for name in export.FORMATS)
 
@@ -43,7 +43,7 @@ def test_unknown_suffix_lists_formats(path):
 def test_a_misspelt_suffix(path, meant):
     with pytest.raises(UsageError) as error:
         export.format_of(path)
-    assert str(error.value) == f"cannot tell a format from {path!r}; did you mean {meant}?"
+    assert str(error.value) == f"the format cannot be determined from {path!r}; did you mean {meant}?"
 
 
 def test_no_option_is_advised_that_a_command_lacks(tmp_path, capsys):
@@ -183,10 +183,10 @@ def test_command_draws(saved, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["a.foo"], 2, "cannot tell"),
+        (["a.foo"], 2, "cannot be determined"),
         (["a.vtt", "--format", "nope"], 2, "no export format"),
         (["-"], 2, "--format"),
-        (["--format", "srt"], 2, "needs a file"),
+        (["a.vtt", "--format", "vtt,srt"], 2, "every OUT is written once"),
         (["clips/"], 3, "--video"),
         (["a.crosstask.csv", "--task-steps", "nope.txt"], 3, "nope.txt"),
     ],
@@ -196,6 +196,46 @@ def test_command_errors(saved, tmp_path, capsys, monkeypatch, arguments, code, s
     assert main(["export", str(saved), *arguments]) == code
     assert said in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["t.json"]
+
+
+def test_formats_alone_are_written_beside_the_timeline(saved, tmp_path, capsys):
+    assert main(["export", str(saved), "--format", "vtt,srt", "--format", "csv"]) == 0
+    written = [tmp_path / f"t.steps.{suffix}" for suffix in ("vtt", "srt", "csv")]
+    assert capsys.readouterr().out.split()[::2] == [*map(str, written)]
+    assert export.read(written[0]).steps[0].start_s == 2.0
+    assert main(["export", str(written[0]), "--format", "json"]) == 0 and (tmp_path / "t.steps.json").is_file()
+    assert sf.media.subtitles_beside(tmp_path / "t.mp4") is None  # what we wrote is not what is said
+    assert main(["export", "-", "--format", "vtt"]) == 2
+
+
+def test_a_format_that_refuses_does_not_keep_others_from_being_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.json").write_text(Timeline("v.mp4", 60, (Step(0, 20, "one"), Step(20, 60, "two"))).to_json())
+    assert main(["export", "t.json", "a.txt", "b.vtt", "--json"]) == 1
+    out, err = capsys.readouterr()
+    refused, written = json.loads(out)
+    assert "at least 3" in refused["error"] and "error" not in written and (tmp_path / "b.vtt").is_file()
+    assert err.startswith("stepformer: a.txt is not written: YouTube") and not (tmp_path / "a.txt").exists()
+
+
+def test_clips_that_cannot_be_written_are_not_blamed_on_the_video(tmp_path, monkeypatch):
+    from export_videos import make_video
+
+    monkeypatch.chdir(tmp_path)
+    make_video(tmp_path / "v.mp4")
+    (tmp_path / "t.json").write_text(Timeline("v.mp4", 2, (Step(0, 1, "one"),)).to_json())
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "stepformer", "export", "t.json", "file/clips/"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "stepformer: file/clips cannot be written: file is not a folder\n")
+
+
+def test_a_folder_or_stdin_that_is_no_timeline_is_named(tmp_path, monkeypatch, capsys):
+    assert main(["export", str(tmp_path)]) == 3
+    assert f"{tmp_path} is not a file" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert main(["export", "-"]) == 3
+    assert capsys.readouterr().err.startswith("stepformer: stdin: not JSON")
 
 
 def test_command_without_anything(capsys):
@@ -211,7 +251,7 @@ def test_command_skips_and_dry_runs(saved, tmp_path, capsys):
     assert not (tmp_path / "b.vtt").exists()
     assert main(["export", str(saved), *paths, "--skip-existing"]) == 0
     assert (tmp_path / "a.vtt").read_text() == "mine" and (tmp_path / "b.vtt").exists()
-    assert "left" in capsys.readouterr().out
+    assert "already exists" in capsys.readouterr().out
 
 
 def test_command_reads_stdin_and_numbers_by_the_task(tmp_path, capsys):
@@ -225,7 +265,7 @@ def test_command_reads_stdin_and_numbers_by_the_task(tmp_path, capsys):
 def test_bytes_on_stdin_that_are_no_text_are_one_sentence(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"video": "\xff"}'), "utf-8"))
     assert main(["export", "-"]) == 3
-    assert "stdin is no readable UTF-8 text" in capsys.readouterr().err
+    assert "stdin is not readable UTF-8 text" in capsys.readouterr().err
 
 
 def test_command_finds_the_video_beside_the_timeline(tmp_path, monkeypatch, capsys):

@@ -64,7 +64,7 @@ def test_guess_marks():
 
 def test_missing_video_is_noted():
     rendered = export.render(pancakes(), "html")
-    assert any("not here" in note for note in rendered.notes)
+    assert any("was not found" in note for note in rendered.notes)
 
 
 def test_empty_timeline():

@@ -172,9 +172,10 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
                     for left in folder.glob(f".{weights.name}.*.partial"):  # of pulls that were killed
                         shutil.rmtree(left, ignore_errors=True)
                     _install_whole(weights, quiet)
-        except PermissionError as error:
+        except (PermissionError, FileNotFoundError, NotADirectoryError, FileExistsError) as error:
+            why = error.strerror or error
             raise StepFormerError(
-                f"{folder} cannot be written: {error}; set STEPFORMER_CACHE to a folder that can"
+                f"{folder} cannot be written: {why}; set STEPFORMER_CACHE to a folder that can"
             ) from error
     return folder_of(weights) / weights.main
 
@@ -209,7 +210,7 @@ def verify(name: str) -> list[str]:
     """Rehashes the pulled files; the troubles found, empty when all is well. MissingError if not pulled."""
     weights = entry(name)
     if not (files := _pulled(weights)):
-        raise MissingError(f"{name} is not here; get it with: stepformer models pull {name}")
+        raise MissingError(f"{name} is not downloaded; get it with: stepformer models pull {name}")
     return _troubles(weights, files)
 
 
@@ -219,7 +220,7 @@ def _troubles(weights: Weights, files: dict[str, Any]) -> list[str]:
     for path, facts in files.items():
         file = folder_of(weights) / path
         if not file.is_file():
-            troubles.append(f"{path} is gone")
+            troubles.append(f"{path} is missing")
         elif (found := sha256_of(file)) != facts["sha256"]:
             troubles.append(f"{path} has SHA-256 {found}, not {facts['sha256']}")
     return troubles

@@ -113,7 +113,7 @@ def download(url: str, target: Path, sha256: str, size: int | None = None, *, qu
     if found != sha256:
         partial.unlink()
         raise StepFormerError(
-            f"{shown(url)} has SHA-256 {found}, not {sha256} as registered; it was thrown away. Either the download "
+            f"{shown(url)} has SHA-256 {found}, not {sha256} as registered; it was discarded. Either the download "
             "was tampered with or damaged on the way (try again), or the file at its source has changed"
         )
     partial.replace(target)

