@@ -72,7 +72,10 @@ def test_two_processes_learn_what_one_does_from_uneven_parts(tmp_path, monkeypat
         where["MASTER_PORT"] = str(free.getsockname()[1])
     pair = [
         subprocess.Popen(
-            [sys.executable, "all.py"], env={**where, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-X", "faulthandler", "all.py"],
+            env={**where, "RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(2)
     ]
