@@ -28,11 +28,12 @@ from stepformer.core.distributed import Ranks
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.options import InferenceConfig
 from stepformer.core.training import ALONE, BatchSource, Painter, Trainer
+from stepformer.data import read_dataset
 from stepformer.data.batches import StoreBatches
 from stepformer.data.simulator import Batch, Simulator
 from stepformer.data.world import World, build_world, load_world
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation.annotated import read_trial
+from stepformer.evaluation.annotated import trial_of
 from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
 
 Draw = Callable[[Path, Slots, Batch, InferenceConfig, str], None]
@@ -102,10 +103,9 @@ def _trial(config: TrainConfig, world: World | None, source: BatchSource, device
     if not v.every:
         return None
     if v.dataset is not None:
-        trial = read_trial(
-            v.dataset, v.features, v.texts, reader=v.reader, subset=v.subset, rate_hz=v.rate_hz, limit=v.videos,
-            device=device,
-        )  # fmt: skip
+        found = read_dataset(v.dataset, v.reader)
+        part = found if v.subset is None else found.select(v.subset)
+        _, trial = trial_of(part, v.features, v.texts, v.rate_hz, limit=v.videos, device=device)
         width = trial.batches[0].video.shape[2]
         if width != source.dim:
             raise UsageError(f"validation.features are {width} wide, the training data {source.dim}")

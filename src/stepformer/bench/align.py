@@ -1,9 +1,8 @@
 """``stepformer bench align``: the alignment kernels against a naive Python loop over cells, in one run.
 
-The naive loop is `core.align.reference`, pure Python on lists. Every kernel aligns the same batch, and its
-matches and costs must equal the naive loop's exactly on the items the loop does, and those of every other kernel on
-all, or the command fails. The floor is the least that a dynamic programme over the cells must do on one core: one
-addition and one comparison per cell, each waiting for the one before, without drops, checks or a path to follow back.
+The naive loop is `core.align.reference`, pure Python on lists. The floor is the least that a dynamic programme over the
+cells must do on one core: one addition and one comparison per cell, each waiting for the one before, without drops,
+checks or a path to follow back.
 """
 
 from __future__ import annotations
@@ -54,11 +53,6 @@ CASES = (
 )
 
 
-Row = dict[str, Any]
-"""One kernel on one case; ``ratio`` is how many times faster an item is done than by the naive loop, ``to_floor`` how
-many times as long it takes as the floor."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "device", "threads", "repeats", "seed", device="cpu", threads=1, repeats=5)
     parser.add_argument("--naive-items", type=positive, default=8, metavar="N", help="items that the naive loop aligns")
@@ -74,8 +68,9 @@ def run(args: argparse.Namespace) -> None:
     report(args, facts, rows, "all kernels gave the same matches and costs, exactly")
 
 
-def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) -> list[Row]:
-    """The rows of one case. Raises StepFormerError where two kernels differ."""
+def measure(case: Case, device: Any, repeats: int, naive_items: int, seed: int) -> list[dict[str, Any]]:
+    """The rows of one case, a kernel each: ``ratio``, how many times faster an item is done than by the naive loop, and
+    ``to_floor``, how many times as long it takes as the floor. Raises StepFormerError where two kernels differ."""
     import torch
 
     from stepformer.core.align import columns_of, drop_dtw, drop_dtw_batch, reference

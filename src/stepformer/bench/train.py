@@ -1,8 +1,7 @@
 """``stepformer bench train``: the time of a training step beside the straightforward one and beside its floor.
 
-The data is random, of the shapes asked for. It lies in the host's memory, on a GPU in the pinned memory that training's
-loader fills. The reference is the same step as one would write it first: keys and values of all frames projected, no
-Triton, kernels launched one by one, torch's clipping and AdamW.
+The data is random, and lies in the host's memory, on a GPU in the pinned memory that training's loader fills. The
+reference is the same step as one would write it first: see :func:`_plain_step`.
 
 The floor counts what must be computed and moved at least: products with folded projections, frames read once per
 product, attention written and read once, every parameter and moment read and written once. It is divided by what this

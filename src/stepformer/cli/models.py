@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def _decoder_facts(name: str) -> dict[str, Any]:
         "preset": made.get("preset"),
         "trained": ", ".join(f"{key} {made[key]}" for key in ("step", "batch", "seed", "device") if key in made),
         "text sources": {source: f"{share:.0%} {made['data'].get(source, '')}" for source, share in sources},
-        "inference": {key: str(value) for key, value in checkpoint.inference.to_dict().items()},
+        "inference": {key: str(value) for key, value in asdict(checkpoint.inference).items()},
         "here": str(path),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def _run(args: argparse.Namespace, ranks: Any, device: Any) -> None:
             config = trainer.config
         else:
             log.warning("no data is given (data.store or data.world): only the config was checked")
-        print(json.dumps(config.to_dict(), indent=2))
+        print(json.dumps(asdict(config), indent=2))
         return
     from stepformer.show.export.pictures import draw_alignment
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,10 +64,10 @@ def save_checkpoint(
     state = {name: value.detach().cpu().to(dtype).contiguous() for name, value in model.state_dict().items()}
     digest = weights_hash(state)
     info = {
-        "config": model.config.to_dict(),
+        "config": asdict(model.config),
         "encoder": encoder,
         "provenance": provenance or {},
-        "inference": inference.to_dict(),
+        "inference": asdict(inference),
         "hash": digest,
     }
     with replacing(path) as temporary:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from stepformer.core.losses import LossConfig, loss_preset
-from stepformer.core.model import ModelConfig, check_ranges, preset
+from stepformer.core.losses import LOSS_PRESETS, LossConfig
+from stepformer.core.model import PRESETS, ModelConfig, check_ranges, preset
 from stepformer.core.options import DEFAULT_INFERENCE, PAPER_INFERENCE, InferenceConfig
 from stepformer.errors import UsageError, near
 
@@ -106,8 +106,8 @@ class TrainConfig:
     log_every: int = 20
     loggers: tuple[str, ...] = ("tensorboard",)  # names of base.loggers.LOGGERS, beside metrics.jsonl
     encoder: str = ""  # what the checkpoint says it takes; unless given, the encoder of the data
-    model: ModelConfig = field(default_factory=lambda: preset("default"))
-    loss: LossConfig = field(default_factory=lambda: loss_preset("default"))
+    model: ModelConfig = PRESETS["default"]
+    loss: LossConfig = LOSS_PRESETS["default"]
     optim: OptimConfig = field(default_factory=OptimConfig)
     data: DataConfig = field(default_factory=DataConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
@@ -119,16 +119,12 @@ class TrainConfig:
         given: object = self.loggers  # a TOML file may give one name or a list
         object.__setattr__(self, "loggers", (given,) if isinstance(given, str) else tuple(self.loggers))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; :func:`make_config` reads them back."""
-        return asdict(self)
-
 
 # what each preset changes beside the model and the losses
-_OPTIM_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "released": {"warmup": 1 / 60},  # 4.5e-6 a GPU would not move within the steps that are affordable here
-    "default": {"ema": 0.99},
+_OPTIM_PRESETS = {
+    "paper": OptimConfig(),
+    "released": OptimConfig(warmup=1 / 60),  # 4.5e-6 a GPU would not move within the steps that are affordable here
+    "default": OptimConfig(ema=0.99),
 }
 _INFERENCE_PRESETS = {"paper": PAPER_INFERENCE, "released": PAPER_INFERENCE, "default": DEFAULT_INFERENCE}
 
@@ -158,28 +154,27 @@ def _check_kind(where: str, value: Any, hint: Any) -> None:
             raise UsageError(f"{where} must be {' or '.join(text for _, text in kinds)}, not {value!r}")
 
 
-def _section(base: Any, values: Any, name: str) -> Any:
+def _section(base: Any, values: Any, name: str = "") -> Any:
     """A dataclass with some fields replaced; an unknown field, or a value of the wrong kind, is named."""
     if not isinstance(values, Mapping):
         raise UsageError(f"[{name}] is a section with fields, not {values!r}")
     known = {f.name for f in fields(base)}
-    unknown = set(values) - known
-    if unknown:
-        raise UsageError(f"[{name}] has no field {near(min(unknown), known)}")
-    values = dict(values)
-    hints = get_type_hints(type(base))
-    for key, value in values.items():
-        _check_kind(f"{name}.{key}" if name != "run" else key, value, hints[key])
-    if isinstance(base, DataConfig) and not isinstance(values.get("simulator", base.simulator), SimConfig):
-        values["simulator"] = _section(base.simulator, values["simulator"], "data.simulator")
-    if isinstance(base, SimConfig) and "sources" in values:
-        values["sources"] = _shares(values["sources"])
+    if unknown := set(values) - known:
+        raise UsageError(f"[{name or 'run'}] has no field {near(min(unknown), known)}")
+    values, hints = dict(values), get_type_hints(type(base))
     try:
-        if isinstance(base, LossConfig) and "weights" in values:
-            values["weights"] = {**base.weights, **{k: float(v) for k, v in values["weights"].items()}}
+        for key, value in values.items():
+            where = f"{name}.{key}".removeprefix(".")
+            _check_kind(where, value, hints[key])
+            if is_dataclass(hints[key]):
+                values[key] = _section(getattr(base, key), value, where)
+            elif where == "data.simulator.sources":
+                values[key] = _shares(value)
+            elif where == "loss.weights":
+                values[key] = {**base.weights, **{k: float(v) for k, v in value.items()}}
         return replace(base, **values)
     except (TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"[{name}]: {error}") from None
+        raise UsageError(f"[{name or 'run'}]: {error}") from None
 
 
 def _shares(sources: Any) -> tuple[tuple[str, float], ...]:
@@ -195,24 +190,17 @@ def _shares(sources: Any) -> tuple[tuple[str, float], ...]:
 
 def make_config(values: Mapping[str, Any] | None = None) -> TrainConfig:
     """A run from nested plain values; ``preset`` decides what is not given."""
-    values = dict(values or {})
-    name = str(values.get("preset", "default"))
+    name = str((values or {}).get("preset", "default"))
     if name not in _OPTIM_PRESETS:
         raise UsageError(f"no preset {name!r}; there are {', '.join(_OPTIM_PRESETS)}")
-    # the width of the vectors is the data's unless the run says it; decoders are brought to one width
-    model = preset(name, feature_dim=0, dim=384)
     base = TrainConfig(
         preset=name,
-        model=model,
-        loss=loss_preset(name),
-        optim=OptimConfig(**_OPTIM_PRESETS[name]),
+        model=preset(name, feature_dim=0, dim=384),  # the data has the width of vectors; decoders are of one width
+        loss=LOSS_PRESETS[name],
+        optim=_OPTIM_PRESETS[name],
         inference=_INFERENCE_PRESETS[name],
     )
-    sections = ("model", "loss", "optim", "data", "validation", "inference")
-    for section in sections:
-        if section in values:
-            values[section] = _section(getattr(base, section), values[section], section)
-    made: TrainConfig = _section(base, values, "run")
+    made: TrainConfig = _section(base, values or {})
     return made
 
 

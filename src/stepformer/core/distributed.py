@@ -4,10 +4,6 @@ Every process holds all weights and trains on its rows of each batch. Losses are
 compute adds up to the loss of the whole batch: a loss that is a mean over videos counts by the rows a process has, and
 the global loss has its negatives from all of them. Gradients are added, and every process takes the same step. Only
 the first one (rank 0) validates, prints and writes. Chance (dropout, drawn frames) differs from process to process.
-
-The global loss needs the similarities of its own slots to all phrases alone: the phrases are gathered (they are data),
-and of the rest only sums over rows and columns. Each process computes the whole loss from those, with a gradient
-through its own part; the parts' gradients add up to the loss's.
 """
 
 from __future__ import annotations
@@ -189,7 +185,8 @@ class SharedCriterion(Criterion):
         return loss
 
     def _glob(self, given: LossInput) -> Tensor:
-        """``glob_loss`` of the whole batch, with a gradient through this process's own part."""
+        """``glob_loss`` of the whole batch, with a gradient through this process's own part: the phrases are gathered
+        (they are data), and of the similarities of other slots only sums over rows and columns."""
         ranks, c = self.ranks, given.config
 
         def sums(own: Tensor) -> Tensor:

@@ -151,31 +151,6 @@ def seq_loss(
     return per_video.mean()
 
 
-def soft_dtw_loss(
-    slots: Tensor,
-    phrases: Tensor,
-    mask: Tensor,
-    gamma: float = 0.07,
-    keep: float = 0.8,
-    best_per_slot: int | None = None,
-    temperature: float = 1.0,
-) -> Tensor:
-    """Soft Drop-DTW between slots and phrases, one-to-one, both sides droppable: the mean soft cost per phrase.
-
-    The cost of a pair is minus the mean log probability of finding one from the other among the video's own phrases
-    and slots (softmax of cosine / gamma, both ways), so that moving everything together costs. The drop cost is the
-    pair cost that ``keep`` of the video's pairs stay below, as in :func:`match`. ``temperature`` 1 weighs alignments
-    by these probabilities. slots (B, K, D), phrases (B, L, D), mask (B, L).
-    """
-    logits = cosines(slots, phrases) / gamma  # (B, K, L)
-    visible = logits.masked_fill(~mask[:, None, :], torch.finfo(logits.dtype).min)
-    costs = -0.5 * (visible.log_softmax(2) + logits.log_softmax(1))
-    lengths = mask.sum(1)
-    drop = percentile_drop(-costs.detach(), keep, top_per_row=best_per_slot, lengths=lengths)
-    soft = soft_drop_dtw(costs, drop, 0.0, lengths, "one_to_one", temperature=temperature, check=False)
-    return (soft / lengths.clamp(min=1)).mean()
-
-
 def nce(log_ratio: Tensor, valid: Tensor, form: Form) -> Tensor:
     """-log mean(ratio) or mean(-log ratio) over the valid entries of the last axis; 0 where there is none."""
     number = valid.sum(-1).clamp(min=1)
@@ -233,11 +208,6 @@ def div_loss(x: Tensor) -> Tensor:
     if K < 2:
         return x.sum() * 0.0
     return (x.sum(1).square().sum() - x.square().sum()) / (B * K * (K - 1))
-
-
-def attention_div_loss(attention: Tensor) -> Tensor:
-    """Diversity as the released code has it: twice the mean cosine of the slots' attention maps (B, K, N) over time."""
-    return 2.0 * div_loss(unit(attention))
 
 
 def sample_frames(mask: Tensor, count: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -366,7 +336,6 @@ class LossInput:
     options: Mapping[str, Any]  # of this loss: [loss.options.NAME]
     log: dict[str, Tensor]
     pair: Compared  # unit vectors and cosines of slots and phrases, which all losses share
-    generator: torch.Generator | None = None
     phrase_times: Tensor | None = None  # (B, L) when each is said, in frames
 
 
@@ -390,18 +359,17 @@ def _div(x: LossInput) -> Tensor:
         return div_loss(x.pair.slots)
     if x.output.attention is None:
         raise UsageError("diversity on attention needs the decoder's attention; call it with attention=True")
-    return attention_div_loss(x.output.attention)
+    return 2.0 * div_loss(unit(x.output.attention))  # as the released code: of the attention maps (B, K, N) over time
 
 
 def _smooth(x: LossInput) -> Tensor:
     c = x.config
     if c.smooth == "released":
-        return released_smooth_loss(x.output.frames, x.output.slots, x.video_mask, x.generator)
+        return released_smooth_loss(x.output.frames, x.output.slots, x.video_mask)
     ahead = x.pair.ahead
     drawn = ahead.drawn if ahead is not None else None
-    index, valid, window = drawn if drawn is not None else _draw(x.video_mask, c, x.generator)
-    frames = x.output.frames
-    picked = _unit_once(_picked(frames, index))
+    index, valid, window = drawn if drawn is not None else _draw(x.video_mask, c)
+    picked = _unit_once(_picked(x.output.frames, index))
     # this way round the gradient of the slots comes out in their layout
     similarity = products(x.pair.slots, picked).mT  # (B, I, K)
     if _kernels(similarity) and max(similarity.shape[1:]) <= 128:
@@ -414,41 +382,43 @@ def _smooth(x: LossInput) -> Tensor:
     return smooth_loss(similarity, index, valid, window, c.smooth_gamma, c.smooth_form, c.smooth_with_self)
 
 
-def _draw(mask: Tensor, c: LossConfig, generator: torch.Generator | None) -> Drawn:
-    """The frames whose attention is to be smooth, which of them exist, and how far their neighbours are."""
-    index, valid = sample_frames(mask, c.smooth_frames, generator)
-    return index, valid, (mask.sum(1) * c.smooth_window).clamp(min=1.0)
+def _draw(mask: Tensor, c: LossConfig) -> Drawn:
+    return *sample_frames(mask, c.smooth_frames), (mask.sum(1) * c.smooth_window).clamp(min=1.0)
 
 
-def _soft_dtw(x: LossInput) -> Tensor:
-    c = x.config
-    return soft_dtw_loss(x.output.slots, x.phrases, x.phrase_mask, c.gamma, c.keep, c.best_per_slot, **x.options)
+def soft_dtw_loss(x: LossInput, temperature: float = 1.0) -> Tensor:
+    """Soft Drop-DTW between slots and phrases, one-to-one, both sides droppable: the mean soft cost per phrase.
+
+    The cost of a pair is minus the mean log probability of finding one from the other among the video's own phrases
+    and slots (softmax of cosine / gamma, both ways), so that moving everything together costs. The drop cost is the
+    pair cost that ``keep`` of the video's pairs stay below, as in :func:`match`. ``temperature`` 1 weighs alignments
+    by these probabilities.
+    """
+    logits = cosines(x.output.slots, x.phrases) / x.config.gamma  # (B, K, L)
+    visible = logits.masked_fill(~x.phrase_mask[:, None, :], torch.finfo(logits.dtype).min)
+    costs = -0.5 * (visible.log_softmax(2) + logits.log_softmax(1))
+    lengths = x.phrase_mask.sum(1)
+    drop = percentile_drop(-costs.detach(), x.config.keep, top_per_row=x.config.best_per_slot, lengths=lengths)
+    soft = soft_drop_dtw(costs, drop, 0.0, lengths, "one_to_one", temperature=temperature, check=False)
+    return (soft / lengths.clamp(min=1)).mean()
 
 
 PAPER_LOSSES = ("seq", "glob", "div", "smooth")
-LOSSES: Registry[Loss] = Registry(
-    "loss",
-    "losses",
-    {"seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": _soft_dtw},
-)
+LOSSES: Registry[Loss] = Registry("loss", "losses", {
+    "seq": _seq, "glob": _glob, "div": _div, "smooth": _smooth, "soft_dtw": lambda x: soft_dtw_loss(x, **x.options),
+})  # fmt: skip
 
 BUILT_IN = frozenset(PAPER_LOSSES) | {"soft_dtw"}
 """Losses that never wait for the device, so that a step with them can be recorded (`core.graph`)."""
 
-LOSS_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "released": {
-        "weights": {"seq": 1.0, "glob": 0.5, "div": 0.3, "smooth": 0.02},
-        "gamma": 0.03,
-        "best_per_slot": 12,
-        "seq_average": "matched",
-        "glob_form": "mean_log",
-        "glob_both_ways": True,
-        "div_on": "attention",
-        "smooth": "released",
-    },
-    "default": {},
-}
+LOSS_PRESETS = {
+    "paper": LossConfig(),
+    "released": LossConfig(
+        {"seq": 1.0, "glob": 0.5, "div": 0.3, "smooth": 0.02}, gamma=0.03, best_per_slot=12, seq_average="matched",
+        glob_form="mean_log", glob_both_ways=True, div_on="attention", smooth="released",
+    ),
+    "default": LossConfig(),
+}  # fmt: skip
 
 
 class Criterion:
@@ -474,7 +444,7 @@ class Criterion:
     def draw(self, video_mask: Tensor) -> Drawn | None:
         """The frames for smoothness, where that can be made together with the losses of pairs."""
         c = self.config
-        return _draw(video_mask, c, None) if self._wants(video_mask, "smooth") and c.smooth == "paper" else None
+        return _draw(video_mask, c) if self._wants(video_mask, "smooth") and c.smooth == "paper" else None
 
     def _wants(self, x: Tensor, *names: str) -> bool:
         return _kernels(x) and all(self.config.weights.get(name) for name in (*names, "seq", "glob"))
@@ -504,7 +474,6 @@ class Criterion:
         phrases: Tensor,
         phrase_mask: Tensor,
         video_mask: Tensor,
-        generator: torch.Generator | None = None,
         phrase_times: Tensor | None = None,
         ahead: Ahead | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -513,7 +482,7 @@ class Criterion:
         c, slots, pair = self.config, output.slots, Compared(output.slots, phrases, ahead)
         parts: dict[str, Tensor] = {}
         names = apart = [name for name, weight in c.weights.items() if weight]
-        given = LossInput(output, phrases, phrase_mask, video_mask, c, {}, parts, pair, generator, phrase_times)
+        given = LossInput(output, phrases, phrase_mask, video_mask, c, {}, parts, pair, phrase_times)
 
         def each_of(some: list[str]) -> dict[str, Tensor]:
             return {name: self.loss(name, replace(given, options=c.options.get(name, {}))) for name in some}
@@ -540,10 +509,3 @@ class Criterion:
         for name in apart:
             total = total + float(c.weights[name]) * made[name]
         return total, {**parts, **{name: made[name] for name in names}}
-
-
-def loss_preset(name: str, **changes: Any) -> LossConfig:
-    """A named loss configuration, with fields changed."""
-    if name not in LOSS_PRESETS:
-        raise UsageError(f"no loss preset {name!r}; there are {', '.join(LOSS_PRESETS)}")
-    return LossConfig(**{**LOSS_PRESETS[name], **changes})

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -76,10 +76,6 @@ class ModelConfig:
             raise UsageError(f"model.dim must be even and divisible by heads, got {self.dim} and {self.heads}")
         if self.position_rows and self.positions != "absolute":
             raise UsageError("model.position_rows is a table of frames, which needs positions = 'absolute'")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as a checkpoint stores them."""
-        return asdict(self)
 
 
 PRESETS: dict[str, ModelConfig] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepformer.core.model import check_ranges
@@ -98,10 +98,6 @@ class InferenceConfig:
     def is_drop_dtw(self) -> bool:
         """Whether neither structure nor a penalty takes part."""
         return self.structure_weight == 0 and self.penalty_share == 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as a checkpoint stores them; :meth:`from_dict` reads them back."""
-        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:

@@ -160,7 +160,8 @@ def solve(
         n if not idle and count is not None and number is None and count[i] <= 4 else longest_segment(n)
         for i, n in enumerate(task.lengths)
     ]
-    compiled = backend == "numba" or (backend == "auto" and task.gains.device.type == "cpu" and _has_numba())
+    here = task.gains.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+    compiled = backend == "numba" or (backend == "auto" and here)
     tables = _with_numba if compiled else _with_torch
     sums, begins, hows = tables(task, skips, penalty.to(task.gains.dtype), stages, longest, pooled, loop, idle)
     found: list[list[Segment]] = []
@@ -185,10 +186,6 @@ def solve(
             steps = _joined(steps)
         found.append(steps)
     return found, values
-
-
-def _has_numba() -> bool:
-    return importlib.util.find_spec("numba") is not None
 
 
 def _trace(begin: NDArray[np.int32], how: NDArray[np.int8], frames: int, stage: int, loop: bool) -> list[Segment]:
@@ -225,6 +222,7 @@ def _with_numba(
     task: Programme, skip: Tensor, penalty: Tensor, stages: list[int], longest: list[int], pooled: bool, loop: bool,
     idle: bool,
 ) -> Tables:  # fmt: skip
+    """The tables of each video: values at its end (S + 1,), begins and hows (N + 1, S + 1)."""
     fill = _compiled()
     gains, sums, squares, skips = (x.numpy() for x in (task.gains, task.sums, task.squares, skip.contiguous()))
     values, begins, hows = [], [], []

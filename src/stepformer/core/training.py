@@ -21,8 +21,8 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -56,17 +56,9 @@ Painter = Callable[[StepDecoder, int], None]
 class BatchSource(Protocol):
     """Where batches come from. The same number gives the same batch, which has the fields of :class:`Batch`."""
 
-    @property
-    def dim(self) -> int:
-        """D, the width of frames and phrases."""
-
-    @property
-    def encoder(self) -> str:
-        """Whose vectors they are."""
-
-    @property
-    def origin(self) -> Any:
-        """What the checkpoint says of the data: plain values."""
+    dim: int  # D, the width of frames and phrases
+    encoder: str  # whose vectors they are
+    origin: Any  # what the checkpoint says of the data: plain values
 
     def batch(self, step: int, size: int) -> Any:
         """Batch number ``step``, of ``size`` videos."""
@@ -167,12 +159,6 @@ class Trainer:
 
     # -- one step -------------------------------------------------------------------------------------------------
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if self.precision == "fp32":
-            return nullcontext()
-        kind = torch.bfloat16 if self.precision == "bf16" else torch.float16
-        return torch.autocast(self.device.type, dtype=kind)
-
     def start_from(self, model: StepDecoder) -> None:
         """Begins with the weights of a trained model of the same shape instead of random ones."""
         for mine in (self.model, self.mean):
@@ -181,7 +167,8 @@ class Trainer:
 
     def _losses(self, model: StepDecoder, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
         video, video_mask, phrases, phrase_mask, times = self._on_device(batch)
-        with self._autocast():
+        kind = torch.float16 if self.precision == "fp16" else torch.bfloat16
+        with torch.autocast(self.device.type, dtype=kind, enabled=self.precision != "fp32"):
             output = model(video, video_mask, attention=self.criterion.needs_attention)
         criterion = self.shared if model.training else self.criterion  # only the first process validates
         return criterion(output, phrases, phrase_mask, video_mask, phrase_times=times)
@@ -310,9 +297,9 @@ class Trainer:
             log(f"kernels are launched one by one, which takes several times as long: {self.eager_because}")
         self.ranks.copy_first_(self.model.state_dict().values())
         if first:
-            write_json(self.out / "config.json", config.to_dict())
+            write_json(self.out / "config.json", asdict(config))
         scores: dict[str, Any] = {}
-        loggers = open_loggers(config.loggers, self.out, config.to_dict(), log) if first else []
+        loggers = open_loggers(config.loggers, self.out, asdict(config), log) if first else []
         with (
             ExitStack() as behind,  # loggers are closed behind metrics.jsonl, which one of them reads
             Progress("train", config.steps, "steps", quiet=self.quiet) as progress,
@@ -356,24 +343,19 @@ class Trainer:
                     self.save()
         return scores
 
+    @torch.no_grad()
     def validate(self) -> dict[str, float]:
         """What the validator says of the weights, and the loss on held-out videos."""
         self.settle()
         scores = dict(self.validator(self.mean)) if self.validator is not None else {}
-        held_out = self._held_out_loss()
-        if held_out is not None:
-            scores["loss"] = held_out
-        return {k: round(v, 6) for k, v in scores.items()}
-
-    @torch.no_grad()
-    def _held_out_loss(self) -> float | None:
         self.mean.eval()
-        total, count = 0.0, 0
+        losses = []
         for number, batch in enumerate(self.source.held_out_batches(self.config.batch)):
             torch.manual_seed(number)
-            loss, _ = self._losses(self.mean, batch)
-            total, count = total + float(loss), count + 1
-        return total / count if count else None
+            losses.append(float(self._losses(self.mean, batch)[0]))
+        if losses:
+            scores["loss"] = sum(losses) / len(losses)
+        return {k: round(v, 6) for k, v in scores.items()}
 
     def _keep_best(self, scores: Mapping[str, float]) -> None:
         value = scores.get("zs_iou", 0.0) + scores["un_f1"] if "un_f1" in scores else -scores.get("loss", math.inf)
@@ -395,18 +377,14 @@ class Trainer:
             "batch": c.batch,
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
             "torch": torch.__version__,
-            "config": c.to_dict(),
+            "config": asdict(c),
             "data": self.source.origin,
             "scores": dict(scores or {}),
         }
 
     def _save_model(self, name: str, scores: Mapping[str, float] | None = None) -> None:
-        save_checkpoint(self.out / name, self.mean, self.encoder, self.provenance(scores), self.config.inference)
-
-    @property
-    def encoder(self) -> str:
-        """Whose vectors the model takes, as the checkpoint says: the data's encoder, unless the config names one."""
-        return self.config.encoder or self.source.encoder
+        encoder = self.config.encoder or self.source.encoder
+        save_checkpoint(self.out / name, self.mean, encoder, self.provenance(scores), self.config.inference)
 
     def _optimized(self) -> list[str]:
         """Names of the parameters in the optimiser's own order, by which its state counts them."""
@@ -428,7 +406,7 @@ class Trainer:
                 if value is not None:
                     tensors[f"optimizer.{key}.{names[index]}"] = torch.as_tensor(value)
         scaler = self.scaler.state_dict() if self.scaler.is_enabled() else {}
-        info = {"step": self.step, "best": self.best, "scaler": scaler, "config": self.config.to_dict()}
+        info = {"step": self.step, "best": self.best, "scaler": scaler, "config": asdict(self.config)}
         _write(self.out / "state.safetensors", tensors, {"state": json.dumps(info, default=str)})
 
     def _load_state(self) -> None:
@@ -439,7 +417,7 @@ class Trainer:
             self._restore(load_file(path, device=str(self.device)), json.loads((file.metadata() or {})["state"]))
 
     def _restore(self, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
-        saved, now = (json.loads(json.dumps(c, default=str)) for c in (info["config"], self.config.to_dict()))
+        saved, now = (json.loads(json.dumps(c, default=str)) for c in (info["config"], asdict(self.config)))
         if saved["model"] != now["model"] or saved["seed"] != now["seed"] or saved["batch"] != now["batch"]:
             raise UsageError(f"{self.out} was started with another model, seed or batch size; resume needs the same")
         self.model.load_state_dict({k[6:]: v for k, v in tensors.items() if k.startswith("model.")})

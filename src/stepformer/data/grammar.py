@@ -99,15 +99,6 @@ class Grammar:
         made = {(i, at): self.tasks[i].fill(at) for i, at in dict.fromkeys(picks[:n])}
         return [made[pick] for pick in picks[:n]]
 
-    def phrase_bank(self) -> dict[str, str]:
-        """Distinct generic step names, sorted (the labels with every slot said by its most generic word), each with
-        its topic: the domain of the first task that has it."""
-        topics: dict[str, str] = {}
-        for task in self.tasks:
-            for step in task.generic().steps:
-                topics.setdefault(step.label, task.domain.replace("_", " and "))
-        return dict(sorted(topics.items()))
-
 
 def read_grammar(folder: Traversable) -> Grammar:
     """A grammar from a folder of JSON files laid out as the module says (a ``Path`` will do)."""
@@ -124,8 +115,13 @@ def load_grammar() -> Grammar:
 
 
 def phrase_bank() -> dict[str, str]:
-    """The phrase bank of the grammar that ships with the package: see :meth:`Grammar.phrase_bank`."""
-    return load_grammar().phrase_bank()
+    """Distinct generic step names of the package's grammar, sorted (the labels with every slot said by its most generic
+    word), each with its topic: the domain of the first task that has it."""
+    topics: dict[str, str] = {}
+    for task in load_grammar().tasks:
+        for step in task.generic().steps:
+            topics.setdefault(step.label, task.domain.replace("_", " and "))
+    return dict(sorted(topics.items()))
 
 
 def _task(entry: dict[str, Any], file: str, shared: Mapping[str, tuple[str, ...]]) -> Task:

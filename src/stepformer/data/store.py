@@ -85,10 +85,6 @@ class StoreInfo:
         if not (math.isfinite(self.rate_hz) and self.rate_hz > 0):
             raise UsageError(f"rate_hz must be positive, got {self.rate_hz!r}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The content of ``store.json``."""
-        return {"format": FORMAT, "version": FORMAT_VERSION, "dtype": "float16", **asdict(self)}
-
     def require_encoder(self, fingerprint: str, name: str, where: str | os.PathLike[str]) -> None:
         """Raises unless these are vectors of the encoder with this fingerprint."""
         if self.fingerprint != fingerprint:
@@ -460,7 +456,8 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
             if existing.exists():
                 read_info(self.path).require_same(info, self.path)
             else:
-                files.write_json(existing, info.to_dict())
+                about = {"format": FORMAT, "version": FORMAT_VERSION, "dtype": "float16", **asdict(info)}
+                files.write_json(existing, about)
             (self.path / SPOOL_FOLDER).mkdir(exist_ok=True)
             self._recover()
         except BaseException:

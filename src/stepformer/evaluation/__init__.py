@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import (
-    Confusion,
     LengthError,
     Score,
-    confusion,
     frame_count,
     own_labels,
     rasterise,
     resample,
+    score_table2,
     score_task,
     score_video,
     task_labels,
@@ -35,11 +34,10 @@ from stepformer.evaluation.table1 import (
     score_table1,
     score_table1_task,
 )
-from stepformer.evaluation.table2 import score_table2
 
 __all__ = [
-    "Confusion", "LengthError", "Score", "Table1Options", "Table1Result", "TaskInput", "assign",
-    "cluster_segments", "confusion", "frame_count", "moments", "own_labels", "rasterise", "resample",
+    "LengthError", "Score", "Table1Options", "Table1Result", "TaskInput", "assign",
+    "cluster_segments", "frame_count", "moments", "own_labels", "rasterise", "resample",
     "score_crosstask_recall", "score_macro", "score_macro_task", "score_per_video", "score_segmental", "score_table1",
     "score_table1_task", "score_table2", "score_task", "score_video", "task_labels",
 ]  # fmt: skip

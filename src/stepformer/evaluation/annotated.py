@@ -14,7 +14,6 @@ import torch
 
 from stepformer.base.arrays import unit
 from stepformer.base.guard import load_array
-from stepformer.data import read_dataset
 from stepformer.data.precomputed import text_side
 from stepformer.data.records import Dataset, VideoRecord, with_features
 from stepformer.data.simulator import Batch
@@ -27,33 +26,8 @@ _BATCH = 16  # videos
 Found = list[tuple[VideoRecord, Callable[[], npt.NDArray[Any]]]]  # videos, and what reads the features (N, D) of each
 
 
-def read_trial(
-    dataset: str | Path,
-    features: str | Path | None,
-    texts: str | None = None,
-    *,
-    reader: str | None = None,
-    subset: str | None = None,
-    rate_hz: float = 1.0,
-    limit: int | None = None,
-    device: str | torch.device = "cpu",
-) -> Trial:
-    """The annotated videos of a dataset that have features, as a trial.
-
-    ``features``: a folder of arrays, or a feature store (which knows its own rate); None: those of the dataset itself.
-    ``texts``: an .npz of step texts and their vectors, or the name of the encoder whose text side makes them; without
-    it there is nothing to localise. ``limit`` takes every n-th video, so that all tasks stay.
-
-    Raises:
-        InputError: no annotated video has features, or there is no such subset.
-    """
-    found = read_dataset(dataset, reader)
-    part = found if subset is None else found.select(subset)
-    return trial_of(part, features, texts, rate_hz, limit=limit, device=device)[1]
-
-
 def _with_features(dataset: Dataset, features: str | Path | None, rate_hz: float) -> tuple[Found, float]:
-    """The annotated videos that have features (as in :func:`read_trial`), and the rate of these."""
+    """The annotated videos that have features (as in :func:`trial_of`), and the rate of these."""
     annotated = [record for record in dataset.videos if record.labels]
     if features is not None and (Path(features) / INFO_FILE).is_file():
         store = FeatureStore(features)
@@ -91,8 +65,16 @@ def trial_of(
     limit: int | None = None,
     device: str | torch.device = "cpu",
 ) -> tuple[list[VideoRecord], Trial]:
-    """The annotated videos that have features (as in :func:`read_trial`), and these as padded batches at the rate of
-    the features; ``stores`` may hold their narration."""
+    """The annotated videos of a dataset that have features, and these as padded batches at the rate of the features.
+
+    ``features``: a folder of arrays, or a feature store (which knows its own rate); None: those of the dataset itself.
+    ``texts``: an .npz of step texts and their vectors, or the name of the encoder whose text side makes them; without
+    it there is nothing to localise. ``stores`` may hold the narration. ``limit`` takes every n-th video, so that all
+    tasks stay.
+
+    Raises:
+        InputError: no annotated video has features.
+    """
     found, rate_hz = _with_features(dataset, features, rate_hz)
     if limit is not None and limit < len(found):
         found = [found[i] for i in np.linspace(0, len(found) - 1, limit).astype(int)]

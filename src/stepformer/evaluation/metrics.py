@@ -19,6 +19,10 @@ With ``correct`` = frames where both name the same step, P predicted and L label
 recall = correct / L, IoU = sum of the steps' intersections / sum of their unions = correct / (P + L - correct),
 MoF = share of all frames, background included, that agree.
 
+**Table 2** averages video scores, each video counting the same. The list is the video's own annotated steps ordered by
+time: a step done twice stands there twice, at two positions; where two overlap, the later in the list has the frames. A
+position that no frame takes counts against recall and IoU. A video without annotations is not in the average.
+
 Everywhere 0/0 is 0.
 
 **From seconds to frames**: labels are at 16 frames per second. An annotation from ``start_s`` to ``end_s`` covers the
@@ -50,25 +54,6 @@ IntArray = npt.NDArray[np.int64]
 
 class LengthError(InputError, ValueError):
     """Predictions and labels do not have the same number of videos or frames."""
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """How many frames have prediction p and label y: ``counts[p + 1, y + 1]``, so row and column 0 are background.
-
-    ``clusters`` (P,) and ``steps`` (L,) are the ids of the rows and columns after the first. Where ``dense`` they are
-    0..P-1 and 0..L-1, ids that never occur included, as the historical MoF needs them.
-    """
-
-    counts: IntArray  # (P + 1, L + 1)
-    clusters: IntArray
-    steps: IntArray
-    dense: bool = True
-
-    @property
-    def frames(self) -> int:
-        """All frames."""
-        return int(self.counts.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +160,11 @@ def _videos(values: object, what: str) -> list[IntArray]:
     return [check_ids(video, f"{what} of video {i}") for i, video in enumerate(values)]
 
 
-def confusion(predictions: object, labels: object) -> Confusion:
-    """The confusion table of lists of int arrays (one per video), or of two single arrays."""
+def confusion(predictions: object, labels: object) -> tuple[IntArray, IntArray, IntArray, bool]:
+    """Of lists of int arrays (one per video), or of two single arrays: how many frames have prediction p and label y,
+    at [p + 1, y + 1] of (P + 1, L + 1), so that row and column 0 are background; the ids of the other rows (P,) and
+    columns (L,); and whether those are dense, 0..P-1 and 0..L-1 whether they occur or not, as the historical MoF needs.
+    """
     pairs = paired(predictions, labels) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
     p, y = (np.concatenate(side) for side in zip(*pairs, strict=True))
     n_clusters, n_steps = (int(a.max(initial=-1)) + 1 for a in (p, y))
@@ -188,7 +176,7 @@ def confusion(predictions: object, labels: object) -> Confusion:
         steps, y = renumber(y)
     shape = (len(clusters) + 1, len(steps) + 1)
     counts = np.bincount((p + 1) * shape[1] + (y + 1), minlength=shape[0] * shape[1]).reshape(shape)
-    return Confusion(counts.astype(np.int64), clusters, steps, dense)
+    return counts.astype(np.int64), clusters, steps, dense
 
 
 def renumber(ids: IntArray) -> tuple[IntArray, IntArray]:
@@ -207,16 +195,14 @@ def score_task(predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence
         LengthError: the lists, or a video's prediction and labels, differ in length.
         InputError: ids that are not whole numbers of at least -1.
     """
-    table = confusion(predictions, labels)
-    overlap = table.counts[1:, 1:]  # (P, L), background left out
+    counts, clusters, steps, dense = confusion(predictions, labels)
+    overlap = counts[1:, 1:]  # (P, L), background left out
     rows, columns = assign(overlap)
     correct = int(overlap[rows, columns].sum())
-    matches = tuple(
-        (int(table.clusters[r]), int(table.steps[c])) for r, c in zip(rows, columns, strict=True) if overlap[r, c]
-    )
-    predicted, labelled = int(table.counts[1:].sum()), int(table.counts[:, 1:].sum())
-    historical = _historical_mof(table, rows, columns) if table.dense else float("nan")
-    return Score(correct, predicted, labelled, correct + int(table.counts[0, 0]), table.frames, historical, matches)
+    matches = tuple((int(clusters[r]), int(steps[c])) for r, c in zip(rows, columns, strict=True) if overlap[r, c])
+    predicted, labelled, frames = int(counts[1:].sum()), int(counts[:, 1:].sum()), int(counts.sum())
+    historical = _historical_mof(counts, rows, columns) if dense else float("nan")
+    return Score(correct, predicted, labelled, correct + int(counts[0, 0]), frames, historical, matches)
 
 
 def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], beyond: int | None = None) -> list[IntArray]:
@@ -228,12 +214,12 @@ def matched(ids: Sequence[IntArray], labels: Sequence[IntArray], beyond: int | N
     return [rename_ids(video, lambda i: steps.get(i, -2 if beyond is None else beyond + i)) for video in ids]
 
 
-def _historical_mof(table: Confusion, rows: IntArray, columns: IntArray) -> float:
+def _historical_mof(counts: IntArray, rows: IntArray, columns: IntArray) -> float:
     """Agreement of position p in the matched columns (cluster p) and position y in the matched rows (step y)."""
-    p, y = (np.full(size, -1) for size in table.counts.shape)
+    p, y = (np.full(size, -1) for size in counts.shape)
     # background has index -1 there, the last position, which is never a match; here it is row and column 0
     p[1 : len(columns) + 1], y[1 : len(rows) + 1] = columns, rows
-    return ratio(int(table.counts[p[:, None] == y[None, :]].sum()), table.frames)
+    return ratio(int(counts[p[:, None] == y[None, :]].sum()), int(counts.sum()))
 
 
 def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> Score:
@@ -252,6 +238,16 @@ def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> Score:
     is_step = y != BACKGROUND
     correct, predicted, labelled = int((agree & is_step).sum()), int((p != BACKGROUND).sum()), int(is_step.sum())
     return Score(correct, predicted, labelled, int(agree.sum()), len(p))
+
+
+def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> dict[str, float]:
+    """The Table 2 scores, averaged over videos: positions in each video's own step list, -1 background, (N_v,) each.
+
+    Raises:
+        LengthError: unequal numbers of videos, or of frames in a video (the message says which).
+    """
+    scores = [score_video(prediction, truth) for prediction, truth in paired(predictions, labels, least=1)]
+    return {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("iou", "precision", "recall", "mof")}
 
 
 def frame_count(duration_s: float, rate_hz: float = LABEL_RATE_HZ) -> int:

@@ -83,9 +83,9 @@ def _jaccard(p: IntArray, y: IntArray, matches: tuple[tuple[int, int], ...]) -> 
 
 def score_macro_task(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Mapping[str, float]:
     """The macro score of one task: (N_v,) cluster ids and step ids, -1 background."""
-    table = confusion(predictions, labels)
-    overlap = table.counts[1:, 1:]
-    of_cluster, of_step = table.counts[1:].sum(axis=1), table.counts[:, 1:].sum(axis=0)
+    counts, *_ = confusion(predictions, labels)
+    overlap = counts[1:, 1:]
+    of_cluster, of_step = counts[1:].sum(axis=1), counts[:, 1:].sum(axis=0)
     rows, columns = assign(overlap)
     per_step = np.zeros((len(of_step), 3))  # precision, recall, iou
     for r, c in zip(rows, columns, strict=True):

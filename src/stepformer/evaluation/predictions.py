@@ -1,22 +1,6 @@
 """Anybody's predictions from a folder, one file per video, named ``<task>_<video>`` or ``<video>``.
 
-===================  ==================================================================================================
-``<name>.json``      a Timeline as ``stepformer discover`` and ``locate`` write it; with ``<name>.vectors.npy`` beside
-                     it, row i describes step i
-``<name>.npy``       one whole number per frame at ``--rate``, counted from 0, -1 is background
-``<name>.npz``       the same as ``ids``, with ``vectors`` (S, D), one row per id, and optionally ``rate_hz``
-``<name>.txt``       one whole number per line, as the released code writes them
-``<name>.csv``       rows step,start,end in seconds; a step is a name or a number counted from 1, as in annotations
-===================  ==================================================================================================
-
-What the ids mean (``--ids``):
-
-- ``segments``: nothing across videos; Table 1 clusters their vectors.
-- ``clusters``: the same in all videos of a task, but not which step.
-- ``steps``: index of the task's step, or its name.
-- ``positions``: position in the video's own ordered step list, repeats included.
-- ``auto`` (the default): ``steps`` where every prediction names steps of its task; else ``segments`` where all have
-  vectors; else ``clusters``, and the steps of a Timeline are told apart by their slot, or by name if there are none.
+docs/evaluation.md lists what a file may hold, and what its ids may mean (``--ids``).
 """
 
 from __future__ import annotations

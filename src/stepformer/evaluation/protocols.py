@@ -21,7 +21,7 @@ import numpy as np
 
 from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.errors import InputError, UsageError
-from stepformer.evaluation import neighbours, table1, table2
+from stepformer.evaluation import neighbours, table1
 from stepformer.evaluation.metrics import (
     LABEL_RATE_HZ,
     IntArray,
@@ -31,6 +31,7 @@ from stepformer.evaluation.metrics import (
     own_labels,
     rasterise,
     rename_ids,
+    score_table2,
     task_labels,
 )
 from stepformer.evaluation.predictions import Prediction, as_clusters, as_steps, names_steps
@@ -261,11 +262,7 @@ def _table2(prepared: Prepared, options: table1.Table1Options) -> Scored:
     predictions = [ids for data in prepared.tasks.values() for ids in position_ids(data, prepared.kind)]
     labels = [own for data in prepared.tasks.values() for own in data.own]
     known = {"positions": "positions as given", "steps": "steps counted into positions"}
-    return (
-        table2.score_table2(predictions, labels),
-        {},
-        known.get(prepared.kind, "matched by an oracle: an upper bound"),
-    )
+    return score_table2(predictions, labels), {}, known.get(prepared.kind, "matched by an oracle: an upper bound")
 
 
 def _mapped(kind: str) -> str:
@@ -319,7 +316,7 @@ def video_scores(prepared: Prepared) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for data in prepared.tasks.values():
         for i, positions in enumerate(position_ids(data, prepared.kind)):
-            located = table2.score_table2([positions], [data.own[i]])
+            located = score_table2([positions], [data.own[i]])
             alone = neighbours.score_per_video([data.ids[i]], [data.labels[i]])
             record = data.records[i]
             row = {"task": record.task, "video": record.video, "seconds": len(data.labels[i]) / prepared.rate_hz}

@@ -20,9 +20,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 DRAWS = 10_000
-COUNTS = ("correct", "predicted", "labelled", "agreeing", "frames")
-"""What discovery is counted in, per video: steps found rightly, frames called a step, frames that are one, frames
-whose label agrees (background included), all frames."""
 _CHUNK = 1_000  # draws at a time, so that memory stays bounded
 
 
@@ -43,7 +40,8 @@ def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> FloatArray:
 
 
 def discovery_scores(counts: npt.ArrayLike) -> dict[str, FloatArray]:
-    """F1, precision, recall and MoF of counts (..., 5) that are summed over a task's videos."""
+    """F1, precision, recall and MoF of counts (..., 5) that are summed over a task's videos: frames rightly called a
+    step, called a step, that are one, whose label agrees (background included), and all."""
     correct, predicted, labelled, agreeing, frames = np.moveaxis(np.asarray(counts, np.float64), -1, 0)
     precision, recall = ratio(correct, predicted), ratio(correct, labelled)
     return {

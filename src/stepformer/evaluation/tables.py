@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from stepformer.evaluation.protocols import Result
@@ -42,12 +42,11 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell | str | None, ...], ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns")
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"every row of this table must have {len(self.columns)} cells")
 
     def _texts(self) -> list[list[str]]:
         return [["" if c is None else c if isinstance(c, str) else c.text() for c in row] for row in self.rows]

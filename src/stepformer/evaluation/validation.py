@@ -128,7 +128,7 @@ def locate_units(trial: Trial, found: Sequence[IntArray]) -> FloatArray:
 
 
 def discover_units(trial: Trial, segments: Segments, options: Table1Options) -> IntArray:
-    """(S, V, 5): counts of each video (:data:`stepformer.evaluation.statistics.COUNTS`) for each K-means seed.
+    """(S, V, 5): counts of each video, as :func:`discovery_scores` takes them, for each K-means seed.
 
     One Hungarian matching per task and seed, as Table 1 asks; summed over a task's videos, the counts give its scores.
     """
@@ -233,9 +233,8 @@ def smoothed(video: Tensor, mask: Tensor, window: int) -> Tensor:
     if window <= 1:
         return video
     weight = mask.to(video.dtype)[..., None]
-    total = torch.nn.functional.avg_pool1d(
-        torch.cat((video * weight, weight), -1).mT, window, 1, window // 2, ceil_mode=False, count_include_pad=True
-    ).mT[:, : video.shape[1]]
+    weighted = torch.cat((video * weight, weight), -1).mT
+    total = torch.nn.functional.avg_pool1d(weighted, window, 1, window // 2).mT[:, : video.shape[1]]
     return total[..., :-1] / total[..., -1:].clamp(min=1e-9)
 
 

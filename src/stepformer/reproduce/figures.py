@@ -7,7 +7,7 @@ IoU under the model (of median F1 where there are no step texts), unless another
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def make_scene(source: Source, checkpoint: str, split: str = "test", task: int =
         raise UsageError(f"the split {split} has tasks 0 to {len(tasks) - 1}, not {task}")
     own = np.flatnonzero(whole.tasks == tasks[task])
     loaded = load_checkpoint(checkpoint_file(checkpoint), device)
-    stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, loaded.inference.to_dict())
+    stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, asdict(loaded.inference))
     video = median_video(stage)
     return Scene(stage, source.words(split, int(own[video]), whole), video, not source.real)
 
@@ -148,33 +148,28 @@ def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray
     return out
 
 
-def matched_phrases(scene: Scene, keep: float = 0.5) -> tuple[tuple[str, ...], IntArray, IntArray]:
-    """Phrases of the drawn video, the slot each is matched with (-1 none), and the step each names (-1 not known).
-
-    keep: the share of each slot's 12 best similarities above the drop threshold, as in training.
-    """
+def matched_phrases(scene: Scene) -> tuple[tuple[str, ...], IntArray, IntArray]:
+    """Phrases of the drawn video, the slot each is matched with (-1 none), and the step each names (-1 not known)."""
     slots, own = scene.drawn()
     batch, count = own.batches[0], len(scene.words.phrases)
-    taken = match(cosines(slots.slots, batch.phrases[:, :count]), batch.phrase_mask[:, :count], keep, 12)[0]  # (K, L)
+    # half of each slot's 12 best similarities reach the threshold
+    taken = match(cosines(slots.slots, batch.phrases[:, :count]), batch.phrase_mask[:, :count], 0.5, 12)[0]  # (K, L)
     slot = torch.where(taken.any(0), taken.to(torch.uint8).argmax(0), -1).cpu().numpy()
     return scene.words.phrases, slot, batch.phrase_steps[0, :count].cpu().numpy()
 
 
 # -- drawing, with Matplotlib and the product's colours ------------------------------------------------------------
 
-_WIDTH_IN = 12.0
-_DPI = 110
-
 
 def _figure(height_in: float) -> Any:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+    return Figure(figsize=(12.0, height_in), layout="constrained")
 
 
 def _save(figure: Any, path: Path) -> None:
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=_DPI)
+        figure.savefig(temporary, dpi=110)
 
 
 def _legend(figure: Any, names: Sequence[str], grey: bool = False) -> None:
@@ -217,7 +212,9 @@ def draw_attention(
         top = axes[0, column]
         for step, values in enumerate(similarity):
             # what stands out over time, not the level, says where a step is seen
-            top.plot(_smooth(values - values.mean()), color=color(step), linewidth=1.3)
+            weight = np.convolve(np.ones_like(values), np.ones(5), "same")  # a running mean for the eye
+            smooth = np.convolve(values - values.mean(), np.ones(5), "same") / weight
+            top.plot(smooth, color=color(step), linewidth=1.3)
         top.set_title(name, fontsize=10)
         top.set_ylabel("similarity, above its mean" if column == 0 else "")
         top.spines[["top", "right"]].set_visible(False)
@@ -227,12 +224,6 @@ def draw_attention(
     figure.suptitle(f"Where each step is seen, steps given: {where}", fontsize=10)
     _legend(figure, names)
     _save(figure, path)
-
-
-def _smooth(values: npt.NDArray[np.float32], window: int = 5) -> npt.NDArray[np.float32]:
-    """A running mean for the eye; ends keep their own frames."""
-    weight = np.convolve(np.ones_like(values), np.ones(window), "same")
-    return np.asarray(np.convolve(values, np.ones(window), "same") / weight, np.float32)
 
 
 def draw_phrases(path: Path, texts: Sequence[str], slots: IntArray, steps: IntArray, where: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -71,7 +71,7 @@ SHARES = (0.6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
 """Of a cluster's frames that stay, nearest to its centre first, for methods that cluster frames."""
 TIME_WEIGHTS = (0.0, 0.5, 1.0)
 """Of the relative time beside the frame's vector, for the same methods."""
-_PAPER, _DEFAULT = PAPER_INFERENCE.to_dict(), DEFAULT_INFERENCE.to_dict()
+_PAPER, _DEFAULT = asdict(PAPER_INFERENCE), asdict(DEFAULT_INFERENCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def read_checkpoint(name: str | Path) -> Weights:
     loaded = load_checkpoint(file)
     known = str(loaded.provenance.get("preset") or "") or f"weights {loaded.hash[:8]}"
     dim = loaded.model.config.feature_dim
-    return Weights(None, str(file), loaded.hash, loaded.inference.to_dict(), label=known, dim=dim)
+    return Weights(None, str(file), loaded.hash, asdict(loaded.inference), label=known, dim=dim)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------
@@ -505,7 +505,7 @@ def _weights(setup: Setup, recipe: Recipe, seed: int) -> Weights:
     if setup.checkpoint is not None:
         return setup.checkpoint
     config = training(setup, recipe, seed)
-    values = json.loads(json.dumps(config.to_dict()))
+    values = json.loads(json.dumps(asdict(config)))
     return Weights(values, inference=asdict(config.inference), code=code_hash(_TRAIN_CODE))
 
 

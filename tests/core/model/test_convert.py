@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_positions_matter_to_the_test():
     state = random_state(scale=6, positions=position_table(60, 64))
     model = from_released(state)
     for change in ({"position_code": "textbook"}, {"positions": "none"}):
-        other = StepDecoder(preset("released", **{**model.config.to_dict(), **change})).eval()
+        other = StepDecoder(preset("released", **{**asdict(model.config), **change})).eval()
         other.load_state_dict(model.state_dict())
         assert difference(other, state) > 0.1
 

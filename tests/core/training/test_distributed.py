@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_two_processes_learn_what_one_does_from_uneven_parts(tmp_path, monkeypat
     make_store(tmp_path / "store", 17)
     data = {"data__store": ["store"], "data__held_out": 0.2}
     configs = {name: small(**{**SURE, **data, **more}) for name, more in VARIANTS.items()}
-    (tmp_path / "configs.json").write_text(json.dumps({k: c.to_dict() for k, c in configs.items()}, default=str))
+    (tmp_path / "configs.json").write_text(json.dumps({k: asdict(c) for k, c in configs.items()}, default=str))
     (tmp_path / "all.py").write_text(ALL)
     where = {**os.environ, "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
     with socket.socket() as free:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import asdict
 
 import pytest
 
@@ -15,7 +16,7 @@ from stepformer.errors import UsageError
 def test_a_config_comes_back_from_its_own_json(preset):
     config = make_config({"preset": preset, "steps": 7, "data": {"store": "here"}, "optim": {"betas": [0.8, 0.9]}})
     assert config.preset == preset and config.data.store == ("here",) and config.optim.betas == (0.8, 0.9)
-    assert make_config(json.loads(json.dumps(config.to_dict()))) == config
+    assert make_config(json.loads(json.dumps(asdict(config)))) == config
 
 
 def test_a_file_overrides_the_preset_and_the_command_line_overrides_the_file(tmp_path):

@@ -362,7 +362,9 @@ def test_a_store_needs_no_world(tmp_path):
     assert best.provenance["scores"].keys() == {"loss"}
     assert best.encoder == "toy"  # the store's, not the simulator's, whose vectors it has never seen
     named = make_trainer(replace(config, encoder="mine"), tmp_path / "named", "cpu", quiet=True)
-    assert named.encoder == "mine"
+    (tmp_path / "named").mkdir()
+    named.save()
+    assert load_checkpoint(tmp_path / "named" / "last.safetensors").encoder == "mine"
     # without held-out videos there is no validation loss, rather than one of nothing
     none = replace(config, data=replace(config.data, held_out=0.0))
     assert make_trainer(none, tmp_path / "none", "cpu", quiet=True).validate() == {}

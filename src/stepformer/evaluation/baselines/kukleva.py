@@ -11,9 +11,8 @@
 4. Background: in each cluster the share ``background`` of frames farthest from its centre is background; only the
    others are decoded. 0 switches it off, as the paper does where videos are densely labelled.
 
-Defaults are those of the authors' code for Breakfast: width 40 and 20, sigmoids, weights from N(0, 0.01²), features
-standardised within each video, 60 epochs of Adam at 1e-3, a tenth of it after 30, batches of 256, weight decay 1e-4,
-covariance + 1e-4 I. Their code estimates the background from likelihoods; this follows the paper's text.
+Defaults are those of the authors' code for Breakfast, whose learning rate falls to a tenth half-way. Their code
+estimates the background from likelihoods; this follows the paper's text.
 
 With first weights so small the embedding starts as nothing and holds little but time. Larger ones (``spread``) leave in
 it what the frames look like, which clusters need where a step comes back several times; ``decode`` is then off.

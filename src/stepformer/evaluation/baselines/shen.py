@@ -9,8 +9,7 @@ sequence alignment" (CVPR 2021).
 4. To segment, the learned frame vectors (with time) of a task's videos go through K-means, and the 40% of each cluster
    that lie farthest from its centre become background.
 
-Defaults are those of the authors' code: 5 rounds, β = γ = 0.001, empty slots at cost 1, Adam at 5e-4 with weight decay
-0.02, batches of up to 30 videos, 30 epochs. With ``max_updates`` training goes on after those until the loss stops
+Defaults are those of the authors' code. With ``max_updates`` training goes on after its epochs until the loss stops
 improving, for which 30 updates on a task of 20 videos are too few. A frame here is what the features have, mostly one
 per second; theirs are clips of 3.2 s.
 
