@@ -1,9 +1,8 @@
 """The command line: parses, calls, prints. The only place that prints results or exits.
 
 Each command is a module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args)``, which gives the exit
-code where it may not be 0, or a ``Command`` with these in a module of several. The table below names them, so that
-``stepformer --help`` imports none and stays fast. ``options`` has what they take. Results go to stdout, messages
-(``log``) and progress to stderr.
+code where it may not be 0, or a ``Command`` with these in a module of several. Results go to stdout, messages and
+progress to stderr.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or extra, 5 some inputs failed,
 130 interrupted.
@@ -143,10 +142,7 @@ def _no_command(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str], apart: bool) -> int:
-    """Help, version, or one command.
-
-    ``apart``: a single job, too, has a process of its own, so that a decoder that crashes costs one video.
-    """
+    """Help, version, or one command. ``apart``: a single job has a process of its own too, as a decoder may crash."""
     if not argv or argv[0] in _HELP:
         print(f"{_DESCRIPTION}\n\nusage: stepformer COMMAND [options]\n\ncommands:\n{_listing()}\n\n{_MORE}")
         return 0
