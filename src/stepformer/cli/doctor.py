@@ -137,7 +137,6 @@ def _model(name: str) -> str:
     return f"{name}: {size:.1f} M weights, {checkpoint.model.config.slots} slots, hash {checkpoint.hash[:12]} verified"
 
 
-
 def _cache() -> str:
     if why := why_nothing_is_kept():
         raise StepFormerError(f"{cache_folder()} cannot be written: {why}")
