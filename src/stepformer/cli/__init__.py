@@ -10,7 +10,6 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or e
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import importlib
 import io
@@ -59,7 +58,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench evaluate": ("stepformer.bench.evaluate", "time of Table 1 scoring, CrossTask's 360 videos to COIN's 2,596"),
     "reproduce": ("stepformer.cli.reproduce", "reproduce the paper's tables and figures, and our own"),
     "doctor": ("stepformer.cli.doctor", "check the installation and say how to fix it"),
-    "completion": ("stepformer.cli.completion", "print a completion script for bash, zsh or fish"),
 }
 
 GROUPS = {
@@ -97,12 +95,11 @@ def command_module(name: str) -> Any:
     return getattr(module, part) if part else module
 
 
-def command_parser(name: str, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
-    """The full parser of one command: its help starts with examples. ``parser``: one to fill, of shell completion."""
+def command_parser(name: str) -> Parser:
+    """The full parser of one command: its help starts with examples."""
     module = command_module(name)
-    if parser is None:
-        examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
-        parser = Parser(prog=f"stepformer {name}", description=f"examples:\n{examples}\n\n{module.HELP}")
+    examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
+    parser = Parser(prog=f"stepformer {name}", description=f"examples:\n{examples}\n\n{module.HELP}")
     module.add_arguments(parser)
     finish(parser)
     return parser

@@ -307,8 +307,7 @@ def finish(parser: argparse.ArgumentParser) -> None:
         elif action.nargs != 0 and "(default:" not in action.help:
             text = " ".join(str(value) for value in _listed(action.default) if value is not None)
             action.help += f" (default: {text or 'none'})".replace("%", "%%")
-    if parser.description:  # that of shell completion has none
-        parser.description += f"\n\nusage: {' '.join([parser.prog, *shown])} [options]"
+    parser.description = f"{parser.description}\n\nusage: {' '.join([parser.prog, *shown])} [options]"
 
 
 def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], fields: Sequence[str] = ()) -> Any:
