@@ -307,7 +307,7 @@ class _UntrainedS3D:
     rate_hz = 1.0
 
     def __init__(self, frames: int, fps: float) -> None:
-        from stepformer.encoders.s3d import S3D
+        from stepformer.encoders.milnce import S3D
         from stepformer.media.picture import FrameSpec
 
         self.wants = FrameSpec((224, 224), frames, fps)
@@ -318,7 +318,7 @@ class _UntrainedS3D:
         import torch
 
         from stepformer.encoders.base import Encoded
-        from stepformer.encoders.s3d import to_clips
+        from stepformer.encoders.milnce import to_clips
 
         with torch.inference_mode():
             return Encoded(self._model.pooled(to_clips(frames)).numpy())

@@ -1,11 +1,9 @@
-"""The commands procedure, view, doctor and completion."""
+"""The commands procedure, view and doctor."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import threading
 import urllib.request
@@ -16,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepformer.cli import COMMANDS, doctor, main
-from stepformer.cli.completion import SHELLS, script
+from stepformer.cli import doctor, main
 from stepformer.errors import InputError, StepFormerError
 from stepformer.show.viewer import Page, address, byte_range, make_page, serve
 from stepformer.timeline import Step, Timeline
@@ -240,40 +237,6 @@ def test_little_disk_is_told(monkeypatch):
 def test_end_to_end_with_a_model(model, monkeypatch):
     monkeypatch.setattr("stepformer.base.weights.find", lambda name: Path())
     assert "6 s video" in doctor._end_to_end("default")
-
-
-# -- completion ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_every_command(shell, capsys):
-    assert main(["completion", shell]) == 0
-    text = capsys.readouterr().out
-    for name in COMMANDS:
-        for word in name.split():
-            assert word in text, f"{shell} lacks {name}"
-    assert "min-share" in text
-    if shutil.which(shell):
-        subprocess.run([shell, "-n", "/dev/stdin"], input=text, text=True, check=True)
-
-
-def test_bash_really_completes(tmp_path):
-    if not shutil.which("bash"):
-        pytest.skip("bash is not here")
-    (tmp_path / "s.bash").write_text(script("bash"))
-    ask = f"""source {tmp_path / "s.bash"}
-    f=$(complete -p stepformer | sed -E 's/.*-F ([^ ]+) .*/\\1/')
-    COMP_WORDS=(stepformer models ve); COMP_CWORD=2; $f; echo "${{COMPREPLY[@]}}"
-    COMP_WORDS=(stepformer proc); COMP_CWORD=1; $f; echo "${{COMPREPLY[@]}}"
-    COMP_WORDS=(stepformer search --upd); COMP_CWORD=2; $f; echo "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["verify", "procedure", "--update"]
-
-
-def test_completion_of_a_shell_that_is_not_known(capsys):
-    assert main(["completion", "tcl"]) == 2
-    assert "tcl" in capsys.readouterr().err
 
 
 def test_unreadable_array_is_no_timeline(tmp_path):

@@ -154,7 +154,7 @@ class Network:
 
 
 class Speaker:
-    fingerprint = "a text tower"
+    fingerprint, encode_text = "a text tower", None
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from published import filled, layout
 from safetensors.torch import save_file
 
 from stepformer import encoders
-from stepformer.encoders import s3d
+from stepformer.encoders import milnce
 from stepformer.encoders.base import Encoder
 from stepformer.encoders.checkpoints import load_published, read_checkpoint
 from stepformer.encoders.milnce import MilNceEncoder
@@ -76,7 +76,7 @@ def test_video_vectors_do_not_depend_on_the_batch(encoder, state):
     assert whole.shape == (5, 512)
     parts = np.concatenate([encoder.encode_video(part).vectors for part in (frames[:1], frames[1:])])
     np.testing.assert_allclose(whole, parts, rtol=1e-3, atol=1e-3)
-    model = s3d.S3D().eval()
+    model = milnce.S3D().eval()
     load_published(model, state, "x")
     with torch.inference_mode():
         direct = model(torch.from_numpy(frames[:1]).permute(0, 4, 1, 2, 3) / 255.0).numpy()

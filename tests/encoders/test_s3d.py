@@ -4,7 +4,7 @@ import pytest
 import torch
 from published import OUTPUTS, clips, filled, layout
 
-from stepformer.encoders import s3d
+from stepformer.encoders import milnce
 from stepformer.encoders.checkpoints import load_published
 from stepformer.errors import InputError
 
@@ -16,7 +16,7 @@ def state():
 
 @pytest.fixture(scope="module")
 def model(state):
-    made = s3d.S3D().eval()
+    made = milnce.S3D().eval()
     load_published(made, state, "the test's checkpoint")
     return made
 
@@ -45,7 +45,7 @@ def test_words_agree_with_a_second_transcription(model):
 
 
 def test_a_checkpoint_that_differs_is_refused_by_name(state):
-    model = s3d.S3D()
+    model = milnce.S3D()
     with pytest.raises(InputError, match=r"lacks 1 tensors, for instance fc\.bias"):
         load_published(model, {k: v for k, v in state.items() if k != "fc.bias"}, "x")
     with pytest.raises(InputError, match="do not belong, for instance head"):
@@ -56,7 +56,7 @@ def test_a_checkpoint_that_differs_is_refused_by_name(state):
 
 def test_wrappers_and_counters_of_training_are_accepted(state):
     odd = {f"module.{k}": v for k, v in state.items()} | {"module.conv1.bn1.num_batches_tracked": torch.tensor(7)}
-    model = s3d.S3D(words=False)
+    model = milnce.S3D(words=False)
     load_published(model, odd, "x", ("text_module.",))
     torch.testing.assert_close(model.fc.weight, state["fc.weight"])
 

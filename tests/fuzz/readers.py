@@ -388,7 +388,7 @@ def _index_page() -> Reader:
     from contextlib import contextmanager
     from unittest.mock import patch
 
-    from stepformer.base.weights import fetch
+    from stepformer.base.weights import install
 
     def read(path: Path) -> object:
         class Answer(io.BytesIO):
@@ -399,8 +399,8 @@ def _index_page() -> Reader:
         def opened(*_: object, **__: object):
             yield Answer(path.read_bytes())
 
-        with patch.object(fetch, "open_url", opened), patch.object(fetch, "index_urls", lambda: ["https://i"]):
-            return fetch.find_file("a", "a-1.whl")
+        with patch.object(install, "open_url", opened), patch.object(install, "index_urls", lambda: ["https://i"]):
+            return install.find_file("a", "a-1.whl")
 
     html = b'<html><body><a href="../a-1.whl#sha256=0">a-1.whl</a></body></html>'
     return Reader("index page", "page.html", html, read)

@@ -110,7 +110,7 @@ def test_every_command_takes_the_same_subtitles(folder, files):
 
 def test_subtitles_of_a_folder_by_video(folder):
     """The same rule where no video lies beside them."""
-    from stepformer.media.subtitles import subtitles_of
+    from stepformer.media.finding import subtitles_of
 
     touch("other.de.vtt", "other.en.vtt", "sub/other.srt", "talk.live_chat.json3", "talk.info.json", "talk.steps.vtt")
     touch(
@@ -133,7 +133,7 @@ def test_subtitles_of_a_folder_by_video(folder):
 def test_a_folder_is_listed_once_for_all_its_videos(tmp_path, monkeypatch):
     import os
 
-    from stepformer.media.subtitles import subtitles_beside
+    from stepformer.media.finding import subtitles_beside
 
     for i in range(50):
         (tmp_path / f"v{i}.en.srt").touch()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stepformer.errors import InputError, MissingError, UsageError
-from stepformer.media.subtitles import is_language, read_subtitle_stream, subtitle_streams
+from stepformer.media.finding import is_language, read_subtitle_stream, subtitle_streams
 from stepformer.narration import Listening, extract_phrases, listening, narration_of, read_subtitles
 
 SRT = "1\n00:00:01,000 --> 00:00:03,000\nCrack the eggs into the bowl.\n"

@@ -21,19 +21,14 @@ _NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path in the same folder, renamed over ``path`` if the block ends well, removed if not.
-
-    What the system refuses is a WriteError that names ``path``. What a killed writer of the same file left goes away.
-
-    The temporary name keeps the suffix of ``path``, so that writers which choose a format by it still work.
+    """A temporary path in the same folder, of the same suffix, renamed over ``path`` if the block ends well, removed if
+    not. What the system refuses is a WriteError that names ``path``. What a killed writer of the file left goes away.
     """
     target = Path(path)
     check_place(target)
-    try:
+    with _made(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = _beside(target)
-    except (OSError, ValueError) as error:  # the latter for a zero byte in the name
-        raise WriteError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
     temporary = Path(name)
     try:
         yield temporary
@@ -67,11 +62,17 @@ def check_place(path: str | os.PathLike[str], folder: bool = False) -> None:
 def make_folder(path: str | os.PathLike[str]) -> Path:
     """A folder, made where it is not there yet; a WriteError names it where it cannot be."""
     check_place(path, folder=True)
-    try:
+    with _made(path):
         Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+@contextmanager
+def _made(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:  # the latter for a zero byte in the name
         raise WriteError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
-    return Path(path)
 
 
 def _beside(target: Path) -> tuple[int | None, str]:
@@ -121,10 +122,8 @@ def lock_folder(path: Path) -> IO[bytes]:
 
     Raises InputError where another process holds it, WriteError where nothing can be written.
     """
-    try:
+    with _made(path):
         handle = (path / ".writer.lock").open("ab")
-    except OSError as error:
-        raise WriteError(f"{path} cannot be written: {error.strerror}") from error
     try:
         import fcntl
 

@@ -169,9 +169,9 @@ def gunzip(data: bytes, source: str | os.PathLike[str]) -> bytes:
         return unpacked
 
 
-def read_text(path: str | os.PathLike[str], limit: int = TEXT_BYTES, errors: str = "strict") -> str:
+def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
     """A UTF-8 text file, plain or gzipped, with or without a byte order mark and with any line ends."""
-    data = gunzip(read_bytes(path, limit), path)
+    data = gunzip(read_bytes(path), path)
     with reading(path, "UTF-8 text"):
         return data.decode("utf-8-sig", errors).replace("\r\n", "\n").replace("\r", "\n")
 

@@ -1,9 +1,8 @@
 """The command line: parses, calls, prints. The only place that prints results or exits.
 
 Each command is a module with ``HELP``, ``EXAMPLES``, ``add_arguments(parser)`` and ``run(args)``, which gives the exit
-code where it may not be 0, or a ``Command`` with these in a module of several. The table below names them, so that
-``stepformer --help`` imports none and stays fast. ``options`` has what they take. Results go to stdout, messages
-(``log``) and progress to stderr.
+code where it may not be 0, or a ``Command`` with these in a module of several. Results go to stdout, messages and
+progress to stderr.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or extra, 5 some inputs failed,
 130 interrupted.
@@ -11,7 +10,6 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or e
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import importlib
 import io
@@ -60,7 +58,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench evaluate": ("stepformer.bench.evaluate", "time of Table 1 scoring, CrossTask's 360 videos to COIN's 2,596"),
     "reproduce": ("stepformer.cli.reproduce", "reproduce the paper's tables and figures, and our own"),
     "doctor": ("stepformer.cli.doctor", "check the installation and say how to fix it"),
-    "completion": ("stepformer.cli.completion", "print a completion script for bash, zsh or fish"),
 }
 
 GROUPS = {
@@ -98,12 +95,11 @@ def command_module(name: str) -> Any:
     return getattr(module, part) if part else module
 
 
-def command_parser(name: str, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
-    """The full parser of one command: its help starts with examples. ``parser``: one to fill, of shell completion."""
+def command_parser(name: str) -> Parser:
+    """The full parser of one command: its help starts with examples."""
     module = command_module(name)
-    if parser is None:
-        examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
-        parser = Parser(prog=f"stepformer {name}", description=f"examples:\n{examples}\n\n{module.HELP}")
+    examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
+    parser = Parser(prog=f"stepformer {name}", description=f"examples:\n{examples}\n\n{module.HELP}")
     module.add_arguments(parser)
     finish(parser)
     return parser
@@ -143,10 +139,7 @@ def _no_command(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str], apart: bool) -> int:
-    """Help, version, or one command.
-
-    ``apart``: a single job, too, has a process of its own, so that a decoder that crashes costs one video.
-    """
+    """Help, version, or one command. ``apart``: a single job has a process of its own too, as a decoder may crash."""
     if not argv or argv[0] in _HELP:
         print(f"{_DESCRIPTION}\n\nusage: stepformer COMMAND [options]\n\ncommands:\n{_listing()}\n\n{_MORE}")
         return 0

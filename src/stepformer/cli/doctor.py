@@ -85,8 +85,11 @@ def examine(model: str = "default", quick: bool = False) -> Iterator[Check]:
         yield _checked(f"weights {name}", partial(_weights, name, quick), fix, optional=name in _OPTIONAL)
     yield _checked("model", partial(_model, model), "install the package again, or name a checkpoint with --model")
     for extra, (module, purpose) in _EXTRAS.items():
-        fix = f"pip install 'stepformer[{extra}]'"
-        yield _checked(f"extra {extra}", partial(_extra, module, purpose), fix, optional=True)
+        if importlib.util.find_spec(module) is not None:
+            yield Check(f"extra {extra}", "ok", purpose)
+        else:
+            fix = f"pip install 'stepformer[{extra}]'"
+            yield Check(f"extra {extra}", "note", f"not installed ({purpose})", fix, missing=True)
     yield _checked("cache folder", _cache, "set STEPFORMER_CACHE to a folder that can be written")
     yield _checked("disk", _disk, "free 2 GB there, or set STEPFORMER_CACHE to a folder on another disk")
     if not quick:
@@ -132,12 +135,6 @@ def _model(name: str) -> str:
     checkpoint = load_checkpoint(checkpoint_file(name))  # checks the hash of the weights
     size = sum(p.numel() for p in checkpoint.model.parameters()) / 1e6
     return f"{name}: {size:.1f} M weights, {checkpoint.model.config.slots} slots, hash {checkpoint.hash[:12]} verified"
-
-
-def _extra(module: str, purpose: str) -> str:
-    if importlib.util.find_spec(module) is None:
-        raise MissingError(f"not installed ({purpose})")
-    return purpose
 
 
 def _cache() -> str:

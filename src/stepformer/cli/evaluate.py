@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,17 +90,15 @@ def _check(args: argparse.Namespace, dataset: Dataset) -> int:
     scored, _ = _chosen(args, dataset)
     needed = None if args.subset == "all" else {record.key for record in scored.videos}
     found = audit(dataset, args.features, args.videos, args.rate, needed=needed)
-    problems = [{"kind": p.kind, "where": p.where, "what": p.what} for p in found.problems]
-    out = {"dataset": found.dataset, "counts": dict(found.counts), "problems": problems, "notes": list(found.notes)}
     lines = [f"{found.dataset}: " + ", ".join(f"{count} {name}" for name, count in found.counts.items())]
     lines += [f"note: {note}" for note in found.notes]
     kinds = ", ".join(f"{count} {kind}" for kind, count in found.by_kind().items())
-    lines.append(f"{len(problems)} problems: {kinds}" if problems else "no problems")
+    lines.append(f"{len(found.problems)} problems: {kinds}" if found.problems else "no problems")
     lines += [f"  {problem}" for problem in found.problems[:_SHOWN]]
-    if len(problems) > _SHOWN:
-        lines.append(f"  and {len(problems) - _SHOWN} more; --json lists all of them")
-    answer(args, out, "\n".join(lines))
-    return 5 if problems else 0
+    if len(found.problems) > _SHOWN:
+        lines.append(f"  and {len(found.problems) - _SHOWN} more; --json lists all of them")
+    answer(args, asdict(found), "\n".join(lines))
+    return 5 if found.problems else 0
 
 
 def _chosen(args: argparse.Namespace, dataset: Dataset) -> tuple[Dataset, str]:
@@ -143,15 +141,10 @@ def _score(args: argparse.Namespace, dataset: Dataset) -> int:
         "label_rate_hz": prepared.rate_hz,
         "kmeans_seeds": list(options.seeds),
         "notes": list(prepared.notes),
-        "results": {
-            r.protocol: {"values": _finite(r.values), "spread": _finite(r.spread), "how": r.how} for r in results
-        },
-        "per_video": [
-            {key: _finite(value) if isinstance(value, dict) else value for key, value in row.items()}
-            for row in (video_scores(prepared) if args.json else ())
-        ],
+        "results": {r.protocol: {"values": dict(r.values), "spread": dict(r.spread), "how": r.how} for r in results},
+        "per_video": video_scores(prepared) if args.json else [],
     } | ({"per_task": tables[1].to_dict()["rows"]} if args.per_task else {})
-    answer(args, out, "\n\n".join(getattr(table, WRITERS[name])() for name in args.format for table in tables))
+    answer(args, _finite(out), "\n\n".join(getattr(table, WRITERS[name])() for name in args.format for table in tables))
     return 0
 
 
@@ -166,8 +159,6 @@ def endings() -> list[str]:
 
 def read_any(path: Path, rate_hz: float) -> Any:
     """The Prediction in a file, be it one for evaluation or a timeline that stepformer wrote in whatever format."""
-    from dataclasses import replace
-
     from stepformer.evaluation.predictions import SUFFIXES, prediction_from_timeline, read_prediction
     from stepformer.show import export
 
@@ -183,9 +174,13 @@ def read_any(path: Path, rate_hz: float) -> Any:
     return found if path.suffix in (".csv", ".tsv") else replace(found, duration_s=None)
 
 
-def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+def _finite(value: Any) -> Any:
     """JSON has no NaN: what cannot be said (the historical MoF of ids far apart) is null."""
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _task_table(prepared: Any, options: Table1Options) -> Any:

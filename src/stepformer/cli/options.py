@@ -2,19 +2,12 @@
 
 A flag wins over the environment, that over a config file, that over the default. ``--min-share 0.3`` is
 ``STEPFORMER_MIN_SHARE=0.3`` in the environment and ``min_share = 0.3`` in ``stepformer.toml``: at its top for every
-command that has the option, under ``[procedure]`` for one command, under ``[prepare]`` for a group. A switch is
-``no_labels = true``. The file is ``--config FILE``, else the nearest ``stepformer.toml`` in this folder or above it,
-else the one in the user's config folder.
+command that has the option, under ``[procedure]`` for one command, under ``[prepare]`` for a group.
 
 An option that two commands have stands in ``OPTIONS`` and is added by name, with a default of the command's own where
-it has one: ``add(parser, "model", "seeds", seeds=[0, 1])``; ``tests/cli/test_options.py`` fails where one flag has two
-kinds or two helps. ``run(args)`` gets resolved values; ``args.sources["model"]`` is "flag", "environment", a file or
-"default". Defaults are added to the help here; where the default is None, the help says "(default: ...)" itself.
-Lists are ``action=Several``: repeated, separated by commas where ``type`` splits (``words``, ``numbers``), and what a
-flag says replaces what a file says.
-
-argparse has types, choices and required options already, so this is plain argparse walked once, and no settings
-library: one would ask for every option again as a typed field.
+it has one: ``add(parser, "model", "seeds", seeds=[0, 1])``. ``run(args)`` gets resolved values; ``args.sources`` says
+where each came from. Defaults are added to the help here; where the default is None, the help says "(default: ...)"
+itself. This is plain argparse walked once: a settings library would ask for every option again as a typed field.
 """
 
 from __future__ import annotations
@@ -47,9 +40,12 @@ class Several(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """Adds to what the flags before it gave; :func:`resolve` keeps the default out of it."""
-        given = values if self.nargs else [values]
-        flat = [item for value in given for item in (value if isinstance(value, list) else [value])]
+        flat = [item for value in (values if self.nargs else [values]) for item in _listed(value)]
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest, None) or []), *flat])
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _number(expected: str, kind: Callable[[str], Any], holds: Callable[[Any], bool]) -> Callable[[str], Any]:
@@ -309,11 +305,9 @@ def finish(parser: argparse.ArgumentParser) -> None:
             plain = action.help.replace(" (default: %(default)s)", "")  # Python 3.11 adds one by itself
             action.help = f"{plain} (default: {'yes' if action.default else 'no'})"
         elif action.nargs != 0 and "(default:" not in action.help:
-            given = action.default if isinstance(action.default, (list, tuple)) else [action.default]
-            text = " ".join(str(value) for value in given if value is not None)
+            text = " ".join(str(value) for value in _listed(action.default) if value is not None)
             action.help += f" (default: {text or 'none'})".replace("%", "%%")
-    if parser.description:  # that of shell completion has none
-        parser.description += f"\n\nusage: {' '.join([parser.prog, *shown])} [options]"
+    parser.description = f"{parser.description}\n\nusage: {' '.join([parser.prog, *shown])} [options]"
 
 
 def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], fields: Sequence[str] = ()) -> Any:
@@ -458,5 +452,5 @@ def _value(parser: argparse.ArgumentParser, action: argparse.Action, given: Any,
             parser._check_value(action, value)
         except argparse.ArgumentError as error:
             raise UsageError(f"{where}: {error.message}") from None
-        values += value if isinstance(value, list) else [value]
+        values += _listed(value)
     return values if several else values[0]

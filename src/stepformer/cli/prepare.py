@@ -147,16 +147,13 @@ def _phrases(args: argparse.Namespace) -> int:
 
 FEATURES = Command(
     """Encodes a folder of videos (subtitles of the same name beside them), a list of videos or one video, and puts
-their features, phrases and phrase vectors into a feature store: what training, evaluation and search read.
-
-A run that was stopped, even killed, resumes; a video whose file has changed since is processed again. A file that
-cannot be read is listed, and the exit code is then 5; the next run tries it again. A store holds the features of one
-encoder; those of another are refused.
+their features, phrases and phrase vectors into a feature store: what training, evaluation and search read. A run that
+was stopped resumes; a video whose file has changed is processed again. A file that cannot be read is listed, and the
+exit code is then 5; the next run tries it again. A store holds the features of one encoder.
 
 --from released reads the released StepFormer's tars (through a reader that runs none of their code); --from arrays
 reads a folder of .npy, .npz or safetensors files, one per video, as features of the encoder given, with phrases from
---captions: a HowTo100M caption file, or a folder of subtitle files (CSV too), one per video. Files are matched by name,
-without the endings of video files: abc.mp4.npy belongs to abc.csv.""",
+--captions. Files are matched by name, without the endings of video files: abc.mp4.npy belongs to abc.csv.""",
     [
         "stepformer prepare features videos/ store/",
         "stepformer prepare features videos/ store/ --encoder openclip:ViT-B-32/laion2b_s34b_b79k --jobs 4",

@@ -16,11 +16,8 @@ HELP = """Trains a step decoder on a simulated world or on feature stores of rea
 
 Options come from the preset (paper, released, default), then the config file, then --set. The file has the sections
 model, loss, optim, data, validation and inference: at its top, or under [train] in a stepformer.toml. A run folder
-keeps its config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything.
-
-Under torchrun each process trains on its part of every batch (--batch counts all processes together), and the negatives
-of the global loss come from all of them; the first process validates and writes. With torchrun --max-restarts, a run
-whose process died continues from its last state by itself."""
+keeps its config, metrics, best and last weights, and resumes exactly; Ctrl-C keeps everything. Under torchrun each
+process trains on its part of every batch: --batch counts all processes together."""
 
 EXAMPLES = [
     "stepformer train --set data.world=world.safetensors --out runs/default",

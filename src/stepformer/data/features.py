@@ -30,8 +30,7 @@ from stepformer.data.records import find_features, video_id
 from stepformer.data.store import SHARD_BYTES, StoredPhrase, StoredVideo, StoreInfo, StoreWriter, file_stamp, spool
 from stepformer.encoders.reading import encode_file
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
-from stepformer.media.finding import SUFFIXES, find_videos
-from stepformer.media.subtitles import subtitles_beside, subtitles_of
+from stepformer.media.finding import SUFFIXES, find_videos, subtitles_beside, subtitles_of
 from stepformer.narration import Cue, Listening, PhraseOptions, extract_phrases, narration_of
 from stepformer.version import __version__
 

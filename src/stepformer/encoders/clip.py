@@ -9,7 +9,7 @@ published, through open_clip, from the model hub. Pictures are the same either w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -169,6 +169,8 @@ class ClipEncoder:
         self.name = "clip:openai" if towers else "clip"
         self._still = still
         self._text: Any = text or (OpenClipEncoder(_OPENAI, device=device) if towers else ClipText())
+        self.encode_text: Callable[[Sequence[str]], Vectors] = self._text.encode_text
+        self.encode_sentences = getattr(self._text, "encode_sentences", self.encode_text)
         self._given, self._device, self.batch = network, device, at_once(device)
         self._file = None if network else weights.pull("clip-vit-b16-image")
         # pictures of either are in one space; texts differ by more than rounding, so features are kept apart by them
@@ -190,16 +192,6 @@ class ClipEncoder:
     def pictures(self) -> PictureStatistics:
         """How pictures at large lie in this space."""
         return clip_pictures()
-
-    def encode_text(self, texts: Sequence[str]) -> Vectors:
-        """Texts to (L, 512) unit vectors."""
-        vectors: Vectors = self._text.encode_text(texts)
-        return vectors
-
-    def encode_sentences(self, texts: Sequence[str]) -> Vectors:
-        """Texts to unit vectors for comparing texts with texts."""
-        vectors: Vectors = getattr(self._text, "encode_sentences", self._text.encode_text)(texts)
-        return vectors
 
     def encode_video(self, frames: Frames) -> Encoded:
         """Pictures (N, H, W, 3) to vectors (N, 512) and structure (N, 768), both of unit length."""

@@ -167,9 +167,7 @@ def encode_file(
         reader.longest_gap_s = partial.load(kept)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", media.VideoWarning
-            )  # they are kept in reader.problems and shown with the result
+            warnings.simplefilter("ignore", media.VideoWarning)  # reader.problems has them, shown with the result
             batches = _ahead(reader.clips(encoder.wants, rate, batch, start=kept.seen), spent)
             for part in _encoded(batches, encode, spent, getattr(encoder, "at_once", 1)):
                 kept.add(part)

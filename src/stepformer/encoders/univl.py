@@ -19,12 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from stepformer.base import weights
-from stepformer.encoders import s3d
+from stepformer.encoders import milnce
 from stepformer.encoders.base import Encoded, Frames, Vectors, check_frames
 from stepformer.encoders.bert import Bert, BertConfig, WordPiece
 from stepformer.encoders.checkpoints import find_checkpoint, fingerprint_of, load_published, read_checkpoint
-from stepformer.encoders.milnce import S3D_FILES, encoder_folder
-from stepformer.encoders.milnce import SOURCE as S3D_SOURCE
 from stepformer.errors import InputError
 from stepformer.media.picture import FrameSpec
 
@@ -42,7 +40,7 @@ _TEXT_BATCH = 32
 class _Embeddings(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.word_embeddings = nn.Linear(s3d.POOLED_DIM, DIM)
+        self.word_embeddings = nn.Linear(milnce.POOLED_DIM, DIM)
         self.position_embeddings = nn.Embedding(MAX_POSITIONS, DIM)
         self.LayerNorm = nn.LayerNorm(DIM, 1e-12)
 
@@ -61,7 +59,7 @@ class UniVL(nn.Module):
         # the video transformer's layers are BERT's
         self.visual = Bert(BertConfig(vocab_size=1, num_hidden_layers=visual_layers, max_position_embeddings=1))
         self.visual.embeddings = _Embeddings()  # type: ignore[assignment]
-        self.normalize_video = nn.ModuleDict({"visual_norm2d": nn.LayerNorm(s3d.POOLED_DIM, 1e-12)})
+        self.normalize_video = nn.ModuleDict({"visual_norm2d": nn.LayerNorm(milnce.POOLED_DIM, 1e-12)})
 
     def encode_seconds(self, seconds: Tensor) -> Tensor:
         """S3D's pooled features of consecutive seconds (B, T, 1024) -> (B, T, 768), T at most 512."""
@@ -93,13 +91,13 @@ class UniVLEncoder:
     wants = FrameSpec((224, 224), 16, 16.0)
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, device: str = "cpu") -> None:
-        home = encoder_folder(folder, self.name)
+        home = milnce.encoder_folder(folder, self.name)
         path = find_checkpoint(home, FILES, self.name, SOURCE)
-        s3d_path = find_checkpoint(home, S3D_FILES, self.name, S3D_SOURCE)
+        s3d_path = find_checkpoint(home, milnce.S3D_FILES, self.name, milnce.SOURCE)
         state = read_checkpoint(path)
         self._model = UniVL(_layers(state, "bert"), _layers(state, "visual")).eval().to(device)
         load_published(self._model, state, str(path), _UNUSED)
-        self._s3d = s3d.S3D(words=False).eval().to(device)
+        self._s3d = milnce.S3D(words=False).eval().to(device)
         load_published(self._s3d, read_checkpoint(s3d_path), str(s3d_path), ("text_module.",))
         own = home / "vocab.txt"
         self._words = WordPiece(own if own.is_file() else weights.pull("minilm") / "vocab.txt")
@@ -109,13 +107,13 @@ class UniVLEncoder:
 
     def encode_video(self, frames: Frames) -> Encoded:
         """Clips (N, 16, 224, 224, 3) to S3D features (N, 1024), for :meth:`finish`."""
-        return s3d.run_clips(self._s3d.pooled, check_frames(frames, self.wants, self.name), self._device)
+        return milnce.run_clips(self._s3d.pooled, check_frames(frames, self.wants, self.name), self._device)
 
     @torch.inference_mode()
     def finish(self, whole: Encoded) -> Encoded:
         """S3D features of a whole video (N, 1024) to UniVL's vectors (N, 768)."""
-        if whole.vectors.shape[1] != s3d.POOLED_DIM:
-            raise InputError(f"UniVL takes S3D features of {s3d.POOLED_DIM} columns, got {whole.vectors.shape[1]}")
+        if whole.vectors.shape[1] != milnce.POOLED_DIM:
+            raise InputError(f"UniVL takes S3D features of {milnce.POOLED_DIM} columns, got {whole.vectors.shape[1]}")
         seconds = torch.from_numpy(np.ascontiguousarray(whole.vectors, np.float32)).to(self._device)
         out = np.empty((len(seconds), DIM), np.float32)
         for first, last, keep_first, keep_last in windows(len(seconds), WINDOW):

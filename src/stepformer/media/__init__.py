@@ -15,10 +15,9 @@ from __future__ import annotations
 from stepformer.media.audio import SAMPLE_RATE_HZ, add_sound, audio_blocks, read_audio
 from stepformer.media.chapters import CHAPTER_SUFFIXES, write_chapters
 from stepformer.media.container import Problem, VideoInfo, VideoWarning, probe
-from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video
+from stepformer.media.finding import SUFFIXES, find_videos, is_ours, is_video, subtitles_beside
 from stepformer.media.picture import FrameSpec
 from stepformer.media.reader import VideoReader
-from stepformer.media.subtitles import subtitles_beside
 
 __all__ = [
     "CHAPTER_SUFFIXES", "SAMPLE_RATE_HZ", "SUFFIXES", "FrameSpec", "Problem", "VideoInfo",

@@ -18,12 +18,9 @@ from stepformer.media.picture import FrameSpec, Painter, Picture, Resize
 
 
 class VideoReader:
-    """One video file, read as often as wanted.
+    """One video file, read as often as wanted; ``threads`` are the decoder's (0: as FFmpeg likes).
 
-    ``threads`` is the decoder's threads (0: as FFmpeg likes).
-
-    ``info`` is what the header says, ``problems`` what was found wrong while reading, ``end_s`` where the
-    last full reading found the picture to end.
+    ``info`` is what the header says, ``end_s`` where the last full reading found the picture to end.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from stepformer.base.defaults import LANGUAGE, SPEECH_MODEL
 from stepformer.errors import InputError, MissingError, UsageError
-from stepformer.media.subtitles import is_language, read_subtitle_stream, subtitle_streams, subtitles_beside
+from stepformer.media.finding import is_language, read_subtitle_stream, subtitle_streams, subtitles_beside
 from stepformer.narration.cleaning import is_english
 from stepformer.narration.cues import Cue, cue_at
 from stepformer.narration.phrases import Phrase, PhraseOptions

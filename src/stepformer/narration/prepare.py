@@ -20,7 +20,7 @@ from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, UsageError, WriteError
-from stepformer.media.subtitles import subtitles_of
+from stepformer.media.finding import subtitles_of
 from stepformer.narration.parse import find_pipeline
 from stepformer.narration.phrases import PhraseOptions
 from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases, make_stage

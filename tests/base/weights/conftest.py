@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from stepformer.base.weights import fetch
+from stepformer.base.weights import install
 
 
 @dataclass
@@ -96,7 +96,7 @@ def site(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPFORMER_CACHE", str(tmp_path / "cache"))
     for proxy in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
-    monkeypatch.setattr(fetch, "_pip_settings", dict)
+    monkeypatch.setattr(install, "_pip_settings", dict)
     yield site
     server.shutdown()
     server.server_close()

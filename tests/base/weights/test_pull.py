@@ -15,7 +15,7 @@ import pytest
 
 from stepformer.base import weights
 from stepformer.base.cache import cache_folder
-from stepformer.base.weights import Container, File, Piece, Weights, fetch
+from stepformer.base.weights import Container, File, Piece, Weights, install
 from stepformer.errors import MissingError, StepFormerError, UsageError
 
 MODEL = os.urandom(300_000)
@@ -113,13 +113,13 @@ def test_a_server_without_ranges_starts_over(site):
 
 def test_a_download_that_never_completes_is_an_error_and_keeps_its_part(site, monkeypatch):
     spec = make(site)
-    real = fetch._continue
+    real = install._continue
 
     def short(url, partial, progress):
         real(url, partial, progress)
         raise ConnectionError("cut off")
 
-    monkeypatch.setattr(fetch, "_continue", short)
+    monkeypatch.setattr(install, "_continue", short)
     with pytest.raises(MissingError, match="cut off"):
         weights.pull(spec, quiet=True)
     assert [name.split("/")[-1] for name in leftovers()] == [f"{spec.containers[0].sha256}.partial"]
@@ -165,15 +165,13 @@ def test_a_disk_that_fills_up_on_the_way(site, monkeypatch):
         partial.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(fetch, "_continue", full)
+    monkeypatch.setattr(install, "_continue", full)
     with pytest.raises(StepFormerError, match="is full"):
         weights.pull(make(site), quiet=True)
     assert leftovers() == []
 
 
 def test_a_disk_that_fills_up_while_unpacking(site, monkeypatch):
-    from stepformer.base.weights import install
-
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -275,8 +273,8 @@ def test_many_processes_download_once(site):
     spec = make(site)
     code = (
         "from stepformer.base import weights\n"
-        "from stepformer.base.weights import Weights, Container, File, Piece, fetch\n"
-        "fetch._pip_settings = dict;"
+        "from stepformer.base.weights import Weights, Container, File, Piece, install\n"
+        "install._pip_settings = dict;"
         f"print(weights.pull({spec!r}, quiet=True).stat().st_size)"
     )
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
@@ -303,38 +301,38 @@ def test_pips_own_settings_name_the_index(monkeypatch):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
     monkeypatch.setattr(
-        fetch, "_pip_settings", lambda: {"index-url": "https://a/simple", "extra-index-url": "https://b https://c"}
+        install, "_pip_settings", lambda: {"index-url": "https://a/simple", "extra-index-url": "https://b https://c"}
     )
-    assert fetch.index_urls() == ["https://a/simple", "https://b", "https://c"]
-    monkeypatch.setattr(fetch, "_pip_settings", dict)
+    assert install.index_urls() == ["https://a/simple", "https://b", "https://c"]
+    monkeypatch.setattr(install, "_pip_settings", dict)
     monkeypatch.setattr(
-        fetch, "_ask", lambda *_: "  -i, --index-url <url>  Base URL (default\n   https://d/simple). This"
+        install, "_ask", lambda *_: "  -i, --index-url <url>  Base URL (default\n   https://d/simple). This"
     )
-    assert fetch.index_urls() == ["https://d/simple"]
+    assert install.index_urls() == ["https://d/simple"]
 
 
 def test_npm_and_apt_say_where_their_packages_are(monkeypatch):
     said = {"npm": "https://n/\n", "apt-get": "https://d/debian/\nhttps://other\n"}
     monkeypatch.setattr(
-        fetch.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, said[words[0]], "")
+        install.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, said[words[0]], "")
     )
-    assert fetch.find_file("npm:@a/b", "b-1.tgz") == "https://n/@a/b/-/b-1.tgz"
-    assert fetch.find_file("debian:libx", "libx_1.tar.gz") == "https://d/debian/pool/main/libx/libx/libx_1.tar.gz"
-    assert fetch.find_file("debian:video", "video_1.tar.gz") == "https://d/debian/pool/main/v/video/video_1.tar.gz"
+    assert install.find_file("npm:@a/b", "b-1.tgz") == "https://n/@a/b/-/b-1.tgz"
+    assert install.find_file("debian:libx", "libx_1.tar.gz") == "https://d/debian/pool/main/libx/libx/libx_1.tar.gz"
+    assert install.find_file("debian:video", "video_1.tar.gz") == "https://d/debian/pool/main/v/video/video_1.tar.gz"
     said["npm"] = ""
     with pytest.raises(MissingError, match="npm does not say"):
-        fetch.find_file("npm:b", "b-1.tgz")
+        install.find_file("npm:b", "b-1.tgz")
 
 
 def test_a_package_manager_that_is_not_there_is_one_sentence(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingError, match="npm cannot be asked"):
-        fetch.find_file("npm:b", "b-1.tgz")
+        install.find_file("npm:b", "b-1.tgz")
 
 
 def test_pip_really_prints_its_index(monkeypatch):
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
-    assert all("://" in url for url in fetch.index_urls())
+    assert all("://" in url for url in install.index_urls())
 
 
 def test_every_registered_name_is_whole():
@@ -398,7 +396,7 @@ def test_a_password_goes_to_its_own_host_alone(elsewhere, monkeypatch):
     import threading
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-    from stepformer.base.weights.fetch import open_url
+    from stepformer.base.weights.install import open_url
 
     other, got = elsewhere
     asked = []

@@ -148,7 +148,7 @@ CORE = """
 import sys
 BLOCKED = {
     "numba", "spacy", "av", "matplotlib", "rich", "pyarrow", "onnxruntime", "scipy", "platformdirs", "tensorboard",
-    "tokenizers", "usearch", "PIL", "shtab",
+    "tokenizers", "usearch", "PIL",
 }
 
 class Bare:
