@@ -15,7 +15,7 @@ I have the bike on a stand, but you can lean it on a wall. ->
 Lay the front piece down with the pretty side facing up. -> lay down the front piece
 in goes the garlic and stir it -> add the garlic; stir it
 these two dowels go into the holes -> put the two dowels into the holes
-And that's going in the oven for an hour. A little goes a long way. -> put that in the oven
+And that's going in the oven for an hour. A little goes a long way. -> put it in the oven
 He goes into the kitchen. The screw that goes into the hole is long. ->
 take the racks and scrub 'em with steel wool -> take the racks; scrub the racks with steel wool
 then i'm just going to use a little bit and put on my face -> put it on the face
@@ -34,8 +34,8 @@ dab the cream on and seal it all in with a lotion -> dab on the cream; seal it i
 put a tiny bit of air in the tube -> put air in the tube
 attach the handles, just two screws each -> attach the handles
 lower the car and torque it -> lower the car
-grab a makeup wipe and clean that up -> grab a makeup wipe; clean that up
-Give that a good whisk. It should be thick. Press the button, it opens. -> press the button
+grab a makeup wipe and clean that up -> grab a makeup wipe; clean it up
+Give that a good whisk. It should be thick. Press the button, it opens. -> whisk it; press the button
 and i'm going to put my roti over and wait -> put the roti over
 and just dip the pork inside -> dip the pork inside
 then i'm going to add a drop or two of vanilla -> add a drop of vanilla
@@ -158,7 +158,16 @@ use the spoon for the rice ->
 heat up at oil ->
 put the peppers out of the oven ->
 you put the steak down at steak ->
-and then blend this for about two or so minutes -> blend this for about two minutes
+and then blend this for about two or so minutes -> blend it for about two minutes
+Pull tight and knot the thread. -> knot the thread
+Fold it in half and press it flat. -> fold it in half; press it flat
+Now the butter goes in. -> add the butter
+Scrape everything into the jar. -> scrape everything into the jar
+Once it's melted, pour the butter over the oats. -> pour the butter over the oats
+add the carrots which i peeled earlier -> add the carrots
+First thing, unplug the lamp. -> unplug the lamp
+Pat the skin dry. -> pat the skin dry
+don't press on the glass you'll crack the screen ->
 stir in one and a half sticks of cold butter with a big wooden spoon -> stir in cold butter
 take a plum and a peeler the plum -> take a plum and peeler
 i cook the dumplings one of my favorite dishes -> cook the dumplings

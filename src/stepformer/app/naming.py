@@ -51,7 +51,7 @@ SHOWN_SAID, SURE_SAID = 0.55, 0.8
 second: ``stepformer bench said`` sets both."""
 SENSE = 1.0
 """Log odds (:meth:`SentenceEncoder.sense`) from which a recipe's name makes sense, by ``stepformer bench sense``."""
-SHOWN_MARKED, SENSE_MARKED = 0.45, -0.3
+SHOWN_MARKED, SENSE_MARKED = 0.3, -1.5
 """The same for a talk with marks: people or a newer recogniser wrote it, and mishear far less than the captions that
 the other numbers are fitted to. Chosen on invented talks, written down and spoken by a synthesiser."""
 _SHARP = 2.0  # how fast a phrase becomes unlikely, per standard deviation
@@ -66,6 +66,7 @@ _QUALITIES = words("qualities")
 _RESULTS, _DETERMINED = words("results"), _PHRASE_ENDS | word_set("a an the")
 _NO_VERBS = word_set("ground flavor half fine hot coarse had touch")  # as captions without marks have them
 _NUMBERS = words("amounts")
+_PLAIN_ACTS = lexicon.PHYSICAL_VERBS - lexicon.VAGUE_VERBS
 _NO_RECIPE = -2.3  # log odds of a verb that only other work has
 _NOUNS = frozenset(word.rstrip("s") for word in lexicon.CONCRETE_NOUNS)
 _JOINTS = _PHRASE_ENDS - {"of", "or"} | {"together", "down"}  # a name may end before them
@@ -326,7 +327,10 @@ class Candidates:
             shared,
             local,
             [len(name.split()) for name in self.names],
-            [phrase.verb in lexicon.VAGUE_VERBS for phrase in self.phrases],
+            [
+                p.verb in lexicon.VAGUE_VERBS or name.endswith((" it", " them"))
+                for p, name in zip(self.phrases, self.names, strict=True)
+            ],
             [phrase.said_object is not None for phrase in self.phrases],
         )
         return np.stack([np.broadcast_to(np.asarray(column, np.float64), near.shape) for column in columns], axis=-1)
@@ -344,14 +348,17 @@ def candidates(phrases: Sequence[Phrase], encode: Encode, sense: Encode | None =
     sure = frozenset(word for word, times in often.items() if times >= _OFTEN)
     if kitchen := in_kitchen([name for name in said if name is not None]):
         said = [name and " ".join(KITCHEN_HOMOPHONES.get(word, word) for word in name.split()) for name in said]
-    useful = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, sure)]
+    heard = None if marked else sure
+    useful = [i for i, name in enumerate(said) if name is not None and says_enough(phrases[i], name, heard)]
     if kitchen:
         pairs = Counter(pair for text in sentences for pair in set(itertools.pairwise(text)))
         twice = frozenset(pair for pair, times in pairs.items() if times > 1)
         said = [name and as_in_kitchen(name, twice) for name in said]
-        forms = [(i, form) for i in useful for form in _forms(said[i]) if says_enough(phrases[i], form, sure)]
-        made = np.full(len(forms), least) if sense is None or not forms else sense(tuple(form for _, form in forms))
-        longest = {i: form for (i, form), odds in zip(forms, made, strict=True) if odds >= least}
+        forms = [(i, form) for i in useful for form in _forms(said[i]) if says_enough(phrases[i], form, heard)]
+        made = np.full(len(forms), SENSE) if sense is None or not forms else sense(tuple(form for _, form in forms))
+        # with marks, a word that is not of hand work may be a rare one, if the rest makes sense with it
+        needed = [least if says_enough(phrases[i], form, sure) else SENSE for i, form in forms]
+        longest = {i: form for (i, form), odds, low in zip(forms, made, needed, strict=True) if odds >= low}
         said, useful = [longest.get(i) for i in range(len(said))], sorted(longest)
     if not useful:
         return None
@@ -479,8 +486,11 @@ def as_in_kitchen(name: str, twice: Set[tuple[str, str]] = frozenset()) -> str |
         if before == "overnight":
             break
         if not (state or pair in _shipped().pairs or pair in twice):
-            if before in _SPOONS and word not in _GOING_ON and len(parts) < MOST_WORDS:
-                kept.append("of")  # "one tablespoon cumin seeds"
+            several = parts[at - 2] in lexicon.NUMBERS - {"a", "an", "one", "half", "quarter"} and not before.endswith(
+                "s"
+            )
+            if before in _SPOONS and word not in _GOING_ON and len(parts) < MOST_WORDS and not several:
+                kept.append("of")  # "one tablespoon cumin seeds", but "three ounce balls"
             elif _runs_on(before, word):
                 ends = next((part for part in parts[at:] if part in _PHRASE_ENDS), "")
                 if ends != "and" or _shipped().odds.get(pair[1], 0.0) <= 0.0:
@@ -520,10 +530,10 @@ def _things(name: str) -> list[str]:
     return [word.rstrip("s") for word, after in ends if after in _PHRASE_ENDS and word not in _PHRASE_ENDS]
 
 
-def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) -> bool:
+def says_enough(phrase: Phrase, name: str, often: frozenset[str] | None = frozenset()) -> bool:
     """Whether what was heard can be a name at all: all its words are words of hand work, or said ``often`` (without a
-    plural s), since speech that was misheard has others; and it says what is done ("whisk") or acted on ("make it" does
-    neither)."""
+    plural s; None: any word will do), since speech that was misheard has others; and it says what is done ("whisk") or
+    acted on ("make it" does neither)."""
     if not phrase.verb:  # of somebody else's making
         return True
     parts = name.lower().replace("'s", "").replace(",", "").split()
@@ -534,13 +544,16 @@ def says_enough(phrase: Phrase, name: str, often: frozenset[str] = frozenset()) 
         return False  # "salad the pasta"
     if any(part in TIME_NOUNS and "and" in parts[max(0, i - 2) : i] for i, part in enumerate(parts)):
         return False  # "put glue and two minutes on"
-    if not all(part.rstrip("s") in shipped.known | often or part[:1].isdigit() for part in parts):
-        return False
-    if not phrase.text.startswith("let ") and not all(
-        word in shipped.things | (often - _QUALITIES) or word[:1].isdigit() for word in _things(name.replace("'s", ""))
-    ):
-        return False  # "mix the soy sauce and a spicy"
-    if len(parts) == 1:
-        return name in lexicon.PHYSICAL_VERBS and name not in lexicon.VAGUE_VERBS
+    ends = [] if phrase.text.startswith("let ") else _things(name.replace("'s", ""))
+    if often is None:
+        if not _QUALITIES.isdisjoint(ends):
+            return False
+    else:
+        if not all(part.rstrip("s") in shipped.known | often or part[:1].isdigit() for part in parts):
+            return False
+        if not all(word in shipped.things | (often - _QUALITIES) or word[:1].isdigit() for word in ends):
+            return False  # "mix the soy sauce and a spicy"
+    if len(parts) == 1 or (often is None and parts[0] in _PLAIN_ACTS and parts[1] in ("it", "them")):
+        return parts[0] in _PLAIN_ACTS  # "whisk", "flip it over"
     empty = _VAGUE | MEASURES | PARTICLES | _NUMBERS
     return any(part not in empty and not part[:1].isdigit() for part in parts[1:])

@@ -20,8 +20,10 @@ _HABITS = word_set("normally usually sometimes typically")
 _OTHER_PEOPLE = lexicon.PERSON_NOUNS | word_set("they people nobody everybody everyone somebody someone anyone anybody")
 _SUPPOSING = word_set("imagine suppose pretend say tell ask wish beg")
 _ENDS = (("at", "the", "end"), ("at", "the", "very", "end"))
+_WARNING = word_set("not n't never or otherwise")
 _ALSO = word_set("also always")
 _TODAY = word_set("today tonight video episode")
+_AHEAD = word_set("already earlier beforehand previously")
 _FINISHED = word_set("now fully already perfectly completely nicely all done")
 _NEXT = word_set("time week month video episode")
 _SOON = word_set("bit minute moment while second sec hour day week month year few couple")
@@ -32,6 +34,8 @@ def aside(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
     a supposition), "others" (do it, or are asked to), "title" (what the video is about); "" if it is."""
     if _is_noun(tree, i):
         return OTHERS
+    if not _AHEAD.isdisjoint(tree.low[c] for c in tree.having(i, "advmod")):
+        return DONE  # "which i cut earlier"
     verb = i
     for _ in range(_FAR):
         found = _own(tree, verb, lemma)
@@ -67,11 +71,12 @@ def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         return TITLE
     if not _REASONS.isdisjoint(before):
         return OTHERS  # "because you'll pinch the tube"
-    if not _NOT_YET.isdisjoint(before):
-        return LATER
+    own = tree.having(i, "nsubj", "nsubjpass")
+    if not _NOT_YET.isdisjoint(before) or ("once" in before and syntax.is_passive(tree, i)):
+        return LATER  # "once it's melted"
     helping = tree.having(i, "aux", "auxpass")
     helped = {low[c] for c in helping}
-    if lemma.get(i) != "have" and ("already" in before or not helped.isdisjoint(_HAVING)):
+    if lemma.get(i) != "have" and not helped.isdisjoint(_HAVING):
         return DONE  # but "we've got the garlic" is what is there
     if not helped.isdisjoint(("is", "are", "'s", "'re")) and tree.tag[i] == "VBN" and not _FINISHED.isdisjoint(before):
         return DONE  # "it is now fully assembled"
@@ -79,15 +84,18 @@ def _own(tree: Tree, i: int, lemma: Mapping[int, str]) -> str:
         return DONE  # "a piece made of metal"
     if _was(tree, i, lemma, helped):
         return PAST
-    own = tree.having(i, "nsubj", "nsubjpass")
     result = not own and tree.dep[i] == "advcl" and tree.tag[i] == "VBG"
     if result and (_by_act(tree, tree.head[i]) or not syntax.by_person(tree, tree.head[i])):
         return OTHERS  # "twisting it will cause keys to collide, bending the keys"
     if _by_act(tree, i) or (own and _of_others(tree, own[0])):
         return OTHERS
+    threat = own and low[own[0]] in ("you", "it") and not helped.isdisjoint(("'ll", "will"))
+    if threat and not _WARNING.isdisjoint(low[max(0, own[0] - _FAR) : own[0]]):
+        return OTHERS  # "don't use the lever you'll pinch the tube"
     if own and own[0] < i and any(c < own[0] and low[c] not in ("let", "lets") for c in helping):
         return OTHERS  # "could you move the camera"
-    if not helped.isdisjoint(_WOULD) or not _HABITS.isdisjoint(before):
+    would = not helped.isdisjoint(_WOULD) or ("'d" in helped and own and low[own[0]] == "you")  # "but you'd scratch it"
+    if would or not _HABITS.isdisjoint(before):
         return MAYBE
     other = bool(own) and low[own[0] - 1 : own[0]] == ["but"]  # "it's on a stand, but you can lean it on a wall"
     either = other or any(low[c] == "or" for c in tree.having(i, "cc"))

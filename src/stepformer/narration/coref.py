@@ -97,7 +97,8 @@ class RuleResolver:
 
     def _mention(self, tree: Tree, i: int, grouped: set[int]) -> None:
         word, dep = tree.low[i], tree.dep[i]
-        if word in _NOT_THINGS or (dep == "pobj" and tree.low[tree.head[i]] in ("of", "with")):
+        asked = any(tree.tag[t] in ("WRB", "WDT", "WP$") for t in tree.subtree(i) if t < i)  # "how much dye i needed"
+        if asked or word in _NOT_THINGS or (dep == "pobj" and tree.low[tree.head[i]] in ("of", "with")):
             return  # part of another thing's name; what was used is seldom what is acted on next
         weight = _WEIGHT[dep] + noun_score(word) - 0.6 - (0.4 if dep == "pobj" and word in CONTAINERS else 0.0)
         others = [c for c in tree.having(i, "conj") if tree.tag[c].startswith("NN")]

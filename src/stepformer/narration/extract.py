@@ -93,6 +93,13 @@ class Extractor:
             return None
         if tree.low[i - 1 : i] == ["in"] and said[0] > i:
             return said[0], None
+        if (
+            said[0] < i
+            and tree.low[i] in ("go", "goes")
+            and tree.low[i + 1 : i + 2] == ["in"]
+            and not tree.having(i + 1, "pobj")
+        ):
+            return said[0], None  # "the rice goes in"
         place = self._prep(i, [i]) if said[0] < i else None
         if place is None or place[0].split()[0] not in _INTO or self.tangible(tree.low[place[1]]) < _TANGIBLE:
             return None
@@ -161,6 +168,8 @@ class Extractor:
             particle = f"back {particle}"
         where = prep[0] if prep else ""
         noun = tree.low[syntax.measured(tree, things[0])] if things else (tree.low[prep[1]] if prep else "")
+        if noun in ("everything", "rest") and prep:
+            noun = tree.low[prep[1]]  # "scrape everything into the pan"
         taken_up = elided or self.resolved.get(things[0] if things else -1, "")
         if taken_up:
             noun = taken_up.partition(" of ")[0].rpartition(" and ")[2].rpartition(" ")[2]  # "the cloves of garlic"

@@ -28,6 +28,7 @@ _AMOUNTS = re.compile(
     r"the rest of|quite a bit of|a little|a bit|some|any) )+"
 )
 _OWN = word_set("mine yours ours hers")
+_DEMONSTRATIVES = {"this": "it", "that": "it", "these": "them", "those": "them"}
 _PLACES = lexicon.CONTAINERS | lexicon.BODY
 _NOT_TAKEN_UP = _PLACES | lexicon.NOT_TAKEN_UP | lexicon.PARTS_AND_TOOLS
 _TAKING_UP = word_set("have take get grab use want need")  # "take an egg and beat it"
@@ -126,8 +127,7 @@ def imperative(phrase: Phrase, sure: bool = True) -> str | None:
     if phrase.said_object is not None and not sure:
         thing = phrase.said_object
     thing = _one_thing(" ".join(_without_next(_plain(thing).split())))
-    if thing in _OWN:
-        thing = ""
+    thing = "" if thing in _OWN else _DEMONSTRATIVES.get(thing, thing)
     if thing.startswith(f"a {verb} "):  # "squeeze just a squeeze of lemon"
         thing = thing.removeprefix(f"a {verb} ").removeprefix("of ")
     where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split()))).rstrip(",")
@@ -403,7 +403,8 @@ def _where(preposition: str) -> str:
 def _state(phrase: Phrase) -> str:
     """ "straight" of "keep your back straight", between object and preposition; "tight" of "pull it tight"."""
     said = (phrase.object if phrase.said_object is None else phrase.said_object).rpartition(" ")[2]
-    if said and (found := re.search(rf" {re.escape(said)} {_RESULT}", phrase.sentence.lower())):
+    verb = rf"\b{re.escape(phrase.verb)}\w*" if said in _PRONOUNS else ""  # "fold it in half and pinch it shut"
+    if said and (found := re.search(rf"{verb} {re.escape(said)} {_RESULT}", phrase.sentence.lower())):
         return "" if found[1] == phrase.particle else found[1]
     if not phrase.object or phrase.object not in phrase.text:
         return ""

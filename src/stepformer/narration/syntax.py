@@ -243,11 +243,17 @@ def is_particle(tree: Tree, i: int) -> bool:
 
 def is_verb(tree: Tree, i: int) -> bool:
     """Whether token ``i`` heads a clause: by its tag, or as a noun that has an object ("butter the pan")."""
-    if tree.dep[i] in _NOT_CLAUSES:
+    if tree.dep[i] in _NOT_CLAUSES or _is_result(tree, i):
         return False
     if tree.tag[i].startswith("VB"):
         return True
     return tree.low[i] in lexicon.PHYSICAL_VERBS and any(child > i for child in tree.having(i, "dobj"))
+
+
+def _is_result(tree: Tree, i: int) -> bool:
+    """Whether a word is what becomes of a thing: "dry" of "pat the area dry"."""
+    small = tree.dep[i] in ("ccomp", "dep") and tree.tag[i] == "VB" and tree.low[i] in lexicon.RESULTS
+    return small and tree.low[tree.head[i]] in lexicon.PHYSICAL_VERBS and not tree.having(i, "aux")
 
 
 def is_kind(tree: Tree, i: int) -> bool:
@@ -278,6 +284,8 @@ def by_person(tree: Tree, i: int) -> bool:
         # "once it is hot add the oil", "it is best to add it": for a person, whatever the clause beside it is about
         return True
     at = subject(tree, i)
+    if at is not None and tree.low[at + 1 : i] == [","] and tree.tag[i] in ("VB", "VBP"):
+        return True  # "first thing, turn on the oven"
     if at is None or at > i or tree.low[at] in lexicon.PERSONS or tree.low[at] in lexicon.PERSON_NOUNS:
         return True
     # "Anna cuts it"; but "Toner helps prepare the face", if it is a toner elsewhere
@@ -341,7 +349,7 @@ def objects(tree: Tree, i: int) -> list[int]:
     if not found:
         # "keep your back straight", "get it clean": the thing is the subject of a small clause
         for clause in tree.having(i, "ccomp", "oprd", "xcomp"):
-            if tree.tag[clause] in ("JJ", "RB", "IN", "JJR"):
+            if tree.tag[clause] in ("JJ", "RB", "IN", "JJR") or _is_result(tree, clause):
                 found += [thing for child in tree.having(clause, "nsubj") for thing in joined(tree, child)]
     if not found and tree.tag[i] in ("VB", "VBP") and _pronoun_behind(tree, i):
         found = [i + 1]
@@ -383,6 +391,8 @@ def shared_objects(tree: Tree, i: int, lemma: Mapping[int, str]) -> list[int]:
     if complements or not chain or lemma.get(i) in lexicon.LIGHT_VERBS:
         return []
     after = chain[0]
+    if tree.tag[i + 1] in ("RB", "JJ") and not tree.low[i + 1].endswith("ly"):
+        return []  # "pull tight and weave in the ends"
     if all(tree.tag[t] in ("CC", "RB", ",", "TO") or is_verb(tree, t) for t in range(i + 1, after)):
         return objects(tree, after) or shared_objects(tree, after, lemma)
     return []

@@ -303,6 +303,10 @@ def test_a_word_that_is_said_often_is_heard_rightly():
     paste = Phrase("add the gochujang", 0.0, 1.0, verb="add", object="the gochujang")
     assert not says_enough(paste, "add the gochujang")
     assert says_enough(paste, "add the gochujang", frozenset(["gochujang"]))
+    assert says_enough(paste, "add the gochujang", None)  # a talk with marks is hardly misheard
+    flip = Phrase("flip it over", 0.0, 1.0, verb="flip", particle="over", object="it")
+    assert says_enough(flip, "flip it over", None) and not says_enough(flip, "flip it over")
+    assert as_in_kitchen("divide the beef into three ounce balls") == "divide the beef into three ounce balls"
 
 
 def test_what_was_misheard_or_says_nothing_names_no_step():
