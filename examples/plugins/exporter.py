@@ -9,8 +9,7 @@ A format that is no text is `kind="file"`, with a writer (timeline, path, option
 """
 
 from stepformer import Step, Timeline
-from stepformer.show.export import FORMATS, Format
-from stepformer.show.export import Rendered
+from stepformer.show.export import FORMATS, Format, Rendered
 
 
 def render(timeline, options):
