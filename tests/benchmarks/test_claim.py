@@ -29,3 +29,11 @@ def test_a_difference_of_single_tasks_is_not_told_from_chance():
         units["discover"][:, ::3, 0] = 60
         units["discover"][:, 1::3, 0] = 20
     assert all(g["interval"][0] < 0 < g["interval"][1] for g in gaps([ours, theirs]) if g["metric"] == "f1")
+
+
+def test_a_difference_of_single_trainings_is_not_told_from_chance():
+    """One of four trainings has the gap, on all tasks: intervals over tasks alone would call it certain."""
+    rows = [_row("paper", 0.3, 40 + 40 * (seed == 0), seed) for seed in range(4)]
+    rows += [_row("frame K-means", 0.3, 40, seed) for seed in range(4)]
+    found = [g for g in gaps(rows) if g["metric"] == "f1"]
+    assert all(g["gap"] == 10.0 and g["interval"][0] <= 0 < g["interval"][1] for g in found)

@@ -155,31 +155,41 @@ def differences(rows: Sequence[Shown], store: RunStore, reference: str, place: s
                 units.setdefault(row.label, {})[run["spec"]["seed"]] = loaded[name].astype(np.float64)
                 tasks = loaded["tasks"]
     ours = units.pop(reference, {})
-    groups = by_task(tasks)
-    few = len(groups) < _LEAST_TASKS
-    ways = ("videos",) if few else ("videos", "tasks")
     out = {}
     for label, theirs in units.items():
         seeds = [seed for seed in ours if seed in theirs]
-        if not seeds:
-            continue
-        both = np.stack([[side[seed] for seed in seeds] for side in (ours, theirs)])
-        if task == "zs":
-            per_task = np.stack([both[..., g, 0].sum(2) for g in groups], 2)  # (2, seeds, T)
-            sizes = np.array([len(g) for g in groups], np.float64)
-            drawn = [mean_draws(both[..., 0].mean(1), tasks, over) for over in ways]
-        else:
-            counts = both.reshape(2, -1, *both.shape[3:])  # (2, S, V, 5)
-            per_task = np.stack([discovery_scores(both[..., g, :].sum(3))["f1"].mean(2) for g in groups], 2)
-            sizes = np.ones(len(groups))
-            drawn = [f1_draws(counts, tasks, over) for over in ways]
-        if len(seeds) > 1:
-            drawn.append(seed_draws(per_task, sizes, few))
-        ends = [[interval(d[:, 0] - d[:, 1], level) for d in drawn] for level in levels]
-        covering = [(min(low for low, _ in found), max(high for _, high in found)) for found in ends]
-        gap = float(np.subtract(*(per_task.sum(2) / sizes.sum()).mean(1)))
-        out[label] = Difference(gap, *covering)
+        if seeds:
+            both = np.stack([[side[seed] for seed in seeds] for side in (ours, theirs)])
+            gap, (alone, together) = gap_of(both, tasks, task, levels)
+            out[label] = Difference(gap, alone, together)
     return out
+
+
+def gap_of(
+    both: npt.NDArray[np.float64], tasks: npt.NDArray[Any], task: str, levels: Sequence[float] = (_LEVEL,)
+) -> tuple[float, list[tuple[float, float]]]:
+    """What the first of two rows has above the second, and the interval at each level, which covers other videos, other
+    tasks and, from two seeds on, other trainings.
+
+    ``both`` is (2, seeds, V, 4) for IoU (``zs``) and (2, seeds, K-means seeds, V, 5) for F1, ``tasks`` is (V,).
+    """
+    groups = by_task(tasks)
+    few = len(groups) < _LEAST_TASKS
+    ways = ("videos",) if few else ("videos", "tasks")
+    if task == "zs":
+        per_task = np.stack([both[..., g, 0].sum(2) for g in groups], 2)  # (2, seeds, T)
+        sizes = np.array([len(g) for g in groups], np.float64)
+        drawn = [mean_draws(both[..., 0].mean(1), tasks, over) for over in ways]
+    else:
+        counts = both.reshape(2, -1, *both.shape[3:])  # (2, S, V, 5)
+        per_task = np.stack([discovery_scores(both[..., g, :].sum(3))["f1"].mean(2) for g in groups], 2)
+        sizes = np.ones(len(groups))
+        drawn = [f1_draws(counts, tasks, over) for over in ways]
+    if both.shape[1] > 1:
+        drawn.append(seed_draws(per_task, sizes, few))
+    ends = [[interval(d[:, 0] - d[:, 1], level) for d in drawn] for level in levels]
+    covering = [(min(low for low, _ in found), max(high for _, high in found)) for found in ends]
+    return float(np.subtract(*(per_task.sum(2) / sizes.sum()).mean(1))), covering
 
 
 def verdicts(gaps: Mapping[str, Difference], rows: Sequence[Shown], name: str, reference: str) -> list[str]:
