@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from stepformer.core.config import TrainConfig, make_config
 from stepformer.core.training import Trainer
 from stepformer.data.simulator import Sight, Simulator
 from stepformer.data.world import Videos, World, load_world
+from stepformer.errors import UsageError
 from stepformer.evaluation.validation import few, make_trial, summary
 from stepformer.reproduce.methods import Method, Stage, answer, choose, units_of
 from stepformer.reproduce.plan import CLEAR
@@ -45,7 +47,10 @@ from stepformer.reproduce.report import gap_of
 from stepformer.reproduce.sources import half_sparse
 
 HELP = __doc__ or ""
-EXAMPLES = ["stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json"]
+EXAMPLES = [
+    "stepformer bench claim --world world.safetensors --device cuda --jobs 12 --json > claim.json",
+    "stepformer bench claim --report claim.json",
+]
 CLOSENESS = (0.0, 0.1, 0.2, 0.4)
 MODELS = ("paper", "default")
 CONTROLS = {"GT text": "text", "pooled32": "pooled", "frame K-means": "kmeans"}
@@ -196,7 +201,7 @@ def _mean(found: list[float | None]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    add(parser, "world", "jobs", "device", world={"required": True})
+    add(parser, "world", "jobs", "device")
     add(parser, "seeds", "train_steps", "batch", "limit", seeds=[11, 12, 13, 14], train_steps=1500, batch=64, limit=100)
     parser.add_argument(
         "--closeness", action=Several, type=float, nargs="+", default=list(CLOSENESS), metavar="C",
@@ -205,13 +210,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-after", type=above_zero, metavar="SECONDS", help="stop then and show what is done (default: run all)"
     )
+    parser.add_argument(
+        "--report", type=Path, metavar="JSON", help="show what --json printed before (default: measure)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the table, or JSON with every seed's scores."""
+    """Prints the tables, or JSON with every seed's scores."""
+    from stepformer.base.guard import reading
     from stepformer.core.devices import torch_device
     from stepformer.reproduce.execute import stamp
 
+    if args.report is not None:
+        with reading(args.report, "JSON of bench claim"):
+            show(json.loads(args.report.read_text("utf-8")))
+        return 0
+    if not args.world:
+        raise UsageError("give the videos with --world FILE; stepformer bench world makes one")
     device = str(torch_device(args.device))
     options = {"steps": args.train_steps, "batch": args.batch, "videos": args.limit, "device": device}
     jobs = [
@@ -235,9 +250,21 @@ def run(args: argparse.Namespace) -> int:
         {k: v for k, v in row.items() if k != "units"} | {"scores": {c: scores(u) for c, u in row["units"].items()}}
         for row in rows
     ]
+    how = {**options, "seconds": round(time.monotonic() - start)}
+    found = {**how, "written": stamp(device), "rows": plain, "gaps": gaps(rows)}
     if args.json:
-        how = {**options, "seconds": round(time.monotonic() - start)}
-        print(json.dumps({**how, "written": stamp(device), "rows": plain, "gaps": gaps(rows)}))
+        print(json.dumps(found))
     else:
-        print(table(plain), gap_table(gaps(rows)), sep="\n\n")
+        show(found)
     return 0
+
+
+def show(found: dict[str, Any]) -> None:
+    """Both tables, how they were made, and where."""
+    print(table(found["rows"]), gap_table(found["gaps"]), sep="\n\n")
+    made, seeds = found["written"], ", ".join(map(str, sorted({row["seed"] for row in found["rows"]})))
+    print(
+        f"\nMean ± standard deviation over seeds {seeds}; {found['steps']:,} steps, batch {found['batch']}, "
+        f"{found['videos']} videos per dataset, {found['seconds']} s.\n"
+        f"Commit: {made['commit']}. Machine: {made['machine']}. Run at {made['date']}."
+    )

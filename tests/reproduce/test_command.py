@@ -14,6 +14,7 @@ from stepformer.core.model import StepDecoder, preset
 from stepformer.core.options import InferenceConfig
 from stepformer.data.store import StoredPhrase, StoredVideo, StoreInfo, StoreWriter
 from stepformer.reproduce import plan
+from stepformer.reproduce.sources import write_tiny_world
 
 D = 16
 STEPS = ("crack eggs", "whisk eggs", "pour batter")
@@ -202,3 +203,16 @@ def test_the_model_that_ships_is_called_by_its_preset():
 
     path = Path(stepformer.__file__).parent / "models" / "default.safetensors"
     assert read_checkpoint(path).label == load_checkpoint(path).provenance["preset"] == "default"
+
+
+def test_tables_of_another_machines_results_are_written_without_its_device(tmp_path, capsys):
+    """What needs no model runs here, too; what needs the missing device is one sentence."""
+    world, out = tmp_path / "world.safetensors", tmp_path / "out"
+    write_tiny_world(world)
+    given = ["--world", str(world), "--out", str(out), "--seeds", "0", "--device", "cuda"]
+    assert main(["reproduce", "table2", *given, "--only", "control"]) == 0
+    assert "GT text" in rows_of(tmp_path, "table2")
+    if not torch.cuda.is_available():
+        capsys.readouterr()
+        assert main(["reproduce", "table1", *given, "--only", "published"]) == 4
+        assert "device cuda cannot be used here" in capsys.readouterr().err

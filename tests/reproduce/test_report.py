@@ -179,7 +179,7 @@ def test_nothing_to_show_is_said(table):
 
 def test_every_file_says_where_it_was_made(table, tmp_path):
     table("table4", lambda label, seed: 0.3)
-    write_plan({"table4": plan_entry("table4", plan_table("table4", SETUP), SETUP)}, tmp_path, "cpu")
+    write_plan({"table4": plan_entry("table4", plan_table("table4", SETUP), SETUP)}, tmp_path)
     write_tables(["table4"], tmp_path)
     written = json.loads((tmp_path / "table4.json").read_text("utf-8"))
     assert {"commit", "date", "machine"} <= set(written["written"])
@@ -200,7 +200,7 @@ def test_a_row_that_lacks_a_seed_is_compared_on_the_others_alone(tmp_path):
             units = {"locate": np.full((60, 4), hits / 1000), "discover": counts, "tasks": TASKS}
             for place in Videos.datasets:
                 store.add(run, place, units, {"label": f"{row.label}, seed {seed}", "curve": [[(50, 2.0), (100, 1.0)]]})
-    write_plan({"table1": plan_entry("table1", rows, SETUP)}, tmp_path, "cpu")
+    write_plan({"table1": plan_entry("table1", rows, SETUP)}, tmp_path)
     made = write_tables(["table1"], tmp_path)["table1"]
     gap = next(v for k, v in rows_of(made)["pooled32"].items() if k.endswith("− row, CrossTask F1"))
     assert gap["value"] == pytest.approx(0.1) and gap["interval"] == pytest.approx([0.1, 0.1])

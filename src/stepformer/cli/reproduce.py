@@ -152,7 +152,8 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
         )
     if source.real and not args.store and set(tables) & {"table4", "data"}:
         raise UsageError("this table trains models: give the feature stores to train on with --store")
-    device = str(torch_device(args.device)).partition(":")[0]
+    # tables of another machine's results can be written without its device
+    device = (args.device or str(torch_device())).partition(":")[0]
     checkpoint = read_checkpoint(args.checkpoint) if args.checkpoint else None
     setup = Setup(
         source, tuple(args.seeds), args.train_steps, args.batch, set_fields(args.set), tuple(args.store), checkpoint,
@@ -162,6 +163,7 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
 
 
 def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
+    from stepformer.core.devices import torch_device
     from stepformer.reproduce.execute import Job, RunStore, execute, make_jobs
     from stepformer.reproduce.plan import plan_tables
     from stepformer.reproduce.report import write_plan
@@ -178,7 +180,9 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
         lines = [f"{'done' if r['done'] else 'to do'}  {r['run']}  {r['label']}, seed {r['seed']}" for r in rows]
         answer(args, rows, "\n".join(lines))
         return 0
-    write_plan(entries, out, setup.device)
+    if any(run.device == setup.device for run in missing):
+        torch_device(args.device)
+    write_plan(entries, out)
     if len(missing) < len(wanted):
         log.info("%d of %d runs are done already", len(wanted) - len(missing), len(wanted))
     jobs = make_jobs(missing, Job("", opened, (), store.folder, out / "work"))

@@ -249,7 +249,8 @@ def _origin(entry: Mapping[str, Any], rows: Sequence[Shown]) -> list[str]:
     have = sum(place in run["scores"] for run in runs for place in entry["places"])
     if have < wanted:
         out.append(f"Incomplete: {wanted - have} of {wanted} scores (row, seed, dataset) are missing.")
-    for key, name in (("commit", "Commit"), ("machine", "Machine")):
+    # several commits may have one code: what is hashed is the part that decides numbers
+    for key, name in (("commit", "Commit"), ("code", "Hash of the code that decides numbers"), ("machine", "Machine")):
         out.append(f"{name}: {'; '.join(sorted({str(run[key]) for run in runs}))}.")
     dates = sorted(str(run["date"]) for run in runs)
     out.append(f"Run between {dates[0]} and {dates[-1]}.")
@@ -277,9 +278,9 @@ def read_plan(out: Path) -> dict[str, Any]:
     return tables
 
 
-def write_plan(entries: Mapping[str, Any], out: Path, device: str) -> None:
+def write_plan(entries: Mapping[str, Any], out: Path) -> None:
     """Adds tables to the plan of a folder."""
-    write_json(out / "plan.json", {"tables": {**read_plan(out), **entries}, **stamp(device)})
+    write_json(out / "plan.json", {"tables": {**read_plan(out), **entries}, **stamp()})
 
 
 def write_tables(names: Sequence[str], out: Path) -> dict[str, Table]:
