@@ -211,7 +211,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stop-after", type=above_zero, metavar="SECONDS", help="stop then and show what is done (default: run all)"
     )
     parser.add_argument(
-        "--report", type=Path, metavar="JSON", help="show what --json printed before (default: measure)"
+        "--report", type=Path, metavar="JSON", help="show the JSON of an earlier run (default: measure)"
     )
 
 

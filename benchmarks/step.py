@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_arguments(parser)
     parser.add_argument("--sweep", action="store_true", help="also step times against frames, batch, slots, phrases")
     parser.add_argument("--on-device", action="store_true", help="batches lie on the GPU already")
-    parser.add_argument("--report", type=Path, metavar="JSON", help="draw what --out wrote before (default: measure)")
+    parser.add_argument(
+        "--report", type=Path, metavar="JSON", help="show the JSON of an earlier run (default: measure)"
+    )
     add(parser, "chart", "out")
 
 
