@@ -19,7 +19,7 @@ LONGEST_S = 30 * 24 * 3600.0
 """A time beyond thirty days is a mistake in whatever it was read from, not a video."""
 JSON_DEPTH = 200
 SCHEMA_VERSION = 1
-"""Version of the JSON written by :meth:`Timeline.to_json`; its schema is `export/timeline.schema.json`."""
+"""Version of the JSON written by :meth:`Timeline.to_json`; its schema is `show/export/timeline.schema.json`."""
 
 
 def seconds(value: Any, name: str) -> float:

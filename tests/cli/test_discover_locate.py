@@ -65,6 +65,14 @@ def test_json_is_a_timeline_with_provenance(video, capsys):
     assert timeline.meta["options"]["steps"] == 4
 
 
+def test_without_names_the_steps_are_the_same(video, capsys):
+    """Narration is evidence for steps, named or not."""
+    Path("talk.srt").write_text("1\n00:00:05,000 --> 00:00:07,000\nnow crack the eggs into the bowl\n")
+    assert main(["discover", "talk.mp4", "--json", "--no-labels"]) == 0
+    timeline = Timeline.from_json(capsys.readouterr().out)
+    assert timeline.meta["narration"]["source"] == "beside" and all(step.label is None for step in timeline)
+
+
 def test_many_videos_are_json_lines(video, capsys):
     write_video(Path("other.mkv"), [WHITE, RED])
     assert main(["discover", ".", "--json", "--quiet"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_a_video_has_one_subtitle_file(parser, folder, tmp_path) -> None:
     assert {row["video"] for row in found if "onions" in row["text"]} == {"v1"}  # it names no language
     prepare(folder / "v4.steps.vtt", tmp_path / "asked.jsonl")  # given by name
     assert {row["video"] for row in rows(tmp_path / "asked.jsonl")} == {"v4.steps"}
+
+
+def test_a_damaged_list_of_finished_videos_gets_a_sentence(parser, folder, tmp_path) -> None:
+    parts, settings = tmp_path / "out.jsonl.parts", {"source": folder.name, "options": asdict(PhraseOptions())}
+    for lines in ("garbage\n", f"{json.dumps(settings)}\n[1]\n", f"{json.dumps(settings)}\n{{}}\n"):
+        parts.write_text(lines)
+        with pytest.raises(InputError, match=r"out.jsonl.parts is not a readable list of .*; remove the file to start"):
+            prepare(folder, tmp_path / "out.jsonl")
+        assert parts.read_text() == lines
 
 
 def test_a_folder_to_parquet(parser, folder, tmp_path) -> None:

@@ -9,11 +9,11 @@ task for every seed, the 60% kept, the matching, the scores.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from stepformer.cli.log import log
 from stepformer.cli.measured import peak_mib, report
 from stepformer.cli.options import add
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     idle_mib = peak_mib()
     # the smaller one first: the process's peak only ever grows
     for name, given, subset in (("crosstask", args.crosstask, "validation"), ("coin", args.coin, "testing")):
-        print(f"{name}: making predictions", file=sys.stderr)
+        log.info("%s: making predictions", name)
         if given:
             dataset, source = read_dataset(given, name).select(subset, annotated=True), f"real annotations, {subset}"
         else:
@@ -123,7 +123,7 @@ def measure(dataset: Dataset, predictions: dict[str, Prediction], seeds: Sequenc
     from stepformer.evaluation.protocols import prepare, score
     from stepformer.evaluation.table1 import Table1Options
 
-    print(f"scoring {len(predictions)} videos", file=sys.stderr)
+    log.info("scoring %d videos", len(predictions))
     started, started_cpu = time.perf_counter(), time.process_time()
     prepared = prepare(dataset, predictions, "segments")
     ready = time.perf_counter()

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from stepformer.cli.log import log
 from stepformer.cli.measured import peak_mib, report
 from stepformer.cli.options import Several, add, numbers, positive
 from stepformer.errors import UsageError
@@ -106,7 +106,7 @@ def apart(work: Callable[[Shape], Row], shape: Shape, device: str) -> Row:
     from stepformer.base.many import run_many
 
     row = next(run_many(work, [shape], apart=not device.startswith("cuda"))).result()
-    print(f"{shape}: {row['step_ms']:.3f} ms", file=sys.stderr, flush=True)  # those that follow may take long
+    log.info("%s: %.3f ms", shape, row["step_ms"])  # those that follow may take long
     return row
 
 

@@ -77,8 +77,8 @@ class Input:
         """The Finding of its steps."""
         named = self.may_be_named(args)
         features = self.read(model, args.rate, not args.no_cache, named)
-        narration = self.heard(listening) if named else None
-        return model.find(features, knobs, narration=narration, labels="auto" if named else "none", bank=bank)
+        labels = "auto" if named else "none"
+        return model.find(features, knobs, narration=self.heard(listening), labels=labels, bank=bank)
 
 
 def _note(what: Literal["read", "heard"], done_s: float, total_s: float) -> None:

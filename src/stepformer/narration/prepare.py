@@ -19,6 +19,7 @@ from typing import Any
 from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
+from stepformer.base.guard import reading
 from stepformer.errors import InputError, UsageError, WriteError
 from stepformer.media.finding import subtitles_of
 from stepformer.narration.parse import find_pipeline
@@ -143,16 +144,21 @@ class _Done:
             self.close = self._file.close
         except OSError as error:
             raise WriteError(f"{path} cannot be written: {error.strerror}") from error
+        try:
+            with reading(path, "list of finished videos"):
+                self._resume(settings)
+        except (InputError, UsageError) as error:
+            self.close()
+            raise type(error)(f"{error}; remove the file to start over") from None
+
+    def _resume(self, settings: dict[str, Any]) -> None:
         self._file.seek(0)
         first = self._file.readline()
         if not first.endswith(b"\n"):
             self._file.truncate(0)
             self._append(settings)
         elif json.loads(first) != json.loads(json.dumps(settings)):
-            self.close()
-            raise UsageError(
-                f"{path}: was begun from another source or with other options; remove the file to start over"
-            )
+            raise UsageError(f"{self.path}: was begun from another source or with other options")
         at = self._file.tell()
         for line in self._file:
             if not line.endswith(b"\n"):

@@ -62,7 +62,7 @@ def find(
         if not isinstance(video, Finding):
             path = None if isinstance(video, Features) else video
             features = video if isinstance(video, Features) else model.read(video)
-            heard = None if path is None or labels == "none" else narration_of(path, listening)
+            heard = None if path is None else narration_of(path, listening)
             video = model.find(features, Knobs(detail=detail), narration=heard, labels=labels)  # noqa: PLW2901
         findings.append(video)
     text = labels != "none"

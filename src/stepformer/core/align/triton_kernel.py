@@ -30,7 +30,7 @@ def _align(  # type: ignore[no-untyped-def]
     costs, column_drop, row_drop, row_lengths, lengths, buffer, choice, matrix, cost,
     K, N, ONE_TO_ONE: tl.constexpr, MAY_SKIP: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Choices are stored as in cpu.py: two bits for D (use, column, row), two bits for E (begin, continue, skip)."""
+    """Choices take four bits per cell: two for D (use, column, row), two for E (begin, continue, skip)."""
     item = tl.program_id(0).to(tl.int64)
     k = tl.load(row_lengths + item).to(tl.int32)
     n = tl.load(lengths + item).to(tl.int32)
