@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepformer.base.files import make_folder
 from stepformer.cli.log import answer, log
-from stepformer.cli.options import FOLDER, Several, above_zero, add, set_fields, words
+from stepformer.cli.options import FOLDER, Several, above_zero, add, positive, set_fields, words
 from stepformer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,8 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(runs, "seeds", "jobs", "device")
     runs.add_argument(
         "--only", action=Several, type=words, default=[], metavar="KINDS",
-        help=f"only rows of these kinds: {', '.join(KINDS)} (default: all)",
+        help=f"only rows of these kinds: {', '.join(KINDS)}, or of published methods by name (default: all)",
     )  # fmt: skip
+    runs.add_argument(
+        "--updates", type=positive, default=5000, metavar="N", help="most updates of a published method (default: 5000)"
+    )
     runs.add_argument(
         "--baseline", action=Several, type=words, default=[], metavar="NAMES",
         help="also run these baselines of plugins, in tables of discovery (default: none)",
@@ -95,13 +98,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from stepformer.reproduce.methods import PUBLISHED
     from stepformer.reproduce.plan import TABLES
     from stepformer.reproduce.report import write_tables
 
     if not args.out:
         raise UsageError("give a folder for the tables with --out FOLDER")
-    if unknown := {*args.only} - {*KINDS}:
-        raise UsageError(f"--only takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}")
+    known = [*KINDS, *PUBLISHED]
+    if unknown := {*args.only} - {*known}:
+        raise UsageError(f"--only takes {', '.join(known)}, not {', '.join(sorted(unknown))}")
     out = Path(args.out)
     if args.what == "figures":
         return _figures(args, out)
@@ -157,7 +162,7 @@ def _setup(args: argparse.Namespace, source: Source, tables: Sequence[str]) -> S
     checkpoint = read_checkpoint(args.checkpoint) if args.checkpoint else None
     setup = Setup(
         source, tuple(args.seeds), args.train_steps, args.batch, set_fields(args.set), tuple(args.store), checkpoint,
-        device, baselines=tuple(args.baseline),
+        device, args.updates, tuple(args.baseline),
     )  # fmt: skip
     return smaller(setup, args.sources["seeds"] != "default") if args.smoke else setup
 

@@ -218,7 +218,9 @@ def work(job: Job) -> None:
             made = answer(run.method, there)
             options = chosen[run.id] = chosen[run.id] or first_options(made)
             units = {**units_of(made, options, there.trial), "tasks": there.trial.tasks}
-            more = {"curve": list(made.curve)} if made.curve else {}
+            # of every place that a method was fitted on
+            curves = [*(store.read(run.id) or {}).get("curve", ()), *made.curve]
+            more = {"curve": curves} if curves else {}
             seconds = round(time.monotonic() - started, 1)
             store.add(run, place, units, {**facts, **more, "chosen": options, "seconds": seconds})
     shutil.rmtree(folder, ignore_errors=True)  # weights and optimiser state have served

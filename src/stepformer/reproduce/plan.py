@@ -421,13 +421,14 @@ _WITHOUT_DEV = {"grid": "own", "unordered": "own unordered"}
 
 
 def plan_table(name: str, setup: Setup, only: Sequence[str] = ()) -> list[PlannedRow]:
-    """The rows of a table that can be run with a setup, of these kinds (all)."""
+    """The rows of a table that can be run with a setup, of these kinds or methods (all)."""
     if name not in TABLES:
         raise UsageError(f"no table {name!r}; there are {', '.join(TABLES)}")
     source, planned = setup.source, []
     for row in (*TABLES[name].rows, *(row for added in setup.baselines for row in registered_rows(added))):
         method = row.method
-        if (only and row.kind not in only) or not _possible(row, setup, TABLES[name].tasks):
+        wanted = not only or row.kind in only or method.kind in only
+        if not wanted or not _possible(row, setup, TABLES[name].tasks):
             continue
         if row.kind == "published":
             method = replace(method, updates=setup.updates)
