@@ -7,6 +7,8 @@ that heads its column. A difference with an interval in evidence.md must be one 
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,21 @@ def test_every_result_says_which_commit_made_it_when_and_where():
     for path in RESULTS.glob("*.json"):
         written = json.loads(path.read_text("utf-8"))["written"]
         assert {"commit", "date", "machine"} <= set(written), path.name
+
+
+def test_tables_of_one_run_are_of_one_code_and_commits_that_are_named_exist():
+    """By the hash of the code that decides numbers; commits may differ in docs and tests."""
+    hashes = {}
+    for path in RESULTS.glob("*.json"):
+        lines = [line for line in stored(path.stem).get("notes", ()) if line.startswith("Hash of the code")]
+        hashes.update((path.stem, line) for line in lines)
+    assert set(hashes) >= {"table1", "table2", "table3", "table4", "data", "evidence", "shipped", "elhamifar"}
+    assert len(set(hashes.values())) == 1 and "; " not in hashes["table1"]
+    shallow = ["git", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"]
+    if shutil.which("git") is None or subprocess.run(shallow, capture_output=True, check=False).stdout != b"false\n":
+        pytest.skip("not a whole checkout with git: whether commits exist is not seen")
+    text = "".join(page.read_text("utf-8") for page in [*PAGES, *RESULTS.glob("*.md")])
+    named = set(re.findall(r"(?:commit|Commit:|show) `?([0-9a-f]{7,12})\b", text))
+    asked = [["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"] for commit in sorted(named)]
+    assert len(named) > 3
+    assert not [argv[-1] for argv in asked if subprocess.run(argv, capture_output=True, check=False).returncode]
