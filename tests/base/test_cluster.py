@@ -75,17 +75,50 @@ cluster.shutdown()
 """
 
 
-@pytest.mark.slow
-def test_a_node_is_killed_and_nothing_is_lost(tmp_path):
+# a node with two GPUs, as far as Ray is concerned, and one without: one actor per GPU, each of which sees its own
+GPU_SCRIPT = """
+import ray
+from ray.cluster_utils import Cluster
+from stepformer.base.cluster import run_anywhere
+from tests.base.test_cluster import sees
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "num_gpus": 2, "include_dashboard": False})
+cluster.add_node(num_cpus=4)
+ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+for jobs, actors in ((0, 2), (4, 4)):
+    found = [outcome.value for outcome in run_anywhere("auto", sees, range(40), jobs, gpu=True)]
+    assert {gpu for _, gpu in found} == {"0", "1"} and len({pid for pid, _ in found}) == actors, found
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+def sees(item):
+    """Which process works, and the GPU that it may use."""
+    time.sleep(0.05)
+    return os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def run_script(script, folder):
     pytest.importorskip("ray", reason="needs Ray: pip install 'stepformer[ray]'")
-    (tmp_path / "marks").mkdir()
     root = Path(__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=400, check=False
+        [sys.executable, "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "no model x" in done.stdout.splitlines()  # Ray's own lines may come after it
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_a_node_is_killed_and_nothing_is_lost(tmp_path):
+    (tmp_path / "marks").mkdir()
+    assert "no model x" in run_script(SCRIPT, tmp_path)  # Ray's own lines may come after it
+
+
+@pytest.mark.slow
+def test_actors_share_the_gpus_there_are(tmp_path):
+    run_script(GPU_SCRIPT, tmp_path)
 
 
 def test_without_ray_or_a_cluster_there_is_a_sentence(monkeypatch):
