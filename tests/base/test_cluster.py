@@ -85,9 +85,9 @@ from tests.base.test_cluster import sees
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "num_gpus": 2, "include_dashboard": False})
 cluster.add_node(num_cpus=4)
 ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-for jobs, actors in ((0, 2), (4, 4)):
-    found = [outcome.value for outcome in run_anywhere("auto", sees, range(40), jobs, gpu=True)]
-    assert {gpu for _, gpu in found} == {"0", "1"} and len({pid for pid, _ in found}) == actors, found
+for jobs, actors in ((0, {2}), (4, {3, 4})):  # the last may be ready when all is done
+    found = [outcome.value for outcome in run_anywhere("auto", sees, range(100), jobs, gpu=True)]
+    assert {gpu for _, gpu in found} == {"0", "1"} and len({pid for pid, _ in found}) in actors, found
 ray.shutdown()
 cluster.shutdown()
 """
@@ -95,7 +95,7 @@ cluster.shutdown()
 
 def sees(item):
     """Which process works, and the GPU that it may use."""
-    time.sleep(0.05)
+    time.sleep(0.2)
     return os.getpid(), os.environ["CUDA_VISIBLE_DEVICES"]
 
 
