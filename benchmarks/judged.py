@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from stepformer.base.arrays import unit
 
 JUDGED = Path(__file__).parent / "data" / "judged_names.csv"
-ABSURD = JUDGED.with_name("absurd_names.csv")
 MARKS = ("right", "plausible", "wrong")
 Floats = NDArray[np.float64]
 
@@ -35,26 +34,6 @@ def judged() -> list[Judged]:
     """The pairs judged by hand."""
     with JUDGED.open(encoding="utf-8", newline="") as stream:
         return [Judged(**row) for row in csv.DictReader(stream)]
-
-
-def absurd_share() -> dict[str, tuple[int, int]]:
-    """How many names were looked at beside the marked sentence, and how many make no sense or are no English.
-
-    Of the dev half: drawn at random "before" and "after" the rules on fragments and amounts, which were made from this
-    reading; all others were read later, those of "unread videos" apart. Of 75 videos of the test half: before and after
-    the rules on where a name ends, shuffled together. "dev half, all": every name that was then shown for a marked step
-    or for a window of 12 s, read strictly and by itself, without what was said around it; "test half, unread": likewise
-    of marked steps of the 78 other videos, before and after names that make no sense to the encoder were left out, both
-    shuffled together. "test half, all": so of all 153 videos, by another reader, with names that make sense by even
-    odds, and with the longest forms that make more of it; "words that belong together": by a third reader, after rules
-    on particles, referents and reasons, which were made from invented talks.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    with ABSURD.open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            names, absurd = found.get(row["rules"], (0, 0))
-            found[row["rules"]] = (names + 1, absurd + (row["absurd"] == "yes"))
-    return found
 
 
 @dataclass(frozen=True)

@@ -113,10 +113,6 @@ class _Once:
             self._known.update(zip(missing, self._encoder.encode_text(missing), strict=True))
         return np.stack([self._known[text] for text in texts])
 
-    def sense(self, names: Sequence[str]) -> Floats:
-        """(L,) how far names make sense."""
-        return np.asarray(self._encoder.sense(names))
-
     def tuned(self, changes: Any) -> _Once:
         """Likewise, of the encoder with these changes."""
         return _Once(self._encoder.tuned(changes))

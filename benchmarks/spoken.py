@@ -30,14 +30,15 @@ class Spoken:
         return "test" if hashlib.sha256(self.video.encode()).digest()[0] % 2 else "dev"
 
 
-def load_youcook2(path: str | os.PathLike[str], marks: bool = False) -> list[Spoken]:
-    """The videos with narration and timed steps. Sentence marks and capitals are taken away unless ``marks``."""
+def load_youcook2(path: str | os.PathLike[str], marks: bool = False, untimed: bool = False) -> list[Spoken]:
+    """The videos with narration and timed steps, or, ``untimed``, also those without. Sentence marks and capitals are
+    taken away unless ``marks``."""
     videos = _load(path)
     found: list[Spoken] = []
     for name, video in videos.items():
         steps = tuple((float(a), float(b), str(text)) for a, b, text in video.get("segments") or ())
         said = video.get("asr") or ()
-        if not steps or not said:
+        if not (steps or untimed) or not said:
             continue
         cues: list[Cue] = []
         for i, line in enumerate(said):

@@ -53,6 +53,27 @@ def test_commands_in_blocks_parse(page):
             parse(argv)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences_parse(page):
+    """A command alone, as in "`stepformer bench names` measures this", may leave out what it needs; in a table not."""
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    for found in re.finditer(r"`(stepformer [^`]+)`", text):
+        in_table = text.rfind("\n|", 0, found.start()) > text.rfind("\n", 0, found.start()) - 1
+        for argv in commands_in(" ".join(found[1].split())):
+            if in_table or any(word.startswith("-") for word in argv):
+                parse(argv)
+            else:
+                assert any(" ".join(argv[:count]) in COMMANDS for count in (1, 2)), argv
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page):
+    if page.name == "CHANGELOG.md":
+        return  # names what is gone, too
+    for name in re.findall(r"`((?:src|benchmarks|tests|docs|examples|tools)/[\w./-]+\.\w+)`", page.read_text("utf-8")):
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
 def test_there_are_commands_to_parse():
     """So that the tests above do not pass on nothing."""
     readme = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))

@@ -67,21 +67,24 @@ def test_the_sentence_encoder_gives_its_published_similarities():
     assert encoder.encode_text([]).shape == (0, 384)
 
 
-def test_steps_as_people_write_them_make_more_sense_than_what_is_left_of_them():
+def test_what_was_said_is_read_with_the_words_around_it():
     if weights.find("minilm") is None:
         pytest.skip("weights are not here: stepformer models pull minilm")
+    from stepformer.encoders.name_classifier import LABELS, NameClassifier, as_read
     from stepformer.encoders.sentence import SentenceEncoder
 
     encoder = SentenceEncoder()
-    good = [
-        "add the chopped parsley",
-        "fold the whites into the batter",
-        "rinse the lentils",
-        "cook it for ten minutes",
-    ]
-    bad = ["add the chopped politely", "fold the whites of the battery", "rinse the lens ones", "cook the and minutes"]
-    before = encoder.encode_text(good)
-    odds = encoder.sense([*bad, *good])
-    assert odds.shape == (8,) and odds[:4].max() < 0 < odds[4:].min()
-    assert (encoder.encode_text(good) == before).all()  # vectors of meaning are what they were
-    assert encoder.sense([]).shape == (0,)
+    before = encoder.encode_text(["rinse the lentils"])
+    classify = NameClassifier(encoder)
+    texts = (
+        as_read("rinse the lentils", ("Okay, first of all, I'm going to", "rinse the lentils", "under cold water")),
+        as_read("rinse the lentils", ("my grandmother never even", "rinsed the lentils", "back on the farm")),
+        as_read("rinse the lens ones", ("Okay, first of all, I'm going to", "rinse the lens ones", "under cold water")),
+    )
+    chances = classify(texts)
+    assert chances.shape == (3, len(LABELS))
+    np.testing.assert_allclose(chances.sum(1), 1, atol=1e-5)
+    right = chances[:, 2:].sum(1)
+    assert right[0] > 0.5 > max(right[1:])
+    assert (encoder.encode_text(["rinse the lentils"]) == before).all()  # vectors of meaning are what they were
+    assert classify([]).shape == (0, len(LABELS))

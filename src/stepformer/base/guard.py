@@ -1,7 +1,7 @@
 """One guarded way to read what somebody else wrote: JSON, XML, TOML, CSV, arrays, archives, pickles' size, processes.
 
 Every reader goes through these functions, so each limit and each kind of damage is handled once. Whatever is wrong with
-a file becomes an :class:`InputError` that names it; nothing here makes more memory than the limits below allow, and
+a file becomes an :class:`InputError` that names it; nothing here allocates more memory than the limits below, and
 nothing runs for ever. The limits are generous (the largest real file of each kind is well below them) and are listed in
 docs/SECURITY.md.
 """

@@ -99,8 +99,8 @@ def run_many(
     or sends no :func:`note` of it for ``silence_s``, fails that input alone; another takes its place. One that has
     started may use ``memory_bytes`` more (:func:`most_memory` where none is given). ``noted`` is called with an input
     and what its process notes of it. ``preload``: modules that all processes need, imported once. An error of the
-    ``initializer`` is raised here. At the time ``until`` (of ``time.monotonic``) what is not done is left: processes
-    are stopped as by Ctrl-C, and have ``polite_s`` seconds for it.
+    ``initializer`` is raised here. At the time ``until`` (of ``time.monotonic``) unfinished inputs are abandoned:
+    processes are stopped as by Ctrl-C, and have ``polite_s`` seconds for it.
     """
     if jobs <= 1 and time_limit_s is None and not apart:
         if initializer is not None:

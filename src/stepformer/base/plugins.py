@@ -77,7 +77,7 @@ class Registry(UserDict[str, T]):
         return self.data[name]  # type: ignore[no-any-return]
 
     def usable(self) -> list[T]:
-        """Every thing that can be imported; a plugin that cannot is warned of, and stands in nobody's way."""
+        """Every thing that can be imported; one that cannot be imported is skipped with a warning."""
         found = []
         for name in self:
             try:

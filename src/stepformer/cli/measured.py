@@ -1,4 +1,4 @@
-"""What every measurement prints alike: where it was made, its rows and what they say, for people or as JSON."""
+"""What every benchmark prints: where it was made, its rows and what they say, for people or as JSON."""
 
 from __future__ import annotations
 

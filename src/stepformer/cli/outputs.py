@@ -78,7 +78,7 @@ def suffix_of(chosen: export.Format, video: Path) -> str:
 
 
 def may_write(paths: Iterable[str], overwrite: bool, run: str = "") -> None:
-    """Raises where a file is there already that a different run wrote, or somebody's hand."""
+    """Raises where a file is there already that another run, or a person, wrote."""
     found = [path for path in map(Path, paths) if str(path) != "-" and path.exists()]
     there = [path for path in found if not run or _written(path.parent).get(path.name) != run]
     if there and not overwrite:

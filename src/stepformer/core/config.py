@@ -24,7 +24,7 @@ class OptimConfig:
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 1e-4
     clip: float = 1.0  # norm of the gradient; 0 = off
-    accumulate: int = 1  # batches a step
+    accumulate: int = 1  # batches per step
     ema: float = 0.0  # decay of the running mean of the weights that is validated and saved; 0 = the weights themselves
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 on a GPU, fp32 elsewhere
     options: Mapping[str, Any] = field(default_factory=dict)  # of an optimiser that takes more than these fields

@@ -1,4 +1,4 @@
-"""A training step that nobody waits for: forward, losses, backward, clipping, update and mean as one CUDA graph.
+"""A training step without host synchronisation: forward, losses, backward, clipping, update and mean as one CUDA graph.
 
 A step of the modules is some 2,700 kernels, which take longer to launch than to run. Here they are recorded once per
 shape and replayed with one call; a batch is copied into buffers that stay where they are.

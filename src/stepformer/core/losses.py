@@ -260,7 +260,7 @@ def released_smooth_loss(
 ) -> Tensor:
     """Smoothness as the released code has it.
 
-    Up to 32 anchors a video, each with 3 random positives within N / 32 frames; all other anchors are negatives; the
+    Up to 32 anchors per video, each with 3 random positives within N / 32 frames; all other anchors are negatives; the
     similarity of attention vectors is minus their squared distance; mean of -log; temperature 0.05.
     """
     index, valid = sample_frames(mask, 32, generator)
@@ -304,7 +304,7 @@ class LossConfig:
     smooth: Literal["paper", "released"] = "paper"
     smooth_form: Form = "log_mean"
     smooth_with_self: bool = True
-    smooth_frames: int = 64  # frames drawn a video
+    smooth_frames: int = 64  # frames drawn per video
     smooth_window: float = 1 / 32  # M as a share of the video's length, at least one frame
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -424,7 +424,7 @@ LOSS_PRESETS = {
 class Criterion:
     """The weighted sum of the losses: ``total, parts = criterion(output, phrases, phrase_mask, video_mask)``.
 
-    ``parts`` holds each loss unweighted, by name, and ``matched`` the mean number of matched pairs a video. A loss
+    ``parts`` holds each loss unweighted, by name, and ``matched`` the mean number of matched pairs per video. A loss
     whose weight is 0 is not computed.
     """
 

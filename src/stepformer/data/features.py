@@ -114,7 +114,7 @@ class Summary:
 def find_sources(src: str | os.PathLike[str], language: str = LANGUAGE) -> list[Source]:
     """The videos of a folder (and of the folders in it), of a list file, or the one video given.
 
-    A list has one path a line, relative to the list, and may name the subtitles behind a tab. A video's name in the
+    A list has one path per line, relative to the list, and may name the subtitles after a tab. A video's name in the
     store is its path without the suffix; where two would share one, the suffix stays.
     """
     path = Path(src)

@@ -1,4 +1,4 @@
-"""Narrated videos that never were, made of real pictures and real sentences, on the device, a batch at a time.
+"""Synthetic narrated videos, made of real pictures and real sentences, on the device, a batch at a time.
 
 A video is a row of *shots*. A shot of a step keeps one picture that shows the step, or is nearest to it of all that
 there are, as the encoder's image tower returned it: with the tower's own gap between pictures and texts and its own

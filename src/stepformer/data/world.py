@@ -205,7 +205,7 @@ def load_world(path: str | Path) -> World:
 
 
 def _check(world: World) -> None:
-    """Raises where an array has another shape than its table, or a number in it leads to nothing."""
+    """Raises where an array has another shape than its table, or an index in it is out of range."""
     texts, pictures, sources = len(world.texts), len(world.pictures), len(world.sources)
     tables: list[tuple[str, Tensor, tuple[int, ...], int | None]] = [  # name, numbers, shape, one past the highest
         ("vectors", world.vectors, (texts, world.dim), None),
@@ -499,7 +499,7 @@ def to_unit(vectors: npt.NDArray[np.float32]) -> Tensor:
 
 
 def imagined(texts: npt.NDArray[np.float32], per_text: int = 3) -> npt.NDArray[np.float32]:
-    """(L per_text, D) vectors of pictures that never were, ``per_text`` of each text (L, D), in the order of the texts.
+    """(L per_text, D) vectors of imagined pictures, ``per_text`` of each text (L, D), in the order of the texts.
 
     As in CLIP's space, all pictures share a direction that texts do not have (cosine of two pictures about .65), and
     what a picture adds to it agrees with its own text only in part (cosine about .35); the rest is other texts'

@@ -1,7 +1,7 @@
 """The one small protocol behind which every video+text encoder stands, and what a video encoder wants to be fed.
 
 An encoder says in ``wants`` which pixels it needs for each vector it makes; ``stepformer.media`` reads exactly
-those from a file and hands them to ``encode_video``. Vectors come out at ``rate_hz`` a second: vector ``i`` stands
+those from a file and hands them to ``encode_video``. Vectors come out at ``rate_hz`` per second: vector ``i`` stands
 for the seconds ``[i / rate_hz, (i + 1) / rate_hz)``.
 """
 

@@ -184,7 +184,7 @@ class ClipEncoder:
     @property
     def at_once(self) -> int:
         """How many batches threads of the caller's may encode at the same time: on a CPU, as torch has threads. The
-        network is built here, by the one who asks, not by each of the threads."""
+        network is built here, by the caller, not in each thread."""
         self._network  # noqa: B018
         return torch.get_num_threads() if self._device == "cpu" else 1
 

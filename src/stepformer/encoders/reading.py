@@ -55,7 +55,7 @@ _CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
 class Features:
     """One video as the model sees it; arrays are checked and made float32.
 
-    vectors: (N, D) in the encoder's text space, ``rate_hz`` a second. structure: (N, S) or None. duration_s: the
+    vectors: (N, D) in the encoder's text space, ``rate_hz`` per second. structure: (N, S) or None. duration_s: the
     video's length (N / rate_hz where it is not known). problems: sentences on what was wrong while reading.
     seconds: how long decoding and encoding took; empty when the features were kept from before.
     """

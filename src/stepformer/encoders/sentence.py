@@ -6,7 +6,6 @@ import copy
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -68,19 +67,6 @@ class SentenceEncoder:
             mean = (hidden * weight).sum(1) / weight.sum(1)
             out[rows] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
         return out
-
-    @cached_property
-    def _sense(self) -> tuple[SentenceEncoder, NDArray[np.float32], float]:
-        """The encoder with the changes that ship, and the weights (384,) and base of a logistic model on its vector."""
-        state = load_file(Path(__file__).with_name("sense.safetensors"))
-        changes = {key: value.float() for key, value in state.items() if key.endswith((".up", ".down"))}
-        return self.tuned(changes), state["weight"].float().numpy(), float(state["base"])
-
-    def sense(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """(L,) how far names of recipes' steps make sense: log odds that they are as people write them, and have no
-        word misheard, lost, swapped or run on. ``stepformer bench sense`` made the weights."""
-        tuned, weight, base = self._sense
-        return np.asarray(tuned.encode_text(names) @ weight + base)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Both of the paper's tasks on simulated videos, for a model or for a control, during training and for tables.
+"""Both of the paper's tasks on videos, simulated or real, for a model or for a control, during training and for tables.
 
 A :class:`Trial` is a split of the world rendered once. :func:`score_slots` gives a set of
 slots (a model's, or a control's) both tasks' numbers: zero-shot localisation of the video's own ordered step texts

@@ -127,7 +127,7 @@ def _size(path: str | os.PathLike[str]) -> int:
 
 
 class Problems:
-    """Collects what is wrong with one video, as data, and warns once a kind."""
+    """Collects what is wrong with one video, as data, and warns once per kind."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

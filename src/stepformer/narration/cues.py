@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from stepformer.errors import InputError
 
 _SLOWEST_S = 0.75  # a word in slow speech
+_ROUNDING_S = 0.05
 
 
 def _check(kind: str, start_s: float, end_s: float, text: str) -> None:
@@ -80,3 +82,18 @@ def spread_words(cue: Cue) -> list[Word]:
     span_s = min(cue.end_s - cue.start_s, _SLOWEST_S * len(texts))
     ends = [cue.start_s + span_s * (letters / said[-1]) for letters in said]
     return list(map(Word, [cue.start_s, *ends], ends, texts))
+
+
+def words_around(
+    cues: Iterable[Cue], spans_s: Iterable[tuple[float, float]], before: int, behind: int
+) -> list[tuple[str, str, str]]:
+    """For each span, what is said in it, and so many words before it and behind it."""
+    words = [word for cue in cues for word in spread_words(cue)]
+    starts = [word.start_s for word in words]
+    found = []
+    for start_s, end_s in spans_s:
+        first = bisect.bisect_left(starts, start_s - _ROUNDING_S)
+        last = max(first + 1, bisect.bisect_left(starts, end_s - _ROUNDING_S))
+        parts = words[max(0, first - before) : first], words[first:last], words[last : last + behind]
+        found.append(tuple(" ".join(word.text for word in part) for part in parts))
+    return found  # type: ignore[return-value]

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from stepformer.narration import lexicon, syntax
-from stepformer.narration.asides import OTHERS, aside
 from stepformer.narration.groundability import groundability, is_chatter
 from stepformer.narration.parse import Parser
 from stepformer.narration.phrases import Phrase, PhraseOptions
@@ -14,7 +13,6 @@ from stepformer.narration.syntax import Place, Tree
 
 _HAVE = frozenset(("have", "'ve", "has", "ve"))
 _TELLING = frozenset(("NN", "NNS", "NNP", "NNPS", "JJ", "JJR", "RB", "CD", "VBN", "VBG", "FW"))
-_FINITE = lexicon.word_set("is are was were has have had should can must makes continue continues isn't aren't")
 _INTO = lexicon.word_set("in into on onto over under between inside")
 _TANGIBLE = 0.75
 _STATES = frozenset(("keep", "leave", "hold", "make", "get", "set", "turn"))
@@ -191,7 +189,6 @@ class Extractor:
         chatter = not let and is_chatter(verb, particle, noun, person, around, bool(where), self.tangible(noun))
         second = tree.low[prep[1]] if prep and things else ""
         said = tree.words(spans[0]) if things and things[0] in self.resolved else None
-        beside = OTHERS if self._acts(i, spans) else aside(tree, i, self.lemma)
         return Phrase(
             text=text,
             start_s=min(tree.start_s[t] for t in tokens),
@@ -205,16 +202,7 @@ class Extractor:
             negated=no,
             sentence=sentence,
             said_object="" if elided else said,
-            aside="" if moved and beside == OTHERS else beside,
         )
-
-    def _acts(self, i: int, spans: Sequence[list[int]]) -> bool:
-        """Whether what the first word seems to be done to is the subject of a clause: "skewer the heat is too high"."""
-        tree = self.tree
-        last = spans[-1][-1] + 1 if spans else 0
-        if not i < last < len(tree) or (i and tree.sentence[i - 1] == tree.sentence[i]):
-            return False
-        return tree.low[last] in _FINITE and tree.tag[last - 1].startswith("NN")
 
     def _rest(self, i: int, text: str) -> str:
         """The words that carry meaning behind verb ``i``, before the next verb, and are not in ``text``."""

@@ -36,6 +36,5 @@ def pairs(name: str) -> dict[str, str]:
 
 CONCRETE_NOUNS = words("things") | words("foods")
 ACTION_NOUNS = pairs("action_nouns")
-KITCHEN_HOMOPHONES = pairs("kitchen_homophones")
 MISHEARD = pairs("misheard")
 PHRASAL = {particle: word_set(verbs) for particle, verbs in _LISTS["phrasal"].items()}

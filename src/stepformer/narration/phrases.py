@@ -30,7 +30,6 @@ class Phrase:
     negated: bool = False
     sentence: str = ""  # what was said around it
     said_object: str | None = None  # where a reference was resolved, the object as it was said: "it", or "" for nothing
-    aside: str = ""  # why it is not done here and now: see asides.aside; "" if it is
 
     @property
     def middle_s(self) -> float:

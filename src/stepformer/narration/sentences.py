@@ -26,7 +26,7 @@ class Segmenter(Protocol):
 
 
 _LONG = 40  # words between two marks beyond which the marks are not to be trusted
-_SPARSE = 60  # words a mark beyond which a text counts as not punctuated
+_SPARSE = 60  # words per mark above which a text counts as unpunctuated
 STRETCH = 600  # words parsed at once: enough to make the parser's batches worth it, little enough to stay flat
 _SEARCH = 200  # words before a stretch's end in which the longest pause is looked for
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,12 +50,12 @@ def said(monkeypatch):
 
 @pytest.fixture
 def alike(monkeypatch):
-    """A sentence encoder to which all texts mean much the same."""
-    encoder = SimpleNamespace(
-        encode_text=lambda texts: np.ones((len(texts), 4)) + np.eye(len(texts), 4),
-        sense=lambda names: np.array([-9.0 if "spoon" in name else 9.0 for name in names]),
-    )
-    monkeypatch.setattr("stepformer.encoders.sentence.default_sentence_encoder", lambda: encoder)
+    """A classifier to which all names are good but those with a spoon."""
+
+    def classify(texts):
+        return np.array([[0.9, 0, 0, 0.1] if "spoon" in text.split(" [SEP] ")[0] else [0, 0, 0, 1.0] for text in texts])
+
+    monkeypatch.setattr("stepformer.encoders.name_classifier.default_name_classifier", lambda: classify)
 
 
 def test_spoken_steps_are_named_by_the_narrator(said, alike):
@@ -70,7 +69,7 @@ def test_spoken_steps_are_named_by_the_narrator(said, alike):
     assert found.meta["narration"] == {"source": "beside", "where": "talk.srt"}
 
 
-def test_a_name_that_makes_no_sense_is_not_shown(said, alike):
+def test_a_name_that_is_hardly_right_is_not_shown(said, alike):
     model = tiny_model()
     vectors, _, edges = planted(noise=0.25)
     texts = ["crack the eggs", "whisk the eggs", "pour the spoon into onions", "fry the eggs", "serve the eggs"]
@@ -104,11 +103,11 @@ def test_a_typed_step_is_found_where_it_is_said(said):
     assert step.start_s <= 45.0 and step.end_s >= 40.0 and step.meta["source"] == "typed"
 
 
-def test_without_the_sentence_encoder_nothing_that_is_said_is_a_name(said, monkeypatch):
+def test_without_the_classifier_nothing_that_is_said_is_a_name(said, monkeypatch):
     def missing():
         raise MissingError("no weights here")
 
-    monkeypatch.setattr("stepformer.encoders.sentence.default_sentence_encoder", missing)
+    monkeypatch.setattr("stepformer.encoders.name_classifier.default_name_classifier", missing)
     found = tiny_model().find(Features(planted()[0]), narration=said((5.0, "crack the eggs"))).timeline
     assert "the narration names no steps: no weights here" in found.meta["notes"]
 

@@ -1,4 +1,4 @@
-"""What a user may turn when steps are discovered, as one checked record."""
+"""The options of `discover`, as one checked record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps cut anew by what is said: one more where two actions are spoken of, one fewer where a splinter has no name."""
+"""Recuts steps by the narration: one more where two actions are spoken of, one fewer where a splinter has no name."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ def as_spoken(
     seen: Features,
     phrases: Sequence[Phrase],
 ) -> tuple[Sequence[Segment], list[Name | None]]:
-    """Steps and their names, with a step more wherever that gives a name more, or as many of which more are said during
-    their own step: what is plainly spoken of is no background, and two things that are, are two steps, also where
-    pictures hardly change between them."""
+    """Adds a step wherever that yields another name, or as many names of which more are spoken during their own step. A
+    clearly spoken action is not background, and two of them are two steps even where the picture hardly changes."""
 
     def worth(pieces: Sequence[Segment], names: Sequence[Name | None]) -> tuple[int, int]:
         said_s = [None if name is None else name.said_s for name in names]
@@ -70,8 +69,8 @@ def _gaps(pieces: Sequence[Segment], seen: Features) -> list[Segment]:
 
 
 def _around(gap: Segment, pieces: Sequence[Segment], seen: Features, phrases: Sequence[Phrase]) -> Segment:
-    """The part of a gap in which actions are spoken of: halves without any fall away, as long as it is longer than
-    steps are here."""
+    """The part of a gap in which actions are spoken of: it is halved, dropping halves in which nothing is said, until
+    it is no longer than a usual step."""
     usual = float(np.median([piece.last - piece.first for piece in pieces]))
     while gap.last - gap.first > usual:
         halves = [half for half in _cut(gap, seen) if _acts(half, seen, phrases)]
@@ -122,7 +121,7 @@ def _halves(piece: Segment, at: int) -> tuple[Segment, Segment]:
 def without_splinters(
     pieces: Sequence[Segment], names: Sequence[Name | None], seen: Features
 ) -> tuple[tuple[Segment, ...], list[Name | None]]:
-    """Where steps have spoken names, one without a name that is a moment beside them joins the neighbour that looks
+    """Where steps have spoken names, a very short unnamed step next to them is merged into the neighbour that looks
     more like it."""
     kept, kept_names = list(pieces), list(names)
     named = [p.last - p.first for p, n in zip(pieces, names, strict=True) if n is not None and n.source == "spoken"]

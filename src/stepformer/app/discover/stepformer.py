@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 
 from stepformer.app.discover.knobs import Knobs, Use, check_texts
 from stepformer.app.discover.recut import as_spoken, span_s, without_splinters
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, spoken, tell_apart, topic_of
+from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, tell_apart, topic_of
+from stepformer.app.spoken import candidates
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
@@ -222,7 +222,7 @@ class StepFormer:
         slots = output.slots[0].numpy()
         whole = unit(seen.vectors).mean(0)
         naming = labels != "none" and bool(pieces)
-        speaker = self._speaker(heard[0], notes) if naming and heard is not None else None
+        speaker = self._speaker(narration, heard[0], notes) if naming and narration and heard else None
 
         def named(pieces: Sequence[Segment]) -> list[Name | None]:
             vectors = _vectors_of(pieces, slots, seen.vectors)
@@ -433,24 +433,23 @@ class StepFormer:
             notes.append(f"no phrase bank, so {without}: {error}")
             return None
 
-    def _speaker(self, phrases: list[Phrase], notes: list[str]) -> Speaker:
-        """What names steps by what is said; no step, with a note, without the sentence encoder that judges names."""
-        from stepformer.encoders.sentence import default_sentence_encoder
+    def _speaker(self, narration: Narration, phrases: list[Phrase], notes: list[str]) -> Speaker | None:
+        """What names steps by what is said; None where nothing can be a name, or, with a note, without the sentence
+        encoder that reads it."""
+        from stepformer.encoders.name_classifier import default_name_classifier
 
         try:
-            sentences = default_sentence_encoder()
+            found = candidates(phrases, narration.cues, default_name_classifier())
         except MissingError as error:
             notes.append(f"the narration names no steps: {error}")
-            return lambda spans, looks: [None] * len(spans)
-        # the same phrases are asked about for every number of steps that is tried
-        meaning, sense = functools.cache(sentences.encode_text), functools.cache(sentences.sense)
+            return None
+        if found is None:
+            return None
         bank = self._bank_here(None, [], "")
         if bank is None or bank.pictures is None:
-            return lambda spans, looks: spoken(spans, phrases, meaning, sense=sense)
-        look = functools.cache(self.encoder.encode_text)
-        return lambda spans, looks: spoken(
-            spans, phrases, meaning, sense=sense, sight=lambda names: bank.shares_below(look(names), looks)
-        )
+            return lambda spans, looks: found.of_steps(spans)
+        texts = self.encoder.encode_text(found.names)
+        return lambda spans, looks: found.of_steps(spans, bank.shares_below(texts, looks))
 
     def _seen(
         self, vectors: tuple[Vectors, Vectors], video: Vectors, texts: Sequence[str] | None, notes: list[str]

@@ -151,7 +151,7 @@ def _steps(
 
 
 def _told(timeline: Timeline, path: IntArray, names: Sequence[Name | None]) -> Timeline:
-    """A video's timeline in terms of the common steps; neighbours that are the same step are one."""
+    """A video's timeline in terms of the common steps; adjacent occurrences of one step are merged."""
     steps: list[Step] = []
     for step, common in zip(timeline, path.tolist(), strict=True):
         if common == OUTLIER:

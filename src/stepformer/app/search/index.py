@@ -71,7 +71,7 @@ Vectors = npt.NDArray[np.float32]
 class IndexedVideo:
     """One video as the index takes it; vectors of one encoder's space, any length.
 
-    spans_s: (n, 2) start and end of each step; step_vectors: (n, D); frames: (N, D), ``rate_hz`` a second. stamp
+    spans_s: (n, 2) start and end of each step; step_vectors: (n, D); frames: (N, D), ``rate_hz`` per second. stamp
     changes whenever the video or its features do; source is where the video is, for people.
     """
 

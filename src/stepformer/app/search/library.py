@@ -137,7 +137,7 @@ def update_index(
     A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns. model:
     by default the one that ships. rebuild: from scratch. report: called with videos done, videos in all, and a name.
     each: indexes video files elsewhere, in their order. apart: the graphs of the index that is there are changed in a
-    process of their own. (The command line has a process for each: videos crash decoders, forged graphs their library.)
+    process of their own. (The command line has a process for each: videos crash decoders, forged graphs crash usearch.)
     """
     from filelock import FileLock
 

@@ -211,7 +211,7 @@ def open_url(url: str, headers: dict[str, str] | None = None) -> Any:
 
 
 def need_space(folder: Path, size: int) -> None:
-    """Raises if ``folder`` has not the room for ``size`` bytes."""
+    """Raises if ``folder`` lacks room for ``size`` bytes."""
     free = shutil.disk_usage(folder).free
     if free < size:
         raise DiskFullError(f"{folder} has {free / 1e6:.0f} MB free and {size / 1e6:.0f} MB are needed")

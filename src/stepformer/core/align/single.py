@@ -30,7 +30,7 @@ class Alignment:
     rows: int
 
     def matrix(self) -> NDArray[np.bool_]:
-        """(K, N) bool: which row and column are matched; at most one row a column."""
+        """(K, N) bool: which row and column are matched; at most one row per column."""
         return np.asarray(np.arange(self.rows)[:, None] == self.assignment)
 
 

@@ -1,6 +1,6 @@
 """The Triton kernels. Import only where Triton is; `core.align.batch` falls back to plain torch where it does not work.
 
-:func:`align_batch`: one program an item runs forward over the anti-diagonals and traces back, in one launch. Lane i of
+:func:`align_batch`: one program per item runs forward over the anti-diagonals and traces back, in one launch. Lane i of
 the program holds row i of the current diagonal. All neighbours but one are in the same lane; the value of the row
 above comes from the next lane, through a small double buffer in global memory (it stays in the cache) and a barrier.
 

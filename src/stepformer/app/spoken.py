@@ -1,0 +1,90 @@
+"""Names for steps from what the speaker says there.
+
+What was said is put into forms that may name a step (:func:`name_forms`), a classifier gives the chance that each is
+right (:class:`~stepformer.encoders.name_classifier.NameClassifier`), and steps and phrases are aligned in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stepformer.app.naming import Name
+from stepformer.encoders.name_classifier import WORDS_BEFORE, WORDS_BEHIND, as_read
+from stepformer.narration import Cue, Phrase
+from stepformer.narration.cues import words_around
+from stepformer.narration.imperative import name_forms
+
+Floats = NDArray[np.floating[Any]]
+Classify = Callable[[Sequence[str]], Floats]
+
+EARLY_S, LATE_S = 6.0, 1.0
+"""A step may be spoken of this long before it begins and after it ends."""
+SHOWN_SAID, SURE_SAID = 0.6, 0.9
+"""A spoken name is shown if the chance that it is right is at least the first, and is sure from the second."""
+_CLEAR = 0.5  # how much more a good name counts than an acceptable one
+_SEEN, _SEEN_USUALLY = 2.66, 0.75  # log odds per share of the bank that fits the pictures worse, and its usual value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """What may name the steps of a video: ``names`` (L) of ``phrases`` (L), with ``chances`` (L,) of being right."""
+
+    names: tuple[str, ...]
+    phrases: tuple[Phrase, ...]
+    chances: NDArray[np.float64]
+
+    def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
+        """(M, L) 1 where a phrase is said inside a step, falling to 0 where it cannot be about it."""
+        starts, ends = np.asarray(spans_s, np.float64).T[..., None]
+        middles = np.array([phrase.middle_s for phrase in self.phrases])
+        early_s, late_s = np.maximum(starts - middles, 0.0), np.maximum(middles - ends, 0.0)
+        return np.asarray(np.maximum(1.0 - early_s / EARLY_S - late_s / LATE_S, 0.0))
+
+    def of_steps(self, spans_s: Sequence[tuple[float, float]], shares: Floats | None = None) -> list[Name | None]:
+        """The name of each step, in order, or None where nothing that is said is likely to name it.
+
+        spans_s: the steps' seconds. shares: (M, L) how well the names fit the steps' pictures, of
+        :meth:`PhraseBank.shares_below`. Steps and phrases are aligned one to one by Drop-DTW, both droppable; a name's
+        score is the chance that it is right.
+        """
+        from stepformer.core.align import drop_dtw
+
+        names: list[Name | None] = [None] * len(spans_s)
+        if not spans_s:
+            return names
+        chance = self.chances[None]
+        if shares is not None:
+            odds = chance / (1.0 - chance).clip(1e-6) * np.exp(_SEEN * (np.asarray(shares) - _SEEN_USUALLY))
+            chance = odds / (1.0 + odds)
+        near = self.near(spans_s)
+        costs = np.where(near > 0, SHOWN_SAID - chance * near, np.inf)
+        for column, row in enumerate(drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment):
+            if row >= 0:
+                score, said_s = float(SHOWN_SAID - costs[row, column]), self.phrases[column].start_s
+                names[row] = Name(self.names[column], "spoken", score >= SURE_SAID, score, said_s)
+        return names
+
+
+def candidates(phrases: Sequence[Phrase], cues: Sequence[Cue], classify: Classify) -> Candidates | None:
+    """Of each phrase that may name a step the form that most likely is right, a clear one rather than a vague one.
+
+    cues: the talk, in which the classifier reads what was said around a phrase.
+    """
+    forms = [(i, form) for i, own in enumerate(name_forms(phrases)) for form in own]
+    if not forms:
+        return None
+    around = words_around(cues, [(p.start_s, p.end_s) for p in phrases], WORDS_BEFORE, WORDS_BEHIND)
+    chances = np.asarray(classify([as_read(form, around[i]) for i, form in forms]), np.float64)  # (F, 4)
+    right = chances[:, 2] + chances[:, 3]
+    worth = right + _CLEAR * chances[:, 3]
+    best: dict[int, int] = {}
+    for at, (i, _) in enumerate(forms):
+        if i not in best or worth[at] > worth[best[i]]:
+            best[i] = at
+    kept = list(best.values())
+    return Candidates(tuple(forms[at][1] for at in kept), tuple(phrases[i] for i in best), right[kept])
