@@ -11,8 +11,8 @@ shape and replayed with one call; a batch is copied into buffers that stay where
   on with the same numbers.
 - *Rates* of this step (learning rate, how far the mean of the weights follows, the optimiser's bias corrections)
   are read from a buffer that is filled before the replay, and so is the seed: nothing stands before the first norm.
-- *A loss or gradient that is not finite* stops every update from then on, on the device; the host reads that flag one
-  step late, so that it never waits for the step under way.
+- *A loss or gradient that is not finite* stops every update from then on, on the device; the host reads that flag two
+  steps late, so that it never waits for the step under way.
 
 The decoder layers run as :mod:`stepformer.core.stack` where that applies, parameters lie as in :class:`Flat`. What
 cannot be recorded gets a sentence from :func:`why_not` and runs as before.

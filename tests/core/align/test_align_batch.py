@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -277,8 +278,10 @@ def test_unchecked_alignment_never_waits_for_the_device(backend):
 def test_a_large_batch_on_several_threads_is_what_its_items_give(monkeypatch):
     from stepformer.core.align import cpu
 
+    pools = []
     monkeypatch.setattr(cpu, "_WORTH_A_THREAD", 100)
-    monkeypatch.setattr(cpu, "cores", lambda: 3)
+    monkeypatch.setattr(cpu, "ThreadPoolExecutor", lambda n: (pools.append(n), ThreadPoolExecutor(n))[1])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     generator = torch.Generator().manual_seed(1)
     costs = torch.randn(7, 9, 30, generator=generator, dtype=torch.float64)
     lengths, rows = torch.tensor([30, 1, 0, 17, 30, 4, 29]), torch.tensor([9, 9, 3, 0, 4, 5, 8])
@@ -289,3 +292,6 @@ def test_a_large_batch_on_several_threads_is_what_its_items_give(monkeypatch):
         found = sf.align.drop_dtw(costs[b, : rows[b], : lengths[b]].numpy(), -0.2, 0.1)
         assert found.cost == float(cost[b])
         assert (matrix[b, : rows[b], : lengths[b]].numpy() == found.matrix()).all()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    sf.align.drop_dtw_batch(costs, -0.2, 0.1, backend="numba")
+    assert pools == [3]  # as many threads as torch may use, none beside a single one

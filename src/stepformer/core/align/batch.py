@@ -54,7 +54,8 @@ def drop_dtw_batch(
     ``check``        look for NaN and for lengths out of range, and raise. This waits for the device, so training
                      says ``check=False``: then nothing waits, NaN counts as ``inf``, and lengths must be right
     ``backend``      "auto": on CUDA Triton where it works, on the CPU numba where it is installed, plain torch
-                     otherwise; or one of these by name. All give the same result
+                     otherwise; or one of these by name. All give the same result. On the CPU torch's number of threads
+                     holds for numba too, which uses one thread for a batch of less than 2^20 cells
 
     To drop on both sides at one similarity threshold, give ``-similarity``, ``row_drop=0.0`` and
     ``column_drop=percentile_drop(similarity)``.
@@ -257,8 +258,9 @@ def _dispatch(given: Given, one_to_one: bool, contiguous: bool, backend: Backend
             from stepformer.core.align import cpu
         except ImportError as error:
             raise MissingError("the numba backend needs numba; install it, or use backend='torch'") from error
-        c, u, v, rows, columns = (x.contiguous().numpy() for x in given)
-        matrix, cost = cpu.align_batch(c, u, v, rows, columns, one_to_one, contiguous)
+        # NumPy's copies: torch would wake its threads for them, which then spin beside those of the kernel
+        c, u, v, rows, columns = (np.ascontiguousarray(x.numpy()) for x in given)
+        matrix, cost = cpu.align_batch(c, u, v, rows, columns, one_to_one, contiguous, torch.get_num_threads())
         if not np.isnan(cost).any():
             return torch.from_numpy(matrix), torch.from_numpy(cost)
     return torch_batch.align_batch(*given, one_to_one, contiguous)

@@ -15,8 +15,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from stepformer.base.many import cores
-
 _WORTH_A_THREAD = 1 << 19
 """Cells of a batch from which each further thread pays for its start: about a millisecond of work."""
 _KEPT_CELLS = 1 << 17
@@ -196,8 +194,12 @@ def align_batch(
     lengths: NDArray[np.int64],  # (B,)
     one_to_one: bool,
     contiguous: bool,
+    threads: int,
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Matches (B, K, N) and costs (B,) of a padded batch, on all cores where it is large; items as in :func:`align`."""
+    """Matches (B, K, N) and costs (B,) of a padded batch; items as in :func:`align`.
+
+    ``threads``: at most so many, one for each ``_WORTH_A_THREAD`` cells: a batch below twice that runs in the caller's.
+    """
     matrix = np.zeros(costs.shape, dtype=np.bool_)
     cost = np.empty(costs.shape[0])
 
@@ -207,7 +209,7 @@ def align_batch(
             one_to_one, contiguous, matrix[items], cost[items],
         )  # fmt: skip
 
-    threads = min(cores(), costs.shape[0], costs.size // _WORTH_A_THREAD)
+    threads = min(threads, costs.shape[0], costs.size // _WORTH_A_THREAD)
     if threads < 2:
         run(slice(None))
     else:
