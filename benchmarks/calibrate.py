@@ -4,7 +4,7 @@ The paper aligns ground-truth step texts with real UniVL features of CrossTask a
 recall 29.2, MoF 67.9 (its Table 2, "GT text features"). The simulator is calibrated when the same alignment of the
 same texts on simulated CrossTask videos gives the same four numbers. The videos are those of the ``calibration``
 split, which no table reports. The paper does not say where that alignment's threshold was, so the threshold
-(:data:`KEEP`) is fitted together with how videos look (:data:`KNOBS`). How alike frames of one video are
+(:data:`KEEP`) is fitted together with how videos look (:data:`PARAMETERS`). How alike frames of one video are
 (:func:`likeness`) is not fitted to the paper but measured on real frames.
 """
 
@@ -38,10 +38,10 @@ EXAMPLES = [
 PAPER_TEXT_ROW = {"zs_iou": 0.186, "zs_precision": 0.322, "zs_recall": 0.292, "zs_mof": 0.679}
 KEEP = 0.15
 """Share of the text-frame similarities that reach the threshold of the calibrated alignment."""
-KNOBS = ("clutter", "fast", "stray", "related")
+PARAMETERS = ("clutter", "fast", "stray", "related")
 TRIED_KEEPS = (0.09, 0.11, 0.13, 0.15, 0.17, 0.19)
 PULL = 0.002
-"""Weight of the squared log-distance of a knob from where the search began: of equally good sights, the nearest."""
+"""Weight of the squared log-distance of a parameter from its start: of equally good sights, the nearest."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,16 +112,16 @@ def fit(
     limit: int | None = None,
     say: Callable[[str], None] | None = None,
 ) -> tuple[Sight, float, dict[str, float]]:
-    """Searches the knobs from where they stand: (sight, keep, its four numbers).
+    """Searches the parameters from where they stand: (sight, keep, its four numbers).
 
-    A random walk in the logarithms of :data:`KNOBS` that keeps what comes nearer; all tries see the same frames' noise,
-    so that differences are the knobs'. limit: about how many videos of the split.
+    A random walk in the logarithms of :data:`PARAMETERS` that keeps what comes nearer; all tries see the same frames'
+    noise, so that differences are the parameters'. limit: about how many videos of the split.
     """
     simulator, start = Simulator(world, device=torch_device(device)), Sight()
     draw = random.Random(seed)
 
     def judged(sight: Sight) -> tuple[float, float, dict[str, float]]:
-        pull = sum(math.log(getattr(sight, k) / getattr(start, k)) ** 2 for k in KNOBS)
+        pull = sum(math.log(getattr(sight, k) / getattr(start, k)) ** 2 for k in PARAMETERS)
         rows = _text_rows(simulator, sight, TRIED_KEEPS, seed=1, limit=limit)
         loss, keep, scores = min(zip(map(distance, rows), TRIED_KEEPS, rows, strict=True), key=lambda row: row[0])
         return loss + PULL * pull, keep, scores
@@ -129,7 +129,7 @@ def fit(
     best, (loss, keep, scores) = start, judged(start)
     width = 0.15
     for number in range(tries):
-        moved = {k: getattr(best, k) * math.exp(width * draw.gauss(0, 1)) for k in KNOBS if draw.random() < 0.6}
+        moved = {k: getattr(best, k) * math.exp(width * draw.gauss(0, 1)) for k in PARAMETERS if draw.random() < 0.6}
         sight = replace(best, **{k: min(v, 0.6) if k in ("stray", "related") else v for k, v in moved.items()})
         found = judged(sight)
         better = found[0] < loss

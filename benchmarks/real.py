@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.quality import boundary_f1
 from benchmarks.real_clips import clips, measure
 from benchmarks.real_data import RealVideo, load
-from stepformer.app.discover.knobs import Knobs
+from stepformer.app.discover.options import DiscoverOptions
 from stepformer.base.arrays import unit
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add
@@ -91,8 +91,8 @@ class Localisation:
 
 def _by_model(use: str, steps: bool = False) -> Finder:
     def find(video: RealVideo, model: Any) -> list[tuple[float, float]]:
-        knobs = Knobs(use=use, steps=len(video.steps) if steps else None)  # type: ignore[arg-type]
-        found = model.find(video.features, knobs, labels="none").timeline
+        options = DiscoverOptions(use=use, steps=len(video.steps) if steps else None)  # type: ignore[arg-type]
+        found = model.find(video.features, options, labels="none").timeline
         return [(step.start_s, step.end_s) for step in found]
 
     return find
@@ -102,7 +102,7 @@ def _pooled(video: RealVideo, model: Any) -> list[tuple[float, float]]:
     """Means of 32 equal stretches in place of slots; otherwise the paper's inference."""
     seen = _seen(video)
     output = _pooled_output(seen.vectors)
-    config = replace(Knobs(use="slots").options(model.inference), read_share=0.0)
+    config = replace(DiscoverOptions(use="slots").inference(model.inference), read_share=0.0)
     return _spans(find_steps(output, _all(output), config, rate_hz=seen.rate_hz).segments[0], seen.rate_hz)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.quality import boundary_f1
 from benchmarks.real_data import RealVideo, own_clips
-from stepformer.app.discover.knobs import Knobs
+from stepformer.app.discover.options import DiscoverOptions
 from stepformer.base import weights
 from stepformer.base.arrays import unit
 from stepformer.base.weights import parse
@@ -101,7 +101,7 @@ def _row(
     marked = [(start, min(end, end_s)) for start, end, _ in video.steps]
 
     def found(steps: int | None) -> list[tuple[float, float]]:
-        timeline = model.find(video.features, Knobs(steps=steps), narration=narration, labels="none").timeline
+        timeline = model.find(video.features, DiscoverOptions(steps=steps), narration=narration, labels="none").timeline
         return [(step.start_s, step.end_s) for step in timeline]
 
     default, given = found(None), found(len(marked))

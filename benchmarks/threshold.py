@@ -20,7 +20,7 @@ import torch
 from benchmarks.quality import boundary_f1
 from benchmarks.real import _cuts, _equal, overlap, simulated
 from benchmarks.real_data import RealVideo
-from stepformer.app.discover.knobs import Knobs
+from stepformer.app.discover.options import DiscoverOptions
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add
 from stepformer.core.inference import find_steps, no_slots
@@ -63,7 +63,7 @@ class Way:
 
     inference: str  # "slots" or "slots and structure"
     name: str
-    knobs: Knobs
+    options: DiscoverOptions
     config: InferenceConfig = DEFAULT_INFERENCE
 
 
@@ -71,13 +71,13 @@ def thresholds() -> list[Way]:
     """The thresholds compared, for both inferences."""
     out = []
     for inference, use in (("slots", "slots"), ("slots and structure", "both")):
-        out.append(Way(inference, "automatic", Knobs(use=use)))  # type: ignore[arg-type]
+        out.append(Way(inference, "automatic", DiscoverOptions(use=use)))  # type: ignore[arg-type]
         out += [
-            Way(inference, f"percentile {value:g}", Knobs(use=use, percentile=value))  # type: ignore[arg-type]
+            Way(inference, f"percentile {value:g}", DiscoverOptions(use=use, percentile=value))  # type: ignore[arg-type]
             for value in PERCENTILES
         ]
         out += [
-            Way(inference, f"similarity {value:g}", Knobs(use=use, similarity=value))  # type: ignore[arg-type]
+            Way(inference, f"similarity {value:g}", DiscoverOptions(use=use, similarity=value))  # type: ignore[arg-type]
             for value in SIMILARITIES
         ]
     return out
@@ -89,16 +89,16 @@ def parts() -> list[Way]:
         "penalty_share": (1 / 16, 1 / 12, 1 / 6), "contrast_to": (0.6, 1.0, 2.0),
         "evidence_temperature": (0.01, 0.04, 0.15), "step_weight": (1.0, 4.0), "row_weight": (0.0, 0.3, 1.0),
     }  # fmt: skip
-    ways = [Way("slots and structure", "default", Knobs())]
+    ways = [Way("slots and structure", "default", DiscoverOptions())]
     for name, values in turned.items():
         ways += [
-            Way("slots and structure", f"{name} {value:.3g}", Knobs(), replace(DEFAULT_INFERENCE, **{name: value}))
-            for value in values
+            Way("slots and structure", f"{name} {v:.3g}", DiscoverOptions(), replace(DEFAULT_INFERENCE, **{name: v}))
+            for v in values
         ]
     return [
         *ways,
-        Way("structure", "structure alone", Knobs(use="structure")),
-        Way("slots", "slots alone", Knobs(use="slots")),
+        Way("structure", "structure alone", DiscoverOptions(use="structure")),
+        Way("slots", "slots alone", DiscoverOptions(use="slots")),
     ]
 
 
@@ -107,7 +107,7 @@ def measure(seen: Seen, way: Way) -> tuple[float, ...]:
     features = seen.video.features
     similarity, structure = (torch.from_numpy(np.asarray(x))[None] for x in (seen.similarity, features.cutting))
     mask = torch.ones(1, len(features), dtype=torch.bool)
-    config = way.knobs.options(way.config)
+    config = way.options.inference(way.config)
     found_in = find_steps(
         no_slots(structure), mask, config, structure=structure, rate_hz=features.rate_hz, similarity=similarity
     )

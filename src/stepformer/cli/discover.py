@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from stepformer.app.discover.knobs import USES, Knobs
+from stepformer.app.discover.options import USES, DiscoverOptions
 from stepformer.cli.inputs import Input
 from stepformer.cli.options import add
 from stepformer.cli.over_videos import add_videos, run_over
@@ -53,19 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from stepformer.app.naming import read_bank
 
-    knobs = Knobs(
+    options = DiscoverOptions(
         steps=args.steps, detail=args.detail, percentile=args.percentile, similarity=args.similarity,
         ordered=not args.unordered, use=args.use,
     )  # fmt: skip
     bank = tuple(read_bank(args.bank)) if args.bank else None
-    return run_over(args, partial(find, knobs=knobs, bank=bank))
+    return run_over(args, partial(find, options=options, bank=bank))
 
 
 def find(
-    model: Any, video: Input, args: argparse.Namespace, knobs: Knobs, bank: Sequence[str] | None, listening: Listening
-) -> Any:
+    model: Any, video: Input, args: argparse.Namespace, options: DiscoverOptions, bank: Sequence[str] | None,
+    listening: Listening,
+) -> Any:  # fmt: skip
     """The steps of one video, in whichever process."""
     from stepformer.show.writing import without_guesses
 
-    found = video.find(model, args, knobs, listening, bank)
+    found = video.find(model, args, options, listening, bank)
     return replace(found, timeline=without_guesses(found.timeline)) if args.sure_only else found

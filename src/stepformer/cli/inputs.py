@@ -73,12 +73,12 @@ class Input:
         encoder that made them."""
         return not args.no_labels and (self.kind != "features" or args.encoder is not None)
 
-    def find(self, model: Any, args: argparse.Namespace, knobs: Any, listening: Any, bank: Any = None) -> Any:
+    def find(self, model: Any, args: argparse.Namespace, options: Any, listening: Any, bank: Any = None) -> Any:
         """The Finding of its steps."""
         named = self.may_be_named(args)
         features = self.read(model, args.rate, not args.no_cache, named)
         labels = "auto" if named else "none"
-        return model.find(features, knobs, narration=self.heard(listening), labels=labels, bank=bank)
+        return model.find(features, options, narration=self.heard(listening), labels=labels, bank=bank)
 
 
 def _note(what: Literal["read", "heard"], done_s: float, total_s: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from stepformer.app.discover.knobs import check_texts
+from stepformer.app.discover.options import check_texts
 from stepformer.cli.inputs import Input, lines_of
 from stepformer.cli.options import add
 from stepformer.cli.over_videos import add_videos, run_over

@@ -81,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _find(source: Input) -> Any:
     """The steps of one video."""
-    from stepformer.app.discover.knobs import Knobs
+    from stepformer.app.discover.options import DiscoverOptions
 
     args = worker["args"]
-    return source.find(worker["model"], args, Knobs(detail=args.detail), listening_of(args))
+    return source.find(worker["model"], args, DiscoverOptions(detail=args.detail), listening_of(args))
 
 
 def _find_all(sources: list[Input], args: argparse.Namespace) -> tuple[list[Any], dict[str, str]]:

@@ -1,4 +1,4 @@
-"""StepFormer from features and from files: planted steps are found, knobs do what they say, odd videos are survived."""
+"""StepFormer from features and from files: planted steps are found, options work, odd videos are survived."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from discover_parts import ColourEncoder, planted, tiny_checkpoint, tiny_model, write_video
 
 import stepformer as sf
-from stepformer.app.discover.knobs import Knobs
 from stepformer.app.discover.loading import load_model
+from stepformer.app.discover.options import DiscoverOptions
 from stepformer.errors import InputError, MissingError, NonFiniteError, UsageError
 from stepformer.narration import Listening
 
@@ -92,11 +92,11 @@ def test_a_high_line_drops_all_and_a_low_one_nothing(model):
     assert len(model.discover_features(vectors, percentile=0.0, use="slots")) > 0
 
 
-def test_the_knobs_are_checked():
+def test_the_options_are_checked():
     for wrong in ({"steps": 0}, {"steps": 2, "detail": 0.5}, {"detail": 2.0}, {"percentile": 100}, {"use": "magic"},
                   {"use": "structure", "similarity": 0.3}, {"similarity": float("nan")}):  # fmt: skip
         with pytest.raises(UsageError):
-            Knobs(**wrong)
+            DiscoverOptions(**wrong)
     with pytest.raises(TypeError, match="stpes"):
         tiny_model().discover_features(planted()[0], stpes=3)
 
@@ -439,10 +439,10 @@ def test_without_vectors_for_the_phrase_bank_texts_are_present_and_steps_unnamed
     vectors, _, _ = planted()
     found = model.place(Features(vectors), TableEncoder.known).timeline
     assert found.meta["absent"] == [] and "every text is assumed to be present" in found.meta["notes"][0]
-    unnamed = model.find(Features(vectors), Knobs()).timeline
+    unnamed = model.find(Features(vectors), DiscoverOptions()).timeline
     assert all(step.label is None for step in unnamed) and "steps are not named" in unnamed.meta["notes"][0]
     with pytest.raises(InputError, match="no vector"):  # a bank that was asked for is not left out in silence
-        model.find(Features(vectors), Knobs(), bank=["stir the pot"])
+        model.find(Features(vectors), DiscoverOptions(), bank=["stir the pot"])
 
 
 def test_memory_does_not_grow_with_the_number_of_videos(model, tmp_path):

@@ -11,7 +11,7 @@ from discover_parts import WIDTH, planted, tiny_model
 
 from stepformer.app.discover import recut
 from stepformer.app.discover import stepformer as module
-from stepformer.app.discover.knobs import Knobs
+from stepformer.app.discover.options import DiscoverOptions
 from stepformer.app.naming import Name
 from stepformer.core.inference import find_steps
 from stepformer.core.options import DEFAULT_INFERENCE
@@ -89,7 +89,7 @@ def test_what_is_said_keeps_steps_that_would_be_background(said, monkeypatch):
     (given,) = asked
     assert given.shape == (1, len(vectors)) and float(given[0, edges[1] + 4]) > 0 > float(given[0, edges[3] + 4])
     model.find(Features(vectors))
-    model.find(Features(vectors), Knobs(use="structure"), narration=said((5.0, "whisk the eggs")))
+    model.find(Features(vectors), DiscoverOptions(use="structure"), narration=said((5.0, "whisk the eggs")))
     assert asked[1:] == [None, None]
 
 

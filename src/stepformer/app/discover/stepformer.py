@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stepformer.app.discover.knobs import Knobs, Use, check_texts
+from stepformer.app.discover.options import DiscoverOptions, Use, check_texts
 from stepformer.app.discover.recut import as_spoken, span_s, without_splinters
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, tell_apart, topic_of
 from stepformer.app.spoken import candidates
@@ -154,7 +154,7 @@ class StepFormer:
         """
         from stepformer.narration.listening import narration_of
 
-        chosen = Knobs(steps, detail, percentile, similarity, ordered, use)
+        chosen = DiscoverOptions(steps, detail, percentile, similarity, ordered, use)
         features = self.read(video, report, cache)
         return self.find(features, chosen, narration=narration_of(video, listening), labels=labels, bank=bank).timeline
 
@@ -181,20 +181,20 @@ class StepFormer:
         other options are those of :meth:`discover`.
         """
         features = Features(np.asarray(vectors), rate_hz, structure, duration_s, video)
-        knobs = Knobs(steps, detail, percentile, similarity, ordered, use)
-        return self.find(features, knobs, labels=labels).timeline
+        options = DiscoverOptions(steps, detail, percentile, similarity, ordered, use)
+        return self.find(features, options, labels=labels).timeline
 
     def find(
         self,
         features: Features,
-        knobs: Knobs | None = None,
+        options: DiscoverOptions | None = None,
         *,
         narration: Narration | None = None,
         labels: Labels = "auto",
         bank: Sequence[str] | None = None,
     ) -> Finding:
         """As :meth:`discover`, from features, with everything the timeline was made from."""
-        knobs = knobs or Knobs()
+        options = options or DiscoverOptions()
         seen = _at_working_rate(features)
         began = time.perf_counter()
         output = self.run(seen.vectors)
@@ -210,14 +210,14 @@ class StepFormer:
         else:
             with one_thread(len(seen) <= SMALL_FRAMES):
                 evidence, structure = (
-                    (None, _batch(seen.cutting)) if knobs.use == "structure" or heard is None else said(heard, seen)
+                    (None, _batch(seen.cutting)) if options.use == "structure" or heard is None else said(heard, seen)
                 )
                 found = find_steps(
-                    output, _all(output), knobs.options(self.inference), structure=structure, rate_hz=seen.rate_hz,
-                    steps=knobs.steps, evidence=evidence,
+                    output, _all(output), options.inference(self.inference), structure=structure, rate_hz=seen.rate_hz,
+                    steps=options.steps, evidence=evidence,
                 )  # fmt: skip
             pieces, penalty = found.segments[0], float(found.penalty[0])
-            threshold = None if knobs.use == "structure" else float(found.threshold[0])
+            threshold = None if options.use == "structure" else float(found.threshold[0])
         aligned = time.perf_counter()
         slots = output.slots[0].numpy()
         whole = unit(seen.vectors).mean(0)
@@ -235,15 +235,15 @@ class StepFormer:
             return tell_apart(names)
 
         names = named(pieces)
-        if knobs.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
+        if options.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
             pieces, names = as_spoken(pieces, names, named, seen, heard[0])
-        if knobs.steps is None:
+        if options.steps is None:
             pieces, names = without_splinters(pieces, names, seen)
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
         labelled = time.perf_counter()
         steps = tuple(_step(piece, name, similarity, seen) for piece, name in zip(pieces, names, strict=True))
-        meta = self.provenance("discover", {**knobs.to_dict(), "labels": labels})
-        meta |= {"method": {"both": "slots+structure"}.get(knobs.use, knobs.use), "rate_hz": seen.rate_hz}
+        meta = self.provenance("discover", {**options.to_dict(), "labels": labels})
+        meta |= {"method": {"both": "slots+structure"}.get(options.use, options.use), "rate_hz": seen.rate_hz}
         by_sight = bank is None and labels != "none" and all(name is None or name.source == "seen" for name in names)
         if pieces and by_sight and "" in self._banks and (topic := topic_of(whole, self._banks[""])):
             meta["topic"] = topic

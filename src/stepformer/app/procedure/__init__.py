@@ -50,8 +50,8 @@ def find(
     Raises:
         InputError: fewer than two videos, or nothing that two of them have in common.
     """
-    from stepformer.app.discover.knobs import Knobs
     from stepformer.app.discover.loading import load_model
+    from stepformer.app.discover.options import DiscoverOptions
     from stepformer.app.discover.stepformer import Finding
     from stepformer.encoders.reading import Features
     from stepformer.narration import narration_of
@@ -63,7 +63,7 @@ def find(
             path = None if isinstance(video, Features) else video
             features = video if isinstance(video, Features) else model.read(video)
             heard = None if path is None else narration_of(path, listening)
-            video = model.find(features, Knobs(detail=detail), narration=heard, labels=labels)  # noqa: PLW2901
+            video = model.find(features, DiscoverOptions(detail=detail), narration=heard, labels=labels)  # noqa: PLW2901
         findings.append(video)
     text = labels != "none"
     return find_procedure(

@@ -1,4 +1,4 @@
-"""The options of `discover`, as one checked record."""
+"""The options of `discover` as one checked record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USES: tuple[Use, ...] = ("both", "slots", "structure")
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
+class DiscoverOptions:
     """How finely a video is cut and by what: the options of :meth:`StepFormer.discover`, checked."""
 
     steps: int | None = None
@@ -45,7 +45,7 @@ class Knobs:
         if self.use == "structure" and (self.percentile is not None or self.similarity is not None):
             raise UsageError("percentile and similarity are drop thresholds of slots; use='structure' has no slots")
 
-    def options(self, own: InferenceConfig) -> InferenceConfig:
+    def inference(self, own: InferenceConfig) -> InferenceConfig:
         """The inference options of a checkpoint with what the user chose in their place."""
         from stepformer.core.options import DEFAULT_INFERENCE  # torch is loaded here, not by --help
 
@@ -58,7 +58,7 @@ class Knobs:
             share = chosen.penalty_share or DEFAULT_INFERENCE.penalty_share
             chosen = replace(chosen, step_weight=0.0, structure_weight=weight, penalty_share=share)
         elif self.steps is not None:
-            # whoever says how many steps there are expects little else: less evidence decides what is background
+            # a given number of steps implies little background: evidence counts for less
             chosen = replace(chosen, step_weight=chosen.step_weight / 2)
         if self.detail is not None:
             chosen = replace(chosen, detail=self.detail)
