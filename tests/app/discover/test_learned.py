@@ -82,13 +82,20 @@ def test_the_shipped_model_scores_in_its_band(trial):
     assert not outside(scores(trial)), scores(trial)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_slots_leave_the_band(trial, seed):
-    def random(output, batch):
-        noise = torch.randn(output.slots.shape, generator=torch.Generator().manual_seed(seed))
-        return output._replace(slots=noise)
+def test_random_slots_leave_the_band(trial):
+    """``topic`` leaves it with every draw, the IoU of the paper's inference on average over draws. ``iou`` and ``f1``
+    by the shipped options stay: in so few videos, texts and structure alone place as well."""
 
-    assert "topic" in outside(scores(trial, random)), scores(trial, random)
+    def random(seed):
+        def change(output, batch):
+            noise = torch.randn(output.slots.shape, generator=torch.Generator().manual_seed(seed))
+            return output._replace(slots=noise)
+
+        return scores(trial, change)
+
+    found = [random(seed) for seed in range(5)]
+    assert all("topic" in outside(one) for one in found), found
+    assert np.mean([one["in_order"] for one in found]) < 0.8 * BANDS["in_order"][0], found
 
 
 def test_slots_of_an_untrained_model_leave_the_band(trial, model):
