@@ -198,8 +198,8 @@ def test_auto_falls_back_when_triton_does_not_work(monkeypatch):
     given = [costs.as_subclass(Elsewhere), torch.zeros(2, 4).double(), torch.zeros(2, 3).double(),
              torch.tensor([3, 3]), torch.tensor([4, 4])]  # fmt: skip
     with pytest.warns(RuntimeWarning, match="plain torch"):
-        first = batch_module._dispatch(given, False, True, "auto")
-    second = batch_module._dispatch(given, False, True, "auto")
+        first = batch_module._dispatch(given, False, True, False, "auto")
+    second = batch_module._dispatch(given, False, True, False, "auto")
     assert len(calls) == 2
     monkeypatch.undo()
     assert torch.equal(first[0], second[0])

@@ -11,36 +11,54 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from stepformer.core.align import torch_batch
-from stepformer.core.align.single import Matching, as_costs, check_matching, nan_error, raise_if_nan
+from stepformer.core.align.single import Costs, Matching, as_costs, check_matching, nan_error, raise_if_nan
 from stepformer.errors import MissingError, UsageError
 
 Given = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Backend = Literal["auto", "torch", "numba", "triton"]
+Batch = TypeVar("Batch", Tensor, NDArray[Any])
 _BACKENDS = ("auto", "torch", "numba", "triton")
 _ROUNDING = 1e-9  # guards floor(keep * n) against products like 0.29 * 100 = 28.999999999999996
 _broken: set[str] = set()  # backends that failed to build here; "auto" does not try them again
 
 
+@overload
 def drop_dtw_batch(
-    costs: Any,
-    column_drop: Any,
-    row_drop: Any = None,
-    lengths: Any = None,
+    costs: Batch, column_drop: Costs | None, row_drop: Costs | None = None, lengths: Costs | None = None,
+    matching: Matching = "many_to_one", contiguous: bool = True, *, row_lengths: Costs | None = None,
+    return_cost: Literal[False] = False, check: bool = True, backend: Backend = "auto",
+) -> Batch: ...  # fmt: skip
+
+
+@overload
+def drop_dtw_batch(
+    costs: Batch, column_drop: Costs | None, row_drop: Costs | None = None, lengths: Costs | None = None,
+    matching: Matching = "many_to_one", contiguous: bool = True, *, row_lengths: Costs | None = None,
+    return_cost: Literal[True], check: bool = True, backend: Backend = "auto",
+) -> tuple[Batch, Batch]: ...  # fmt: skip
+
+
+def drop_dtw_batch(
+    costs: Tensor | NDArray[Any],
+    column_drop: Costs | None,
+    row_drop: Costs | None = None,
+    lengths: Costs | None = None,
     matching: Matching = "many_to_one",
     contiguous: bool = True,
     *,
-    row_lengths: Any = None,
+    row_lengths: Costs | None = None,
     return_cost: bool = False,
     check: bool = True,
     backend: Backend = "auto",
-) -> Any:
+) -> Tensor | NDArray[Any] | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]]:
     """:func:`drop_dtw` for each item of a batch: (B, K, N) costs to (B, K, N) bool on the same device.
 
     ``costs``        (B, K, N) tensor of any float type, or a NumPy array: then arrays come back. No gradient flows
@@ -69,16 +87,21 @@ def drop_dtw_batch(
             RuntimeWarning,
             stacklevel=2,
         )
-    arrays = isinstance(costs, np.ndarray)
-    given = torch.from_numpy(np.ascontiguousarray(costs)) if arrays else costs
-    c, u, v, rows, columns = checked(given, column_drop, row_drop, lengths, row_lengths, check)
-    matrix, cost = _dispatch((c.detach(), u.detach(), v.detach(), rows, columns), one_to_one, contiguous, backend)
-    made: Any = (matrix.numpy(), cost.numpy()) if arrays else (matrix, cost)
+    given = torch.from_numpy(np.ascontiguousarray(costs)) if isinstance(costs, np.ndarray) else costs
+    c, u, v, rows, columns = checked(given, column_drop, row_drop, lengths, row_lengths, check, look=False)
+    problem = c.detach(), u.detach(), v.detach(), rows, columns
+    matrix, cost = _dispatch(problem, one_to_one, contiguous, check, backend)
+    made = (matrix.numpy(), cost.numpy()) if isinstance(costs, np.ndarray) else (matrix, cost)
     return made if return_cost else made[0]
 
 
 def order_agnostic_batch(
-    costs: Tensor, column_drop: Any, lengths: Any = None, *, row_lengths: Any = None, check: bool = True
+    costs: Tensor,
+    column_drop: Costs | None,
+    lengths: Costs | None = None,
+    *,
+    row_lengths: Costs | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Each column to its cheapest row, whatever the order, or dropped where dropping is cheaper: (B, K, N) bool.
 
@@ -101,14 +124,25 @@ def order_agnostic_batch(
     return (order[:, :K] == best[:, None]) & chosen[:, None]
 
 
+@overload
 def percentile_drop(
-    similarity: Any,
+    similarity: Tensor, keep: float = 0.8, *, top_per_row: int | None = None, lengths: Costs | None = None,
+    row_lengths: Costs | None = None,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def percentile_drop(similarity: ArrayLike, keep: float = 0.8, *, top_per_row: int | None = None) -> float: ...
+
+
+def percentile_drop(
+    similarity: Costs,
     keep: float = 0.8,
     *,
     top_per_row: int | None = None,
-    lengths: Any = None,
-    row_lengths: Any = None,
-) -> Any:
+    lengths: Costs | None = None,
+    row_lengths: Costs | None = None,
+) -> Tensor | float:
     """The drop cost at the similarity threshold which ``keep`` of the similarities reach.
 
     Of the n similarities of an item, the threshold is the k-th largest, k = max(1, floor(keep · n)): a percentile of
@@ -162,9 +196,12 @@ def percentile_drop(
     return torch.where(count > 0, -threshold, 0.0)
 
 
-def checked(costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_lengths: Any, check: bool) -> Given:
+def checked(
+    costs: Tensor, column_drop: Costs | None, row_drop: Costs | None, lengths: Costs | None,
+    row_lengths: Costs | None, check: bool, look: bool = True,
+) -> Given:  # fmt: skip
     """Costs (B, K, N) and drop costs (B, N), (B, K) in the type that sums are made in, with their gradients, and how
-    many rows and columns of each item count, (B,)."""
+    many rows and columns of each item count, (B,). ``look``: for NaN too, if ``check``."""
     if not isinstance(costs, Tensor) or costs.ndim != 3 or costs.is_complex():
         got = f"{costs.dtype} {tuple(costs.shape)}" if isinstance(costs, Tensor) else type(costs).__name__
         raise UsageError(f"costs must be a tensor of three axes, batch, rows and columns, of real numbers; got {got}")
@@ -173,7 +210,7 @@ def checked(costs: Tensor, column_drop: Any, row_drop: Any, lengths: Any, row_le
     u, v = drop_costs(column_drop, (B, N), c, "column_drop"), drop_costs(row_drop, (B, K), c, "row_drop")
     columns = element_counts(lengths, B, N, c.device, "lengths", check)
     rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
-    if check:
+    if check and look:
         check_nan(c, u, v, rows, columns)
     return c, u, v, rows, columns
 
@@ -183,7 +220,7 @@ def counted(number: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=number.device) < number[:, None]
 
 
-def drop_costs(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> Tensor:
+def drop_costs(value: Costs | None, shape: tuple[int, int], like: Tensor, name: str) -> Tensor:
     """A drop cost as (B, N) or (B, K), with its gradient; None is ``inf``."""
     if value is None:
         return like.new_full(shape, torch.inf)
@@ -208,7 +245,7 @@ def drop_costs(value: Any, shape: tuple[int, int], like: Tensor, name: str) -> T
         ) from error
 
 
-def element_counts(value: Any, B: int, limit: int, device: torch.device, name: str, check: bool) -> Tensor:
+def element_counts(value: Costs | None, B: int, limit: int, device: torch.device, name: str, check: bool) -> Tensor:
     """How many elements of each item count, (B,) int64."""
     if value is None:
         return torch.full((B,), limit, dtype=torch.int64, device=device)
@@ -237,8 +274,11 @@ def check_nan(c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor) ->
             raise nan_error(name, axes, tuple(positions[0]), len(positions))
 
 
-def _dispatch(given: Given, one_to_one: bool, contiguous: bool, backend: Backend) -> tuple[Tensor, Tensor]:
+def _dispatch(given: Given, one_to_one: bool, contiguous: bool, check: bool, backend: Backend) -> tuple[Tensor, Tensor]:
     device = given[0].device
+    compiled = backend == "numba" or (backend == "auto" and device.type == "cpu" and _has("numba"))
+    if check and not compiled:
+        check_nan(*given)
     if backend == "triton" or (backend == "auto" and _has("triton") and device.type == "cuda"):
         try:
             from stepformer.core.align import triton_kernel
@@ -251,7 +291,7 @@ def _dispatch(given: Given, one_to_one: bool, contiguous: bool, backend: Backend
             # Triton needs a C compiler and a driver it knows; the result is the same without it, only later
             _broken.add("triton")
             warnings.warn(f"alignment runs in plain torch, Triton failed: {error}", RuntimeWarning, stacklevel=3)
-    if backend == "numba" or (backend == "auto" and device.type == "cpu" and _has("numba")):
+    if compiled:
         if device.type != "cpu":
             raise UsageError(f"the numba backend aligns CPU tensors; these are on {device}")
         try:
@@ -263,6 +303,8 @@ def _dispatch(given: Given, one_to_one: bool, contiguous: bool, backend: Backend
         matrix, cost = cpu.align_batch(c, u, v, rows, columns, one_to_one, contiguous, torch.get_num_threads())
         if not np.isnan(cost).any():
             return torch.from_numpy(matrix), torch.from_numpy(cost)
+        if check:  # the kernel has looked at every number already
+            check_nan(*given)
     return torch_batch.align_batch(*given, one_to_one, contiguous)
 
 
