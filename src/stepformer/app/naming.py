@@ -22,6 +22,7 @@ from stepformer.base.guard import read_text
 from stepformer.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from stepformer.encoders.base import Encoder
     from stepformer.encoders.clip import PictureStatistics
 
 Floats = NDArray[np.floating[Any]]
@@ -123,7 +124,7 @@ class PhraseBank:
         return self.pictures.standard(vectors, self.scaled)
 
 
-def load_bank(encoder: Any, texts: Sequence[str] | None = None) -> PhraseBank:
+def load_bank(encoder: Encoder, texts: Sequence[str] | None = None) -> PhraseBank:
     """The bank in an encoder's space; ``texts`` replaces the one that ships. Vectors are kept on disk."""
     topics: tuple[str, ...] = ()
     if texts is None:

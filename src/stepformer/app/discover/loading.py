@@ -6,13 +6,14 @@ import os
 import re
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepformer.base.files import no_such
 from stepformer.errors import InputError, MissingError, near
 
 if TYPE_CHECKING:
     from stepformer.app.discover.stepformer import StepFormer
+    from stepformer.encoders.base import Encoder
 
 DEFAULT = "default"
 FILES = ("default.safetensors", "model.safetensors", "best.safetensors", "last.safetensors")
@@ -21,7 +22,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def load_model(
-    name: str | os.PathLike[str] = DEFAULT, *, encoder: str | Any = None, device: str | None = None
+    name: str | os.PathLike[str] = DEFAULT, *, encoder: str | Encoder | None = None, device: str | None = None
 ) -> StepFormer:
     """The model called ``name``: "default", a checkpoint file, a folder with one, or a hub id "owner/name".
 

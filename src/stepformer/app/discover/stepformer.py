@@ -26,7 +26,7 @@ from stepformer.core.inference import Spread, find_steps, find_texts
 from stepformer.core.model import Slots
 from stepformer.core.options import PAPER_INFERENCE
 from stepformer.core.segments import Segment
-from stepformer.encoders.base import Vectors
+from stepformer.encoders.base import Encoder, Vectors
 from stepformer.encoders.reading import Features, Report, read_video
 from stepformer.errors import InputError, MissingError, UsageError
 from stepformer.timeline import Step, Timeline
@@ -76,7 +76,9 @@ class Finding:
 class StepFormer:
     """A trained decoder with the encoder it belongs to. Made by :func:`stepformer.load_model`."""
 
-    def __init__(self, checkpoint: Checkpoint, name: str = "", encoder: str | Any = None, device: str = "cpu") -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, name: str = "", encoder: str | Encoder | None = None, device: str = "cpu"
+    ) -> None:
         self.checkpoint, self.name, self.device = checkpoint, name, device
         self._encoder_spec = encoder
         self.inference = checkpoint.inference

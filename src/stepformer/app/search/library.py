@@ -9,13 +9,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepformer.app.search.index import FOLDER, IndexedVideo, IndexInfo, IndexWriter, read_info, unit
 from stepformer.base.files import no_such
 from stepformer.base.many import Outcome, run_many
+from stepformer.encoders.base import Vectors
 from stepformer.encoders.reading import Features
 from stepformer.errors import InputError
 from stepformer.narration import Listening, narration_of
@@ -208,7 +209,7 @@ def _new_writer(library: Path, model: StepFormer, videos: list[IndexedVideo]) ->
     return IndexWriter(library, info, means, bank=model.bank())
 
 
-def means_of(videos: list[IndexedVideo], texts: Any) -> Any:
+def means_of(videos: list[IndexedVideo], texts: Vectors) -> Vectors:
     """(3, D): what all steps, all frames and all texts have in common, each as a mean of unit vectors."""
     steps = [unit(video.step_vectors) for video in videos if len(video.step_vectors)]
     frames = [unit(video.frames) for video in videos if len(video.frames)]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from stepformer.errors import NonFiniteError, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Costs: TypeAlias = "ArrayLike | Tensor"
 
 Matching = Literal["one_to_one", "many_to_one"]
 MATCHINGS = ("one_to_one", "many_to_one")
@@ -35,7 +40,11 @@ class Alignment:
 
 
 def drop_dtw(
-    costs: Any, column_drop: Any, row_drop: Any = None, matching: Matching = "many_to_one", contiguous: bool = True
+    costs: Costs,
+    column_drop: Costs | None,
+    row_drop: Costs | None = None,
+    matching: Matching = "many_to_one",
+    contiguous: bool = True,
 ) -> Alignment:
     """The cheapest ordered alignment of K rows with N columns in which elements may be dropped.
 
@@ -100,22 +109,23 @@ def check_matching(matching: str) -> bool:
     return matching == "one_to_one"
 
 
-def as_float64(value: Any, name: str) -> NDArray[np.float64]:
+def as_float64(value: Costs, name: str) -> NDArray[np.float64]:
     """A list, array or tensor (of any device and float type) as a float64 array."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.c_contiguous:
         return value
-    if hasattr(value, "detach"):  # a tensor, told without importing torch
+    if hasattr(value, "detach"):  # a tensor, recognised without importing torch
+        tensor = cast("Tensor", value)
         try:
-            value = value.numpy()  # NumPy is quicker to widen float32
-        except (RuntimeError, TypeError):  # with a gradient, on a GPU, or of a type that NumPy has not
-            value = value.detach().cpu().double().numpy()
+            value = tensor.numpy()  # NumPy is quicker to widen float32
+        except (RuntimeError, TypeError):  # with a gradient, on a GPU, or of a type that NumPy lacks
+            value = tensor.detach().cpu().double().numpy()
     try:
         return np.array(value, np.float64, order="C", copy=None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name} must be numbers in a rectangular array: {error}") from error
 
 
-def as_costs(value: Any, name: str = "costs") -> NDArray[np.float64]:
+def as_costs(value: Costs, name: str = "costs") -> NDArray[np.float64]:
     """(K, N) float64; NaN is for :func:`raise_if_nan` to find."""
     costs = as_float64(value, name)
     if costs.shape == (0,):
@@ -125,7 +135,7 @@ def as_costs(value: Any, name: str = "costs") -> NDArray[np.float64]:
     return costs
 
 
-def as_drop(value: Any, length: int, name: str, axis: str) -> NDArray[np.float64]:
+def as_drop(value: Costs | None, length: int, name: str, axis: str) -> NDArray[np.float64]:
     """(length,) float64 without NaN, from a scalar, a vector, or None = may not be dropped (inf)."""
     if value is None:
         value = np.inf

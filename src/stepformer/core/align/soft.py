@@ -21,14 +21,12 @@ Everything runs in log space on one anti-diagonal of the whole batch at a time; 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from stepformer.core.align.batch import checked, counted
-from stepformer.core.align.single import Matching, check_matching
+from stepformer.core.align.single import Costs, Matching, check_matching
 from stepformer.core.align.torch_batch import skewed
 from stepformer.errors import NonFiniteError, UsageError
 
@@ -37,14 +35,14 @@ _NEVER = -1e30  # log weight of what is forbidden: adds up without overflow, and
 
 def soft_drop_dtw(
     costs: Tensor,
-    column_drop: Any,
-    row_drop: Any = None,
-    lengths: Any = None,
+    column_drop: Costs | None,
+    row_drop: Costs | None = None,
+    lengths: Costs | None = None,
     matching: Matching = "many_to_one",
     contiguous: bool = True,
     *,
     temperature: float = 0.1,
-    row_lengths: Any = None,
+    row_lengths: Costs | None = None,
     check: bool = True,
 ) -> Tensor:
     """The soft cost of aligning each item of a batch, with gradients to costs and drop costs: (B, K, N) -> (B,).

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepformer.base.files import no_such, replacing, write_bytes
 from stepformer.base.guard import read_bytes, reader
@@ -29,6 +29,9 @@ from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
 from stepformer.show.writing import within_video, without_guesses
 from stepformer.timeline import Timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["FORMATS", "Format", "Options", "Rendered", "Written", "format_of", "parse", "read", "render", "write"]
 
@@ -45,7 +48,7 @@ class Options:
     title: str | None = None  # of a page or picture; else the video's file name
     task: str | None = None  # task id or class of annotation formats (CrossTask, COIN)
     task_steps: tuple[str, ...] = ()  # the task's ordered step names: annotation formats number steps by them
-    similarity: Any = None  # (K, N) steps or slots against frames, shown by the plot
+    similarity: ArrayLike | None = None  # (K, N) steps or slots against frames, shown by the plot
     embed: bool = False  # page: put the video itself into the file
     target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
 
@@ -193,7 +196,7 @@ def write(
     title: str | None = None,
     task: str | None = None,
     task_steps: Sequence[str] = (),
-    similarity: Any = None,
+    similarity: ArrayLike | None = None,
     embed: bool = False,
     sure_only: bool = False,
 ) -> Written:
