@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _ALIGN = 128  # a kind of parameter begins at a multiple of so many elements: whole cache lines in bf16 too
 _GRAPHS = 12
-_LATE = 2  # a flag is looked at when so many further steps were started
+LATE = 2  # a flag is looked at when so many further steps were started
 
 
 def why_not(
@@ -194,7 +194,7 @@ class GraphStep:
         self.flat = Flat(model, averaged, optimizer, weight_kinds(model) if fused else {}, half)
         self.count = int(self.flat.count)  # read once, before anything runs
         self.device = device
-        self.bad = torch.zeros((), dtype=torch.int32, device=device)
+        self._flags = Flags(device, torch.int32)
         flat = self.flat
         self.stack: Callable[[Tensor], Stack] | None = None  # of a seed
         if fused:
@@ -204,12 +204,10 @@ class GraphStep:
         # the decoder reads frames, in bf16, to which nothing but fixed codes is done before
         self._reads_as_is = fused and precision == "bf16" and isinstance(model.project_in, nn.Identity)
         self._recorded: OrderedDict[tuple[Any, ...], _Recorded] = OrderedDict()
-        self._flags: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
         self._cuda = device.type == "cuda"
         self._copies: Any = side_stream(device, 10) if self._cuda else None
         self._turn = 0
-        self._free = [torch.zeros((), dtype=torch.int32, pin_memory=self._cuda) for _ in range(_LATE + 2)]
-        self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(_LATE + 2)]
+        self._rates = [torch.zeros(6, dtype=torch.float64, pin_memory=self._cuda) for _ in range(LATE + 2)]
 
     # -- one step -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +218,7 @@ class GraphStep:
             return self._start(batch, step, seed, lr, follow)
 
     def _start(self, batch: Any, step: int, seed: int, lr: float, follow: float) -> dict[str, Tensor]:
-        self.finish(_LATE)  # the buffers of older steps are free
+        self.finish(LATE)  # the buffers of older steps are free
         self.count += 1
         beta1, beta2 = self.config.optim.betas
         rates = self._rates[step % len(self._rates)]
@@ -236,26 +234,12 @@ class GraphStep:
         if recorded.free is not None:
             recorded.free.record()
         assert recorded.stats is not None
-        flag = self._free.pop()
-        event = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
-        with Beside(self.device, 7):  # the next step need not wait for it
-            flag.copy_(self.bad, non_blocking=True)
-            if event is not None:
-                event.record()
-        self._flags.append((step, flag, event))
+        self._flags.send(step)
         return dict(zip(recorded.names, recorded.stats.unbind(), strict=True))
 
     def finish(self, running: int = 0) -> None:
-        """Waits until at most so many steps are under way; raises :class:`NotFinite` where one of the others failed."""
-        while len(self._flags) > running:
-            step, flag, event = self._flags.pop(0)
-            if event is not None:
-                event.synchronize()
-            failed = bool(flag)
-            self._free.append(flag)
-            if failed:
-                self._flags.clear()
-                raise NotFinite(step)
+        """As :meth:`Flags.finish`."""
+        self._flags.finish(running)
 
     # -- recording ----------------------------------------------------------------------------------------------------
 
@@ -331,7 +315,7 @@ class GraphStep:
     def _record(self, recorded: _Recorded) -> None:
         """Runs the step twice to warm up, without an update, and records it."""
         self.finish()
-        self.bad.fill_(1)
+        self._flags.bad.fill_(1)
         warm_up = Beside(self.device, 11)
         with warm_up:
             for _ in range(2):
@@ -342,7 +326,7 @@ class GraphStep:
         others = [other.graph for other in self._recorded.values()]  # all shapes share their memory
         with torch.cuda.graph(recorded.graph, pool=others[0].pool() if others else None):
             self._step(recorded)
-        self.bad.zero_()
+        self._flags.bad.zero_()
 
     def forward(self, recorded: _Recorded) -> Slots:
         """The model's output for what is in the buffers."""
@@ -390,10 +374,45 @@ class GraphStep:
         with beside:
             recorded.stats = torch.stack([value.detach().float() for value in logged.values()])
         stack_kernels.update(
-            flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, control, norm, self.bad,
+            flat.values, flat.grads, flat.first, flat.second, flat.mean, flat.half, control, norm, self._flags.bad,
             o.clip or math.inf, o.betas, o.weight_decay, float(o.options.get("eps", 1e-8)), o.optimizer == "adamw",
         )  # fmt: skip
         beside.join()
+
+
+class Flags:
+    """Whether steps failed, told late: the host never waits for the step under way.
+
+    bad (): not 0, on the device, from the first step on that failed; what makes an update there looks at it.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.bad = torch.zeros((), dtype=dtype, device=device)
+        self._device, self._cuda = device, device.type == "cuda"
+        self._sent: list[tuple[int, Tensor, torch.cuda.Event | None]] = []  # (step, pinned flag, when it is there)
+        self._free = [torch.zeros((), dtype=dtype, pin_memory=self._cuda) for _ in range(LATE + 2)]
+
+    def send(self, step: int) -> None:
+        """Starts to bring ``bad`` to the host, as it is behind the step."""
+        flag = self._free.pop()
+        event = torch.cuda.Event() if self._cuda else None  # type: ignore[no-untyped-call]
+        with Beside(self._device, 7):  # the next step need not wait for it
+            flag.copy_(self.bad, non_blocking=True)
+            if event is not None:
+                event.record()
+        self._sent.append((step, flag, event))
+
+    def finish(self, running: int = 0) -> None:
+        """Waits until at most so many steps are under way; raises :class:`NotFinite` where one of the others failed."""
+        while len(self._sent) > running:
+            step, flag, event = self._sent.pop(0)
+            if event is not None:
+                event.synchronize()
+            failed = bool(flag)
+            self._free.append(flag)
+            if failed:
+                self._sent.clear()
+                raise NotFinite(step)
 
 
 class NotFinite(Exception):  # noqa: N818  # the trainer turns it into its own error

@@ -40,7 +40,7 @@ from stepformer.core.checkpoint import save_checkpoint
 from stepformer.core.config import OptimConfig, TrainConfig
 from stepformer.core.devices import seed_device, torch_device
 from stepformer.core.distributed import Batch, Ranks, SharedCriterion, added, own_rows
-from stepformer.core.graph import GraphStep, NotFinite, why_not
+from stepformer.core.graph import LATE, Flags, GraphStep, NotFinite, why_not
 from stepformer.core.losses import Criterion
 from stepformer.core.model import StepDecoder, build_decoder
 from stepformer.errors import InputError, StepFormerError, UsageError
@@ -154,6 +154,11 @@ class Trainer:
         self.eager_because = why_not(config, self.model, self.device, self.precision, ranks.size)
         """Why steps are not recorded as CUDA graphs; None where they are."""
         self._graph: GraphStep | None = None
+        # of steps that are not recorded: an update that can be called off on the device need not be waited for. Several
+        # processes would have to raise together, and fp16 has its own way to call one off
+        fused = all(group.get("fused") for group in self.optimizer.param_groups)
+        late = fused and ranks.size == 1 and not self.scaler.is_enabled()
+        self._flags = Flags(self.device, torch.float32) if late else None
         self.step = 0
         self.best = -math.inf
 
@@ -182,6 +187,7 @@ class Trainer:
         """One optimiser step: forward, losses, backward, clip, update."""
         if self.eager_because is None:
             return self._recorded_step(step)
+        self.settle(LATE)
         config = self.config
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, step)
@@ -202,9 +208,14 @@ class Trainer:
         limit = config.optim.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         logged["grad_norm"] = norm
-        overflow = self.scaler.is_enabled() and bool(torch.isfinite(torch.as_tensor(logged["loss"])))
-        if not bool(torch.isfinite(norm)) and not overflow:  # fp16 overflow of gradients is the scaler's business
-            self._save_evidence(step, logged, batch)
+        if self._flags is not None:
+            self._flags.bad.add_(torch.isfinite(norm).logical_not_()).clamp_(max=1)
+            self._flags.send(step)
+            self.optimizer.found_inf = self._flags.bad  # type: ignore[attr-defined]  # what a fused update looks at
+        else:
+            overflow = self.scaler.is_enabled() and bool(torch.isfinite(torch.as_tensor(logged["loss"])))
+            if not bool(torch.isfinite(norm)) and not overflow:  # fp16 overflow of gradients is the scaler's business
+                self._save_evidence(step, logged, batch)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.mean is not self.model:
@@ -230,18 +241,20 @@ class Trainer:
         except NotFinite as error:
             self._explain(error)
 
-    def settle(self) -> None:
-        """Waits for steps that were started, and raises where one was not finite."""
-        if self._graph is not None:
+    def settle(self, running: int = 0) -> None:
+        """Waits until at most so many steps are under way, and raises where one was not finite."""
+        steps = self._graph or self._flags
+        if steps is not None:
             try:
-                self._graph.finish()
+                steps.finish(running)
             except NotFinite as error:
                 self._explain(error)
 
     def _explain(self, error: NotFinite) -> NoReturn:
         """Saves what a step that failed on the device saw: its batch is read again, the weights have not changed."""
-        batch = self.source.batch(error.step, self.config.batch)
-        seed_device(self.device, self.config.seed * 1_000_003 + error.step)
+        number = (error.step + 1) * self.config.optim.accumulate - 1  # the last of its batches
+        batch = self.source.batch(number, self.config.batch)
+        seed_device(self.device, self.config.seed * 1_000_003 + number)
         with torch.no_grad():
             loss, parts = self._losses(self.model, batch)
         self._save_evidence(error.step, {"loss": loss, **parts}, batch)
