@@ -1,8 +1,8 @@
 """``stepformer bench capacity``: what a corpus costs to prepare, train on and search, from measured rates.
 
 The rates are a JSON file, ``benchmarks/data/rates.json`` unless another is given: each with its value, the command that
-printed it and the machine it ran on. Nothing is measured here, so that the table can be made for any machine; what has
-no rate yet is printed as such.
+printed it, and the machine and the commit it ran on. Nothing is measured here, so that the table can be made for any
+machine; what has no rate yet is printed as such.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stepformer.base.files import no_such
+from stepformer.cli.measured import report
 from stepformer.cli.options import positive
 from stepformer.errors import InputError
 
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     table = hours(rates, args.corpus)
     sizes = volumes(rates, args.corpus)
     if args.json:
-        print(json.dumps({"videos": args.corpus, "rates": rates, "hours": table, "volumes": sizes}, indent=2))
+        report(args, {"videos": args.corpus, "rates": rates, "hours": table, "volumes": sizes})
         return 0
     print(f"{args.corpus:,} videos of {MEAN_S:.0f} s, {args.corpus * MEAN_S / 3600:,.0f} hours\n")
     names = (f"{s.name}: {s.cores * s.nodes} cores, {_gpus(s.gpus * s.nodes)}" for s in SETUPS)
@@ -91,7 +92,8 @@ def read_rates(path: Path) -> dict[str, float | None]:
         rates = {name: found[name]["value"] for name in NAMES}
         return {name: None if value is None else float(value) for name, value in rates.items()}
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} is no file of rates: {error!r}; each rate is {{value, command, machine}}") from None
+        needs = "each rate is {value, command, machine, commit}"
+        raise InputError(f"{path} is no file of rates: {error!r}; {needs}") from None
 
 
 def hours(rates: dict[str, float | None], videos: int) -> dict[str, dict[str, float | None]]:

@@ -8,9 +8,7 @@ that can be built, and left out with the reason where not.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -83,29 +81,25 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     torch.set_num_threads(args.threads)
+    from stepformer.cli.measured import report
+
     if args.pictures is not None:
-        from stepformer.cli.measured import report
         from stepformer.core.devices import torch_device
 
-        report(args, tower_rates(args.pictures, args.repeats, str(torch_device(args.device))))
+        args.device = str(torch_device(args.device))
+        report(args, tower_rates(args.pictures, args.repeats, args.device))
         return 0
     with tempfile.TemporaryDirectory(prefix="stepformer-bench-") as scratch:
         videos = [args.video] if args.video is not None else list(_default_videos(Path(scratch)))
         decode = [row for video in videos for row in decode_rows(video, args.repeats, args.threads)]
         names = _encoder_names(args.encoders)
         encode = [row for name in names for row in encode_rows(name, videos[0], args.seconds, args.threads)]
-    where = {
-        "threads": args.threads,
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "torch": torch.__version__,
-    }
+    facts: dict[str, Any] = {"threads": args.threads}
     if args.json:
-        rows = {"decode": [asdict(row) for row in decode], "encode": [asdict(row) for row in encode], **where}
-        print(json.dumps(rows, indent=2))
+        facts |= {"decode": [asdict(row) for row in decode], "encode": [asdict(row) for row in encode]}
     else:
         print(_text(decode, encode, args.seconds))
-        print(", ".join(f"{name} {value}" for name, value in where.items()))
+    report(args, facts)
     return 0
 
 

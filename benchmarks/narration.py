@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import resource
 import statistics
@@ -14,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stepformer.cli.log import log
+from stepformer.cli.measured import report
 from stepformer.cli.options import add, positive
 from stepformer.errors import UsageError
 from stepformer.narration.cues import Cue
@@ -119,19 +120,18 @@ def _speed(args: argparse.Namespace) -> int:
         for name, seconds in times.items()
     }
     share = statistics.median(shares["everything"])
-    if args.json:
-        print(
-            json.dumps(
-                {"words": count, "phrases": phrases, "words_per_s": rates, "share": share, "pipeline": parser.source}
-            )
-        )
-        return 0
-    print(f"{count} words, {phrases} phrases, one process, median of {args.rounds} rounds")
-    print(f"pipeline {Path(parser.source).name}\n")
-    for name, rate in rates.items():
-        print(f"{name:<24} {rate:>8.0f} words/s   {statistics.median(shares[name]):.2f} of the bare parser")
+    facts = {
+        "words": count,
+        "phrases": phrases,
+        "rounds": args.rounds,
+        "words_per_s": rates,
+        "of_the_bare_parser": {name: statistics.median(values) for name, values in shares.items()},
+        "share": share,
+        "pipeline": Path(parser.source).name,
+    }
     low, high = shares["everything"][0], shares["everything"][-1]
-    print(f"share with everything on: {share:.2f} ({low:.2f} to {high:.2f}; at least 0.60 is wanted)")
+    verdict = f"share with everything on: {share:.2f} ({low:.2f} to {high:.2f}; at least 0.60 is wanted)"
+    report(args, facts, verdict=verdict)
     return 0
 
 
@@ -148,17 +148,13 @@ def _memory(args: argparse.Namespace) -> int:
         done += len(words)
         if done >= next_row or done >= args.memory:
             rows.append({"words": done, "megabytes": _resident_mb()})
-            if not args.json:
-                print(f"{done:>10} words  {rows[-1]['megabytes']:>8.0f} MB", flush=True)
+            log.info("%d words: %.0f MB", done, rows[-1]["megabytes"])
             next_row += max(1, args.memory // 10)
         if done >= args.memory:
             break
     half = [row["megabytes"] for row in rows if row["words"] >= args.memory / 2]
     growth = max(half) - min(half) if half else 0.0
-    if args.json:
-        print(json.dumps({"rows": rows, "growth_second_half_mb": growth}))
-    else:
-        print(f"grown by {growth:.0f} MB over the second half")
+    report(args, {"growth_second_half_mb": growth}, rows)
     return 0
 
 
