@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks.loader import make_store, needed
+from benchmarks.loader import _from_arrow, _from_tar, _write_arrow, _write_tar, make_store, needed
 from stepformer.cli import main
+from stepformer.data.store import FeatureStore
 
 
 def test_a_made_store_and_one_that_is_given(tmp_path, capsys):
@@ -16,6 +18,21 @@ def test_a_made_store_and_one_that_is_given(tmp_path, capsys):
         assert shown["loader_gb_per_s"] > 0 and shown["raw_cpu_s_per_gb"] > 0
         rates = shown["loader_gb_per_s"] / shown["raw_gb_per_s"]
         assert shown["ratio"] == pytest.approx(rates, rel=0.2, abs=0.02)  # they are rounded
+
+
+def test_formats_are_read_whole(tmp_path, capsys):
+    assert main(["bench", "loader", "--formats", "--made-videos", "3", "--repeats", "1", "--json"]) == 0
+    rows = {row["format"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows.keys() == {"raw read", "safetensors", "Arrow IPC", "tar"} and rows["raw read"]["ratio"] == 1.0
+    make_store(tmp_path / "s", 4)
+    store, found = FeatureStore(tmp_path / "s"), []
+    numbers = _write_arrow(store, tmp_path / "a")
+    _write_tar(store, tmp_path / "t")
+    _from_arrow(tmp_path / "a", [numbers[video] for video in store.ids], 768, lambda x: found.append(x.copy()))
+    _from_tar(tmp_path / "t", 768, found.append)
+    for number, video in enumerate(store.ids):
+        for offset in (0, 4):
+            np.testing.assert_array_equal(found[number + offset], store.arrays(video).features)
 
 
 def test_what_howto100m_needs():

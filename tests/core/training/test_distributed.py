@@ -130,6 +130,14 @@ def test_every_row_has_one_process(count, size):
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+def test_only_the_first_process_writes(tmp_path):
+    config = small(**{**SURE, "data__store": [str(make_store(tmp_path / "store", 8))], "validation__every": 0})
+    for rank in (1, 0):
+        (tmp_path / "run").mkdir(exist_ok=True)
+        make_trainer(config, tmp_path / "run", "cpu", ranks=Ranks(rank, 2)).save()
+        assert len(list((tmp_path / "run").iterdir())) == (0 if rank else 2)
+
+
 def test_too_few_videos_get_a_sentence(tmp_path, monkeypatch):
     store = make_store(tmp_path / "store", 4)
     config = small(**{**SURE, "data__store": [str(store)], "data__held_out": 0.0, "validation__every": 0})
