@@ -55,10 +55,12 @@ other = [cluster.add_node(num_cpus=1) for _ in range(2)]
 ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
 kinds = {3: "bad", 7: "dies", 9: "hangs"}
 items = [(kinds.get(i, "ok"), i) for i in range(60)]
-found = {}
-for outcome in run_anywhere("auto", work, iter(items), 0, set_offset, (100,), time_limit_s=8):
+found, taken = {}, []
+coming = (taken.append(item) or item for item in items)
+for outcome in run_anywhere("auto", work, coming, 0, set_offset, (100,), time_limit_s=8):
     assert outcome.item not in found
     found[outcome.item] = outcome.value, outcome.error
+    assert len(taken) - len(found) <= 2 * 3  # one at each of three actors, one waiting for each
     if len(found) == 12:
         cluster.remove_node(other.pop(), allow_graceful=False)
 assert found.pop(("bad", 3)) == (None, "3 cannot be read"), found
