@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -25,13 +24,15 @@ from stepformer.core.checkpoint import Checkpoint, load_checkpoint, save_checkpo
 from stepformer.core.config import TrainConfig
 from stepformer.core.devices import torch_device
 from stepformer.core.distributed import Ranks
+from stepformer.core.losses import unit
 from stepformer.core.model import Slots, StepDecoder
 from stepformer.core.options import InferenceConfig
 from stepformer.core.training import ALONE, BatchSource, Painter, Trainer
 from stepformer.data import read_dataset
 from stepformer.data.batches import StoreBatches
 from stepformer.data.simulator import Batch, Simulator
-from stepformer.data.world import World, build_world, load_world
+from stepformer.data.world import World, build_world, load_world, to_unit
+from stepformer.encoders import Encoder
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import trial_of
 from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
@@ -120,7 +121,7 @@ def _trial(config: TrainConfig, world: World | None, source: BatchSource, device
 # -- for another encoder -----------------------------------------------------------------------------------------------
 
 
-def carried(world: World, encoder: Any, name: str, centre: Tensor | None = None) -> World:
+def carried(world: World, encoder: Encoder, name: str, centre: Tensor | None = None) -> World:
     """A world in another encoder's space: texts embedded anew, pictures through a linear map fitted on the texts.
 
     The map is a ridge regression from centred old text vectors to centred new ones. Least squares shrinks what it
@@ -130,7 +131,7 @@ def carried(world: World, encoder: Any, name: str, centre: Tensor | None = None)
     """
     if encoder.fingerprint == world.meta.get("fingerprint"):
         return world
-    new = F.normalize(torch.from_numpy(np.asarray(encoder.encode_text(list(world.texts)), np.float32)), dim=-1)
+    new = to_unit(encoder.encode_text(list(world.texts)))
     old = world.vectors
     old_mean, new_mean = old.mean(0), new.mean(0)
     x, y = old - old_mean, new - new_mean
@@ -148,7 +149,7 @@ def carried(world: World, encoder: Any, name: str, centre: Tensor | None = None)
     rest = rest * (spread(world.pictures - mean) / spread(x) * spread(y) / spread(rest))
     gap = (mean - old_mean) @ matrix  # texts say nothing of the way from texts to pictures; its length is kept
     gap = gap * ((mean - old_mean).norm() / spread(x) * spread(y) / gap.norm().clamp(min=1e-9))
-    pictures = F.normalize(rest + new_mean + gap, dim=-1)
+    pictures = unit(rest + new_mean + gap)
     meta = {
         **world.meta, "encoder": name, "fingerprint": encoder.fingerprint,
         "carried": {"from": world.encoder, "cosine": round(agreement, 4)},
@@ -160,13 +161,13 @@ def _centred(world: World, centre: Tensor | None) -> World:
     """The world with its unit pictures around another mean."""
     if centre is None:
         return world
-    return replace(world, pictures=F.normalize(world.pictures - world.pictures.mean(0) + centre, dim=-1))
+    return replace(world, pictures=unit(world.pictures - world.pictures.mean(0) + centre))
 
 
 def adapt(
     config: TrainConfig,
     out: str | Path,
-    encoder: Any,
+    encoder: Encoder,
     name: str,
     *,
     world: World | None = None,

@@ -26,6 +26,7 @@ from stepformer.base.cluster import run_anywhere
 from stepformer.base.defaults import LANGUAGE
 from stepformer.base.files import no_such, utf8
 from stepformer.base.guard import read_text, tar_files
+from stepformer.base.many import limit_threads
 from stepformer.data.records import find_features, video_id
 from stepformer.data.store import SHARD_BYTES, StoredPhrase, StoredVideo, StoreInfo, StoreWriter, file_stamp, spool
 from stepformer.encoders.reading import encode_file
@@ -60,7 +61,7 @@ class Settings:
     encoder: str
     threads: int = 0  # of torch and of the decoder in each process; 0: as they like
     phrases: bool = True
-    phrase_options: Any = None  # stepformer.narration.PhraseOptions; None: PhraseOptions(detail=True)
+    phrase_options: PhraseOptions | None = None  # None: PhraseOptions(detail=True)
     listening: Listening = DEFAULT_LISTENING  # where narration is looked for; a source's own subtitles come first
 
 
@@ -143,7 +144,7 @@ def find_sources(src: str | os.PathLike[str], language: str = LANGUAGE) -> list[
 
 
 def store_info(encoder: Any, name: str) -> StoreInfo:
-    """What a store filled by ``encoder`` says of itself; ``name`` is how it was asked for."""
+    """The description of a store filled by ``encoder``, which was given as ``name``."""
     return StoreInfo(
         encoder.name,
         encoder.fingerprint,
@@ -165,11 +166,11 @@ def prepare_features(
 ) -> Iterator[tuple[Summary, str]]:
     """Encodes what is not in the store yet; gives the growing summary and a video's name after each video.
 
-    time_limit_s: a video that takes longer is given up and listed as failed. cluster: a Ray cluster to work on, whose
+    time_limit_s: a video that takes longer is listed as failed. cluster: a Ray cluster to work on, whose
     nodes all see the videos and the store; 0 jobs are then as many as it has GPUs, or processors. apart: a single job,
     too, works in a process of its own.
 
-    Raises before anything is done when the encoder or the phrase parser cannot be had, or the store is another
+    Raises before anything is done when the encoder or the phrase parser is missing, or the store is another
     encoder's.
     """
     if jobs < (cluster is None):
@@ -212,9 +213,7 @@ def _start(settings: Settings) -> Any:
     from stepformer import encoders
 
     if settings.threads:
-        import torch
-
-        torch.set_num_threads(settings.threads)
+        limit_threads(settings.threads)
     return encoders.load(settings.encoder)
 
 
@@ -395,7 +394,7 @@ def array_samples(
     folder: Path,
     encoder: Any,
     captions: Path | None = None,
-    phrase_options: Any = None,
+    phrase_options: PhraseOptions | None = None,
     have: Callable[[str, Mapping[str, Any]], bool] = lambda name, source: False,
     notes: list[str] | None = None,
 ) -> Iterator[Sample | tuple[str, None]]:
@@ -551,7 +550,7 @@ def _array(value: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
     if hasattr(value, "detach"):
         value = value.detach().cpu().float().numpy()
     array = np.asarray(value, np.float32)
-    if array.ndim == 1 and not len(array):  # no phrases: whoever wrote it had nothing to give columns to
+    if array.ndim == 1 and not len(array):  # no phrases: its writer knew no number of columns
         array = array.reshape(0, RELEASED.dim)
     if array.ndim != 2:
         raise ValueError(f"features must be (rows, columns), got {array.shape}")

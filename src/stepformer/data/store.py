@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -190,7 +190,7 @@ class FeatureStore(Sequence[StoredVideo]):
             for offset, line in index_lines(self.path / INDEX_FILE):
                 head = parse_head(line, self.path)
                 phrases = int(head["n_phrases"])
-                if not 0 <= phrases <= len(line):  # room is made for so many before they are read
+                if not 0 <= phrases <= len(line):  # room is made for them before they are read
                     raise ValueError(f"it counts {phrases} phrases of {str(head['id'])[:60]!r}")
                 shard, rows, duration_s = int(head["shard"]), int(head["n"]), float(head["duration_s"])
                 said = phrases - line.count(_CHATTER_MARK)
@@ -212,9 +212,15 @@ class FeatureStore(Sequence[StoredVideo]):
         except KeyError:
             raise InputError(f"{self.path} has no video {video!r}") from None
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: str | int) -> StoredVideo: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[StoredVideo]: ...
+
+    def __getitem__(self, key: str | int | slice) -> StoredVideo | list[StoredVideo]:
         if isinstance(key, slice):
-            return [self[video] for video in self.ids[key]]
+            return [self.read(video) for video in self.ids[key]]
         return self.read(key if isinstance(key, str) else self.ids[key])
 
     def __str__(self) -> str:

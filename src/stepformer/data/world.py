@@ -9,7 +9,7 @@ tasks, which choose nothing), ``calibration`` (CrossTask videos that are in no o
 Every text and every picture has one *owner* among :data:`OWNERS`, and a video shows and says only what its owner
 owns: steps, paraphrases, passing phrases, pictures and backgrounds are disjoint between owners. A step text that two
 splits use belongs to the later one of train, dev, coin_test, test, and so does a text closer than ``NEAR`` (cosine of
-the sentence encoder) to one of a later split: the earlier split goes without it. Passing phrases, and further sentences
+the sentence encoder) to one of a later split: the earlier split loses it. Passing phrases, and further sentences
 that held-out videos are reworded with, are divided by name.
 
 :func:`build_world` takes everything from the package's grammar, split by task, and pictures are imagined. ``stepformer
@@ -36,6 +36,7 @@ from stepformer.base.arrays import unit
 from stepformer.base.defaults import GRAMMAR_PROCEDURES
 from stepformer.base.files import replacing
 from stepformer.base.guard import reader
+from stepformer.core import losses
 from stepformer.core.checkpoint import read_tensors
 from stepformer.data.grammar import load_grammar
 from stepformer.errors import InputError, UsageError
@@ -100,13 +101,13 @@ class World:
     """Everything the simulator draws from: V texts, X pictures, F passing phrases, in a space of width D."""
 
     vectors: Tensor  # (V, D) unit text vectors
-    text_owner: Tensor  # (V,) int64 index into OWNERS, -1 = nobody may use it
+    text_owner: Tensor  # (V,) int64 index into OWNERS, -1 = not used
     neighbours: Tensor  # (V, NEIGHBOURS) int64 nearest other texts of the same owner
     paraphrases: Tensor  # (V, PARAPHRASES) int64 other wordings of the same step, -1 = none
     fillers: Tensor  # (F,) int64 texts that are said without being a step
     filler_sources: Tensor  # (F,) int64 index into sources
     pictures: Tensor  # (X, D) unit picture vectors
-    picture_owner: Tensor  # (X,) int64 index into OWNERS, -1 = nobody may use it
+    picture_owner: Tensor  # (X,) int64 index into OWNERS, -1 = not used
     background: Tensor  # (X,) bool: shown between steps only
     shows: Tensor  # (V, SHOWN) int64 pictures that a step may look like, of its owner, best first
     train: Videos
@@ -180,16 +181,13 @@ def load_world(path: str | Path) -> World:
     metadata, tensors = read_tensors(path, FORMAT, "simulated world", "stepformer simulate makes one")
     info = json.loads(metadata["world"])
 
-    def unit(name: str) -> Tensor:
-        return torch.nn.functional.normalize(tensors[name].float(), dim=-1)
-
     def videos(split: str) -> Videos:
         values = (tensors[f"{split}.{f.name}"] for f in fields(Videos))
         return Videos(*(v.long() if v.dtype == torch.int32 else v for v in values))
 
     world = World(
-        vectors=unit("vectors"),
-        pictures=unit("pictures"),
+        vectors=losses.unit(tensors["vectors"]),
+        pictures=losses.unit(tensors["pictures"]),
         background=tensors["background"],
         **{name: tensors[name].long() for name in _NUMBERS},
         train=videos("train"),
@@ -244,7 +242,7 @@ class Divided:
 
     vectors: Tensor  # (X, D) unit
     described: Tensor
-    owner: Tensor  # (X,) index into OWNERS, -1 nobody's
+    owner: Tensor  # (X,) index into OWNERS, -1 none
     background: Tensor  # (X,) bool: shown between steps
     licences: Mapping[str, str]
 
@@ -339,7 +337,7 @@ class Builder:
         self.fillers += [(self.add(text), source) for text in grammar.chatter]
 
     def owners(self, sentences: Tensor) -> tuple[Tensor, Tensor]:
-        """Who owns each text (V,), -1 nobody; and which texts (V,) are steps of their owner."""
+        """Who owns each text (V,), -1 none; and which texts (V,) are steps of their owner."""
         owner = torch.full((len(self.texts),), -1)
         is_step = torch.zeros(len(owner), dtype=torch.bool)
         closeness = torch.full((len(owner),), -1.0)
@@ -446,12 +444,12 @@ def _shown(steps: Tensor, owner: Tensor, sentences: Tensor, vectors: Tensor, pic
     """(V, SHOWN) pictures of each step text: those whose description is nearest in meaning, the picture itself
     deciding between equal descriptions ("sliced food" is said of a thousand pictures)."""
     out = torch.zeros(len(owner), SHOWN, dtype=torch.int64)
-    centred = torch.nn.functional.normalize(pictures.vectors - pictures.vectors.mean(0), dim=-1)
-    centred_texts = torch.nn.functional.normalize(vectors - vectors.mean(0), dim=-1)
+    centred = losses.unit(pictures.vectors - pictures.vectors.mean(0))
+    centred_texts = losses.unit(vectors - vectors.mean(0))
     for number in range(len(OWNERS)):
         pool = torch.nonzero((pictures.owner == number) & ~pictures.background).squeeze(1)
         if not len(pool):
-            raise UsageError(f"so few procedures leave {OWNERS[number]} videos without a picture; draw more of them")
+            raise UsageError(f"with so few procedures {OWNERS[number]} videos have no picture; draw more of them")
         said, seen = sentences[pictures.described[pool]], centred[pool]
         for part in torch.split(torch.nonzero(steps & (owner == number)).squeeze(1), 2048):
             score = sentences[part] @ said.T + TIE_BREAK * (centred_texts[part] @ seen.T)
@@ -495,7 +493,7 @@ def _kept(videos: Sequence[Planned], owner: Tensor, number: int, least: int) -> 
 
 def to_unit(vectors: npt.NDArray[np.float32]) -> Tensor:
     """(L, D) as a tensor of unit vectors."""
-    return torch.nn.functional.normalize(torch.from_numpy(np.ascontiguousarray(vectors)).float(), dim=-1)
+    return losses.unit(torch.from_numpy(np.ascontiguousarray(vectors, np.float32)))
 
 
 def imagined(texts: npt.NDArray[np.float32], per_text: int = 3) -> npt.NDArray[np.float32]:

@@ -187,16 +187,18 @@ def test_auto_falls_back_when_triton_does_not_work(monkeypatch):
     calls = []
     align_batch = torch_batch.align_batch
 
-    def plain(c, *rest):
-        calls.append(c)
-        return align_batch(c.as_subclass(torch.Tensor), *rest)
+    def plain(problem, *rest):
+        calls.append(problem.costs)
+        return align_batch(problem._replace(costs=problem.costs.as_subclass(torch.Tensor)), *rest)
 
     monkeypatch.setattr(batch_module, "_broken", set())
     monkeypatch.setattr(torch_batch, "align_batch", plain)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     monkeypatch.setitem(sys.modules, "stepformer.core.align.triton_kernel", None)  # import fails
-    given = [costs.as_subclass(Elsewhere), torch.zeros(2, 4).double(), torch.zeros(2, 3).double(),
-             torch.tensor([3, 3]), torch.tensor([4, 4])]  # fmt: skip
+    given = torch_batch.Problem(
+        costs.as_subclass(Elsewhere), torch.zeros(2, 4).double(), torch.zeros(2, 3).double(), torch.tensor([3, 3]),
+        torch.tensor([4, 4]),
+    )  # fmt: skip
     with pytest.warns(RuntimeWarning, match="plain torch"):
         first = batch_module._dispatch(given, False, True, False, "auto")
     second = batch_module._dispatch(given, False, True, False, "auto")

@@ -43,7 +43,7 @@ Labels = Literal["auto", "none"]
 Speaker = Callable[[Sequence[tuple[float, float]], NDArray[Any]], list[Name | None]]
 """Names of steps, of their seconds and of what they look like (M, D)."""
 Method = Literal["slots", "text"]
-_FINEST_HZ = 4.0  # features of a higher rate are averaged down: nobody marks steps more finely
+_FINEST_HZ = 4.0  # features of a higher rate are averaged down: annotations are no finer
 _MOST_FRAMES = 14_400  # an hour at that rate; more features are averaged down (those of a video while it is read)
 _MOMENT_S = 2.0  # a still picture no longer than this is one step; a longer one shows none
 _STILL = 1e-6  # variance of unit vectors below which a picture never changes
@@ -254,15 +254,10 @@ class StepFormer:
             meta["threshold"] = round(threshold, 4)
         if narration is not None and narration.cues:
             meta["narration"] = {"source": narration.source, "where": narration.where}
-        if notes := [*features.problems, *notes]:
-            meta["notes"] = notes
-        timeline = Timeline(features.video, features.duration_s, steps, meta)
-        spent = {
-            **features.seconds,
-            "model": modelled - began, "align": aligned - modelled, "label": labelled - aligned,
-        }  # fmt: skip
+        spent = features.seconds | {"model": modelled - began, "align": aligned - modelled, "label": labelled - aligned}
         phrases = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
         fits = similarity.astype(np.float32)
+        timeline = _timeline(features, steps, meta, notes)
         return Finding(timeline, fits, step_vectors, segment_vectors, slots, seen, spent, phrases)
 
     def similarity(self, output: Slots) -> NDArray[np.float64]:
@@ -370,14 +365,11 @@ class StepFormer:
         meta |= {"method": {0.0: "slots", 1.0: "text"}.get(config.text_share, "slots+text"), "rate_hz": seen.rate_hz}
         placed = {piece.row for piece in pieces}
         meta["absent"] = [text for i, text in enumerate(texts) if i not in placed]
-        if notes := [*features.problems, *notes]:
-            meta["notes"] = notes
-        timeline = Timeline(features.video, features.duration_s, steps, meta)
-        spent = {
-            **features.seconds,
+        spent = features.seconds | {
             "label": embedded - began, "model": modelled - embedded, "align": aligned - modelled,
         }  # fmt: skip
         similarity = found.similarity[0].float().numpy()
+        timeline = _timeline(features, steps, meta, notes)
         return Finding(timeline, similarity, text_of, segment_vectors, slots, seen, spent)
 
     # -- names and provenance -----------------------------------------------------------------------------------
@@ -482,6 +474,12 @@ class StepFormer:
         }
 
 
+def _timeline(features: Features, steps: tuple[Step, ...], meta: dict[str, Any], notes: Sequence[str]) -> Timeline:
+    """The steps of a video, with what a user should know of them."""
+    notes = [*features.problems, *notes]
+    return Timeline(features.video, features.duration_s, steps, meta | {"notes": notes} if notes else meta)
+
+
 def _all(output: Slots) -> torch.Tensor:
     """(1, N) the mask of one video."""
     return torch.ones(output.frames.shape[:2], dtype=torch.bool)
@@ -495,8 +493,8 @@ def _batch(vectors: NDArray[Any]) -> torch.Tensor:
 def said(
     heard: tuple[Sequence[Phrase], Vectors], seen: Features, options: EvidenceOptions | None = None
 ) -> tuple[torch.Tensor, torch.Tensor | Spread]:
-    """What is said, as evidence for steps (1, N), and structure with it: where the talk turns to something else, a step
-    may end, and that counts the more the less the pictures tell."""
+    """What is said, as evidence for steps (1, N), and structure with it: where the talk changes its topic, a step may
+    end. The weight of the talk grows with the pictures' noise."""
     from stepformer.core.segments import spread_out
     from stepformer.narration.evidence import OPTIONS, agreement, frame_evidence, topics
 

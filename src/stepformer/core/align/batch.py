@@ -20,9 +20,9 @@ from torch import Tensor
 
 from stepformer.core.align import torch_batch
 from stepformer.core.align.single import Costs, Matching, as_costs, check_matching, nan_error, raise_if_nan
+from stepformer.core.align.torch_batch import Problem
 from stepformer.errors import MissingError, UsageError
 
-Given = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Backend = Literal["auto", "torch", "numba", "triton"]
 Batch = TypeVar("Batch", Tensor, NDArray[Any])
 _BACKENDS = ("auto", "torch", "numba", "triton")
@@ -89,7 +89,7 @@ def drop_dtw_batch(
         )
     given = torch.from_numpy(np.ascontiguousarray(costs)) if isinstance(costs, np.ndarray) else costs
     c, u, v, rows, columns = checked(given, column_drop, row_drop, lengths, row_lengths, check, look=False)
-    problem = c.detach(), u.detach(), v.detach(), rows, columns
+    problem = Problem(c.detach(), u.detach(), v.detach(), rows, columns)
     matrix, cost = _dispatch(problem, one_to_one, contiguous, check, backend)
     made = (matrix.numpy(), cost.numpy()) if isinstance(costs, np.ndarray) else (matrix, cost)
     return made if return_cost else made[0]
@@ -151,7 +151,7 @@ def percentile_drop(
 
     ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,),
                      one threshold per item, on the same device and in the same type, without waiting for the device
-    ``top_per_row``  take only each row's so many largest similarities (all, if it has fewer) before the threshold
+    ``top_per_row``  take only each row's largest similarities, up to this number, before the threshold
                      is taken; 12 with keep=0.8 is what the released code does in training
     ``lengths``, ``row_lengths``  (B,) how many columns and rows of each item count (tensors only)
 
@@ -199,7 +199,7 @@ def percentile_drop(
 def checked(
     costs: Tensor, column_drop: Costs | None, row_drop: Costs | None, lengths: Costs | None,
     row_lengths: Costs | None, check: bool, look: bool = True,
-) -> Given:  # fmt: skip
+) -> Problem:  # fmt: skip
     """Costs (B, K, N) and drop costs (B, N), (B, K) in the type that sums are made in, with their gradients, and how
     many rows and columns of each item count, (B,). ``look``: for NaN too, if ``check``."""
     if not isinstance(costs, Tensor) or costs.ndim != 3 or costs.is_complex():
@@ -212,7 +212,7 @@ def checked(
     rows = element_counts(row_lengths, B, K, c.device, "row_lengths", check)
     if check and look:
         check_nan(c, u, v, rows, columns)
-    return c, u, v, rows, columns
+    return Problem(c, u, v, rows, columns)
 
 
 def counted(number: Tensor, size: int) -> Tensor:
@@ -274,8 +274,10 @@ def check_nan(c: Tensor, u: Tensor, v: Tensor, rows: Tensor, columns: Tensor) ->
             raise nan_error(name, axes, tuple(positions[0]), len(positions))
 
 
-def _dispatch(given: Given, one_to_one: bool, contiguous: bool, check: bool, backend: Backend) -> tuple[Tensor, Tensor]:
-    device = given[0].device
+def _dispatch(
+    given: Problem, one_to_one: bool, contiguous: bool, check: bool, backend: Backend
+) -> tuple[Tensor, Tensor]:
+    device = given.costs.device
     compiled = backend == "numba" or (backend == "auto" and device.type == "cpu" and _has("numba"))
     if check and not compiled:
         check_nan(*given)
@@ -283,7 +285,7 @@ def _dispatch(given: Given, one_to_one: bool, contiguous: bool, check: bool, bac
         try:
             from stepformer.core.align import triton_kernel
 
-            found: tuple[Tensor, Tensor] = triton_kernel.align_batch(*given, one_to_one, contiguous)
+            found: tuple[Tensor, Tensor] = triton_kernel.align_batch(given, one_to_one, contiguous)
             return found
         except Exception as error:
             if backend == "triton":
@@ -305,7 +307,7 @@ def _dispatch(given: Given, one_to_one: bool, contiguous: bool, check: bool, bac
             return torch.from_numpy(matrix), torch.from_numpy(cost)
         if check:  # the kernel has looked at every number already
             check_nan(*given)
-    return torch_batch.align_batch(*given, one_to_one, contiguous)
+    return torch_batch.align_batch(given, one_to_one, contiguous)
 
 
 def _has(package: str) -> bool:

@@ -94,11 +94,11 @@ def _with_torch(
     """A batch of one: without numba, or with a ``-inf``."""
     import torch
 
-    from stepformer.core.align.torch_batch import align_batch, columns_of
+    from stepformer.core.align.torch_batch import Problem, align_batch, columns_of
 
     c, u, v = (torch.from_numpy(values)[None] for values in (costs, column_drop, row_drop))
     rows, columns = (torch.tensor([n]) for n in costs.shape)
-    matrix, cost = align_batch(c, u, v, rows, columns, one_to_one, contiguous)
+    matrix, cost = align_batch(Problem(c, u, v, rows, columns), one_to_one, contiguous)
     return float(cost[0]), columns_of(matrix)[0].numpy()
 
 

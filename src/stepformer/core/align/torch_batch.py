@@ -12,9 +12,21 @@ equality with the chosen minimum never holds for it, so both mean the same and n
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+
+class Problem(NamedTuple):
+    """A batch to align. What lies past an item's lengths is never read into its result."""
+
+    costs: Tensor  # (B, K, N) of sum_dtype
+    column_drop: Tensor  # (B, N)
+    row_drop: Tensor  # (B, K)
+    row_lengths: Tensor  # (B,) int64
+    lengths: Tensor  # (B,) int64
 
 
 def sum_dtype(device: torch.device) -> torch.dtype:
@@ -42,16 +54,9 @@ def skewed(costs: Tensor, column_drop: Tensor, outside: float) -> tuple[Tensor, 
 
 
 @torch.no_grad()
-def align_batch(
-    costs: Tensor,  # (B, K, N) of sum_dtype
-    column_drop: Tensor,  # (B, N)
-    row_drop: Tensor,  # (B, K)
-    row_lengths: Tensor,  # (B,) int64
-    lengths: Tensor,  # (B,) int64
-    one_to_one: bool,
-    contiguous: bool,
-) -> tuple[Tensor, Tensor]:
-    """Matches (B, K, N) bool and costs (B,). What lies past an item's lengths is never read into its result."""
+def align_batch(problem: Problem, one_to_one: bool, contiguous: bool) -> tuple[Tensor, Tensor]:
+    """Matches (B, K, N) bool and costs (B,)."""
+    costs, column_drop, row_drop, row_lengths, lengths = problem
     B, K, N = costs.shape
     device = costs.device
     T, W = K + N + 1, K + 1  # diagonals; cells of a diagonal, by row

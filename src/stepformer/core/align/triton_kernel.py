@@ -101,28 +101,19 @@ def _align(  # type: ignore[no-untyped-def]
 
 
 @torch.no_grad()
-def align_batch(
-    costs: Tensor,  # (B, K, N) float64
-    column_drop: Tensor,  # (B, N)
-    row_drop: Tensor,  # (B, K)
-    row_lengths: Tensor,  # (B,) int64
-    lengths: Tensor,  # (B,) int64
-    one_to_one: bool,
-    contiguous: bool,
-) -> tuple[Tensor, Tensor]:
+def align_batch(problem: torch_batch.Problem, one_to_one: bool, contiguous: bool) -> tuple[Tensor, Tensor]:
     """Matches (B, K, N) bool and costs (B,), as :func:`stepformer.core.align.torch_batch.align_batch` gives them."""
+    costs = problem.costs
     B, K, N = costs.shape
     if min(B, K, N) == 0:  # nothing to launch for, and no memory to point at
-        return torch_batch.align_batch(costs, column_drop, row_drop, row_lengths, lengths, one_to_one, contiguous)
+        return torch_batch.align_batch(problem, one_to_one, contiguous)
     width = triton.next_power_of_2(K + 1)
     matrix = torch.zeros((B, K, N), dtype=torch.uint8, device=costs.device)
     cost = torch.empty(B, dtype=torch.float64, device=costs.device)
     buffer = torch.empty((B, 2, width), dtype=torch.float64, device=costs.device)
     choice = torch.empty((B, K + N + 1, width), dtype=torch.uint8, device=costs.device)
     _align[(B,)](
-        costs.contiguous(), column_drop.contiguous(), row_drop.contiguous(), row_lengths.contiguous(),
-        lengths.contiguous(),
-        buffer, choice, matrix, cost, K, N,
+        *(given.contiguous() for given in problem), buffer, choice, matrix, cost, K, N,
         ONE_TO_ONE=one_to_one, MAY_SKIP=not one_to_one and not contiguous, WIDTH=width,
         num_warps=max(1, min(8, width // 64)),
     )  # fmt: skip
