@@ -289,9 +289,9 @@ def test_youtube_joins_and_tells():
 
 def test_youtube_needs_three():
     steps = (Step(0, 30, "a"), Step(30, 60, "b"))
-    with pytest.raises(StepFormerError, match=r"at least 3.*give 2"):
+    with pytest.raises(StepFormerError, match=r"at least 3.*has 2"):
         export.render(Timeline("v.mp4", 60, steps), "youtube")
-    with pytest.raises(StepFormerError, match="give 0"):
+    with pytest.raises(StepFormerError, match="has 0"):
         export.render(Timeline("v.mp4", 60), "youtube")
 
 

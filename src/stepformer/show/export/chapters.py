@@ -119,9 +119,8 @@ def render_youtube(timeline: Timeline, options: Options) -> Rendered:
         find = "more" if len(timeline) < MIN_CHAPTERS else "fewer, longer"
         hint = "" if timeline.duration_s < MIN_CHAPTERS * MIN_LENGTH_S else f"find {find} steps, or "
         raise StepFormerError(
-            f"YouTube shows chapters only where there are at least {MIN_CHAPTERS} of {MIN_LENGTH_S} seconds or more; "
-            f"the {len(timeline)} steps of {timeline.video} give {len(chapters)}; {hint}"
-            "use another format (vtt, ffmetadata)"
+            f"YouTube wants at least {MIN_CHAPTERS} chapters of {MIN_LENGTH_S} seconds or more; {timeline.video} has "
+            f"{len(chapters)}; {hint}use another format (vtt, ffmetadata)"
         )
     lines = [f"{clock(c.start_s)} {c.name.replace('<', '‹').replace('>', '›')}" for c in chapters]
     text = "\n".join(lines) + "\n"
