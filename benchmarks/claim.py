@@ -1,6 +1,6 @@
 """``stepformer bench claim``: under which conditions do slots trained on narration beat untrained controls?
 
-The paper claims that they do, on features that cannot be had here. On simulated videos of real pictures they do not
+The paper claims that they do, on features that are not available here. On simulated videos of real pictures they do not
 (docs/evidence.md). Two things could be the reason: pictures say too little of the step's text, or too little of what is
 said is about the steps. Both are made better here, one at a time, until the claim holds or does not:
 

@@ -63,7 +63,7 @@ class Narrated:
 
 
 @dataclass(frozen=True)
-class Told(Narration):
+class Known(Narration):
     """Narration whose phrases are known."""
 
     known: tuple[Phrase, ...] = ()
@@ -123,7 +123,7 @@ def real(folder: Path, model: Any) -> list[Narrated]:
     return out
 
 
-def told(videos: list[Narrated], i: int, kind: str) -> tuple[list[Phrase], NDArray[np.float32]]:
+def narration_of(videos: list[Narrated], i: int, kind: str) -> tuple[list[Phrase], NDArray[np.float32]]:
     """The narration of video ``i``: its own, its own at shuffled times, or one of another video, stretched to fit."""
     own = videos[i]
     if kind == "right":
@@ -157,7 +157,7 @@ def discovered(
 
 def product(own: Narrated, phrases: list[Phrase]) -> Spans:
     """Steps of one video as the product finds and names them: after the engine, names bring steps back and cut them."""
-    found = own.model.find(own.video.features, narration=Told(source="file", known=tuple(phrases))).timeline
+    found = own.model.find(own.video.features, narration=Known(source="file", known=tuple(phrases))).timeline
     return [(step.start_s, step.end_s) for step in found]
 
 
@@ -191,8 +191,8 @@ def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Spans]]:
     alone = [discovered(video, None) for video in videos]
     out: dict[str, Callable[[int], Spans]] = {"no narration": lambda i: alone[i]}
     for kind in KINDS:
-        out[f"narration {kind}"] = lambda i, kind=kind: discovered(videos[i], told(videos, i, kind))  # type: ignore[misc]
-        out[f"narration {kind}, product"] = lambda i, kind=kind: product(videos[i], told(videos, i, kind)[0])  # type: ignore[misc]
+        out[f"narration {kind}"] = lambda i, kind=kind: discovered(videos[i], narration_of(videos, i, kind))  # type: ignore[misc]
+        out[f"narration {kind}, product"] = lambda i, kind=kind: product(videos[i], narration_of(videos, i, kind)[0])  # type: ignore[misc]
 
     def end_s(i: int) -> float:
         return videos[i].video.features.duration_s
@@ -249,7 +249,7 @@ def worth(videos: list[Narrated], start: EvidenceOptions) -> tuple[EvidenceOptio
 
     def value(options: EvidenceOptions) -> float:
         return float(np.mean([
-            scores(own, discovered(own, told(videos, i, kind), options))[1]
+            scores(own, discovered(own, narration_of(videos, i, kind), options))[1]
             for i, own in enumerate(videos) for kind in ("right", "foreign")
         ]))  # fmt: skip
 

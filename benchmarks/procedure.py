@@ -2,7 +2,7 @@
 
 A split of a simulated world gives videos of tasks with known steps; a model's slots (or the true segments) are cut into
 steps, clustered across each task's videos, and scored by the paper's Table 1 matching (one assignment of clusters to
-steps a task, F1 over frames, averaged over tasks). Controls get the same segments and the true number of steps.
+steps per task, F1 over frames, averaged over tasks). Controls get the same segments and the true number of steps.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def read_gtea(folder: Path) -> list[Labelled]:
 
 
 def read_breakfast(folder: Path) -> list[Labelled]:
-    """All videos of Breakfast that are there: a line of numbers a frame, a label a line; ``SIL`` is background."""
+    """All videos of Breakfast that are there: a line of numbers per frame, a label per line; ``SIL`` is background."""
     root = folder / "dummy_data" if (folder / "dummy_data").is_dir() else folder
     lines = (root / "mapping" / "mapping.txt").read_text("utf-8").splitlines()
     names = [line.split()[1] for line in lines if line.strip()]

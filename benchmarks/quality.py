@@ -37,7 +37,7 @@ def similarity(video: Floats, texts: Floats, *, centred: bool = False) -> NDArra
 
 def own_step_accuracy(scores: Floats, labels: Ints, same: Ints) -> tuple[int, int]:
     """(right, counted): ``scores`` (N, K) against the video's K steps; ``same`` (K,) gives equal numbers to steps
-    with the same text, which cannot be told apart."""
+    with the same text, which cannot be distinguished."""
     marked = labels >= 0
     best = scores[marked].argmax(1)
     return int((same[best] == same[labels[marked]]).sum()), int(marked.sum())

@@ -1,4 +1,4 @@
-"""Real videos to measure discovery on: our own marked clips, and GTEA and Action100M where their files are at hand."""
+"""Real videos to measure discovery on: our own marked clips, and GTEA and Action100M where their files are present."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def align_spaces(
 ) -> list[npt.NDArray[np.float32]]:
     """Features (N, shared) of each video in one common space; those of a single space come back as they are.
 
-    stages: parts of a video that are held against each other. principal: directions of each space that are looked at.
-    window_s: features are averaged over so many seconds first, and standardised within the video.
+    stages: parts of a video that are compared. principal: directions of each space that are looked at.
+    window_s: features are averaged over this many seconds first, and standardised within the video.
 
     Raises:
         InputError: no task has videos of all spaces.

@@ -51,7 +51,7 @@ class Recipe:
     """How a tower is trained. Weights of the losses, sizes of the batches, sizes of the network."""
 
     captions: float = 1.0
-    frames: float = 0.3  # more, and the encoder learns the few hundred videos by heart
+    frames: float = 0.3  # more, and the encoder memorises the few hundred videos
     orders: float = 0.5  # the three sentences of a video to its three frames
     true: float = 1.0
     cosine: float = 10.0

@@ -9,7 +9,7 @@ Who may learn from what, or choose by it:
 - ``train``: the rest.
 
 :mod:`stepformer.data.world` says how texts are divided between them. Pictures are divided by what they belong to
-(a video, a product); a picture closer than ``NEAR_PICTURE`` to one of a later split is nobody's.
+(a video, a product); a picture closer than ``NEAR_PICTURE`` to one of a later split belongs to none.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class NonFiniteError(InputError, ValueError):
 
 
 def near(given: str, known: Iterable[str]) -> str:
-    """For a message on a name nobody knows: the name, and the one that was likely meant, or else all there are."""
+    """For a message on an unknown name: the name, and the one that was likely meant, or else all there are."""
     names = sorted(known)
     meant = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
     return f"{given!r}; " + (f"did you mean {meant[0]}?" if meant else f"there are: {', '.join(names)}")

@@ -128,7 +128,7 @@ def test_who_stops_listening_does_not_wait_for_the_queue(tmp_path):
 
 
 def stuck(item):
-    """Hangs as a decoder does: in a thread that nobody can interrupt."""
+    """Hangs as a decoder does: in a thread that cannot be interrupted."""
     kind, number = item
     if kind == "hangs":
         from concurrent.futures import ThreadPoolExecutor
@@ -170,7 +170,7 @@ def test_processes_share_the_cores(monkeypatch, given, each):
 
 
 def greedy(item):
-    """Takes so many MiB and holds them."""
+    """Takes this many MiB and holds them."""
     import numpy as np
 
     return int(np.ones(item << 20, np.uint8).sum()) >> 20
@@ -182,7 +182,7 @@ def test_one_input_cannot_take_all_memory():
 
 
 def talkative(item):
-    """Notes how far it is, every 0.3 s, so many times; then says nothing for a while."""
+    """Notes how far it is, every 0.3 s, this many times; then says nothing for a while."""
     from stepformer.base import many
 
     times, silent_s = item

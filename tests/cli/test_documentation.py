@@ -56,7 +56,7 @@ def test_commands_in_blocks_parse(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_in_sentences_parse(page):
-    """In a table, a command has all that it needs; in a sentence, as in "`stepformer bench names` measures this", not."""
+    """In a table, a command has all that it needs; in a sentence ("`stepformer bench names` measures this") not."""
     text = BLOCK.sub("", page.read_text("utf-8"))
     for found in re.finditer(r"`(stepformer (?!bench …|--)[^`]+)`", text):
         in_table = text.rfind("\n|", 0, found.start()) > text.rfind("\n", 0, found.start()) - 1

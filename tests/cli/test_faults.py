@@ -194,7 +194,7 @@ def at_once(*commands):
 
 
 def test_two_writers_of_the_same_results(tmp_path):
-    """Both find and write the same; whoever is last wins, and nothing is half-written or left behind."""
+    """Both find and write the same; the last one wins, and nothing is half-written or left behind."""
     both = ["discover", ".", "--out", "out", "--no-labels", "--encoder", "colours", "--overwrite"]
     codes, said = at_once(both, both)
     assert codes == [0, 0], said
@@ -245,7 +245,7 @@ def test_a_clock_that_goes_back_gives_no_old_result(capsys):
 
 
 def test_a_clock_that_is_behind_does_not_stop_what_goes_on(monkeypatch, capsys):
-    """Limits, locks and progress count by a clock that nobody sets; files from the future are files."""
+    """Limits, locks and progress count by a clock that cannot be set; files from the future are files."""
     for path in Path().iterdir():
         os.utime(path, (4e9, 4e9))
     monkeypatch.setattr(time, "time", lambda: 1e9)

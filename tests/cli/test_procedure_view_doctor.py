@@ -73,7 +73,7 @@ def test_procedure_as_text_and_mermaid(videos, model, capsys):
 
 
 def test_plain_features_give_a_procedure_without_names(model, tmp_path, capsys):
-    """Nobody knows whose they are, so the model's text side says nothing of them, as in discover."""
+    """Their encoder is unknown, so the model's text side says nothing of them, as in discover."""
     width = model.checkpoint.model.config.feature_dim
     for i in range(3):
         np.save(tmp_path / f"take{i}.npy", np.repeat(np.eye(4, width, dtype=np.float32), 10 + i, axis=0))
@@ -380,7 +380,7 @@ def test_slow_clients_are_dropped(tmp_path, monkeypatch, asks):
                 got += len(part)
         except (ConnectionResetError, BrokenPipeError):
             pass
-        assert got < 64 << 20  # the server has closed: nobody waits for the rest
+        assert got < 64 << 20  # the server has closed: nothing waits for the rest
         with socket.create_connection(place, timeout=60) as other:  # and others are served
             other.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
             assert b"page" in other.makefile("rb").read()

@@ -1,4 +1,4 @@
-"""A video of any length takes the memory of an hour: so many vectors are kept, each the mean of its neighbours."""
+"""A video of any length takes the memory of an hour: a fixed number of vectors, each the mean of its neighbours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Counter:
 
 @pytest.fixture
 def video_of(monkeypatch):
-    """Makes every file a video of so many seconds, with what is wrong with it."""
+    """Makes every file a video of this many seconds, with what is wrong with it."""
 
     def make(length_s, problems=()):
         def clips(wants, rate_hz, batch, start=0):

@@ -428,7 +428,7 @@ def _processes() -> Iterator[tuple[int, int]]:
 
 
 def loop(kills: int, folder: Path, seed: int = 0) -> Tally:
-    """Kills the commands in turn until there were so many kills."""
+    """Kills the commands in turn until the number of kills is reached."""
     chance = random.Random(seed)
     make_inputs(folder / "inputs")
     server = serve_weights(folder / "inputs")

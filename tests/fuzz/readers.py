@@ -463,7 +463,7 @@ def _shown(path: Path) -> object:
 
 
 def _similarity(path: Path) -> object:
-    """A plot with somebody's similarity map."""
+    """A plot with a similarity map from elsewhere."""
     from stepformer.base.guard import load_array
     from stepformer.show import export
 

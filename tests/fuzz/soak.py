@@ -108,7 +108,7 @@ def try_cases(reader: Reader, cases: range, scratch: Path, note: mmap.mmap, faul
         note[:] = _NOTE.pack(case, read, refused, slowest, peak)
         data = variant(reader.seed, reader.name, case)
         before = _peak_bytes(anew=True)
-        # whoever does not come back is ended by these, wherever in a library it is
+        # what does not come back is ended by these, wherever in a library it is
         signal.setitimer(signal.ITIMER_PROF, 2 * TIME_S)
         signal.alarm(int(_STUCK_S))
         began = time.process_time()
@@ -194,7 +194,7 @@ def slices(state: State, counts: dict[str, int], first: int, names: dict[str, Re
 
 
 def requests(count: int) -> int:
-    """How many of so many requests to the viewer, from 500 clients at once, failed."""
+    """How many of these requests to the viewer, from 500 clients at once, failed."""
     from stepformer.show.viewer import Page, address, serve
 
     with tempfile.TemporaryDirectory() as place:

@@ -58,7 +58,7 @@ def test_round_trip(tmp_path, source, target, options):
     # and the picture is where it was
     for path in (source, target):
         seen = [read_time_s(picture) for _, picture in video.VideoReader(path).pictures_at([1.0, 6.5], (64, 128))]
-        # Matroska has no negative times: sound that starts 21 ms early moves everything by so much
+        # Matroska has no negative times: sound that starts 21 ms early moves everything by as much
         assert seen == pytest.approx([1.0, 6.48], abs=0.045)
 
 

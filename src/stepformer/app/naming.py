@@ -29,12 +29,12 @@ Floats = NDArray[np.floating[Any]]
 Source = Literal["typed", "spoken", "seen"]
 
 SHOWN = 0.6
-"""A seen name of a bank of one's own is shown, as a guess, if its agreement is at least this. Of the bank that ships
+"""A seen name of a user's bank is shown, as a guess, if its agreement is at least this. Of the bank that ships
 none is shown: ``stepformer bench names`` finds no threshold from which most are even plausible."""
 PRESENT = 0.5
 """A given text is taken to be in the video if it fits it better than this share of the phrase bank does."""
 PRESENT_SEEN = 1.15
-"""Where the space's pictures are known: a text is absent if it fits no look at the video so many standard deviations
+"""Where the space's pictures are known: a text is absent if it fits no look at the video this many standard deviations
 better than pictures at large; ``stepformer bench names`` has the error rates."""
 TOPIC_SHARE = 0.5
 """A topic is shown if it has at least this share of a video."""
@@ -67,7 +67,7 @@ class Name:
 class PhraseBank:
     """Phrases; ``raw`` (P, D) their vectors, and ``vectors`` (P, D) the same less the mean of all, of unit length:
     what all phrases share says nothing. ``topics``: one per phrase, or none. ``pictures``: of the encoder's space,
-    None where they are not known; without them a guess cannot be told from a bad guess."""
+    None where they are not known; without them bad guesses cannot be recognised."""
 
     texts: tuple[str, ...]
     raw: NDArray[np.float32]

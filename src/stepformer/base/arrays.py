@@ -1,4 +1,4 @@
-"""What is asked of vectors everywhere: rows of length 1, rows that add up to 1, and matrices of finite numbers."""
+"""Vectors and matrices: rows of length 1, rows that add up to 1, and matrices of finite numbers."""
 
 from __future__ import annotations
 

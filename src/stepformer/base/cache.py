@@ -53,7 +53,7 @@ def content_hash(path: Path) -> str:
     """
     stat = path.stat()
     if not (S_ISREG(stat.st_mode) and stat.st_size):
-        raise OSError(errno.EINVAL, "a device, a pipe or an empty file has no content to go by", str(path))
+        raise OSError(errno.EINVAL, "a device, a pipe or an empty file has no content that identifies it", str(path))
     # of two contents with one time of change (copied with it, or a clock that went back) the system's own time tells
     key = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     note = cache_folder("content") / _short_hash(str(path.resolve()), *map(str, key))

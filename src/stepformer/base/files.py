@@ -79,7 +79,7 @@ def _beside(target: Path) -> tuple[int | None, str]:
     """The name of a new file beside ``target``, and what holds its lock.
 
     The name is the same each time, so that the next writer takes over what a killed one left. A writer at work holds a
-    lock, which ends with its process; whoever finds it locked, or may not lock, takes a name of its own.
+    lock, which ends with its process; a writer that cannot lock it takes a name of its own.
     """
     start, end = f".{target.stem[:40]}.", f"partial{target.suffix}"
     with suppress(ImportError, OSError):
@@ -103,13 +103,13 @@ def _beside(target: Path) -> tuple[int | None, str]:
 
 
 def _refusal(error: BaseException, name: str) -> str | None:
-    """Why the system refused to write the file ``name``, whichever library was told so; None for any other error."""
+    """Why the system refused to write the file ``name``, whichever library it was; None for any other error."""
     if isinstance(error, WriteError):
         return None
     if type(error).__name__ == "SafetensorError":  # no OSError: its text alone says what the system said
         said = str(error).partition("I/O error: ")[2].partition(" (os error")[0]
         return said or None
-    # of the temporary file nobody has heard; an error of another file is its own
+    # users do not know the temporary file; an error of another file is reported as it is
     if isinstance(error, OSError) and error.filename in (None, name):
         return error.strerror or str(error)
     if getattr(error, "errno", None) in _NO_PLACE:  # FFmpeg's errors

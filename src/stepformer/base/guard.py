@@ -1,8 +1,8 @@
-"""One guarded way to read what somebody else wrote: JSON, XML, TOML, CSV, arrays, archives, pickles' size, processes.
+"""One guarded way to read files from elsewhere: JSON, XML, TOML, CSV, arrays, archives, pickles' size, processes.
 
 Every reader goes through these functions, so each limit and each kind of damage is handled once. Whatever is wrong with
 a file becomes an :class:`InputError` that names it; nothing here allocates more memory than the limits below, and
-nothing runs for ever. The limits are generous (the largest real file of each kind is well below them) and are listed in
+nothing runs forever. The limits are generous (the largest real file of each kind is well below them) and are listed in
 docs/SECURITY.md.
 """
 
@@ -112,7 +112,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
     path = Path(path)
     with reading(path, "file"):
         kind, data = path.stat(), None
-        # a file of the system's (/proc) says that it is empty and may keep its reader waiting for ever
+        # a file of the system's (/proc) says that it is empty and may keep its reader waiting endlessly
         if not (stat.S_ISDIR(kind.st_mode) or (stat.S_ISREG(kind.st_mode) and kind.st_size)):
             limit = min(limit, PIPE_BYTES)
             data = _from_pipe(path, limit + 1)
@@ -125,7 +125,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = TEXT_BYTES) -> bytes:
 
 
 def plain_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a plain file with something in it. Opening anything else (a pipe, /proc) may wait for ever.
+    """The path of a plain file with something in it. Opening anything else (a pipe, /proc) may wait endlessly.
 
     Raises OSError where nothing is there, InputError for anything else.
     """

@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 DIED = "the process that worked on it died (out of memory, or a decoder crash)"
 _MEMORY_BYTES = 16 << 30  # the largest speech model has six; four fifths of the machine where that is less
-_POLITE_S = 10.0  # a process that is told to stop may finish writing what it has
+_POLITE_S = 10.0  # after SIGTERM a process may finish writing what it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def run_many(
             except Exception as error:
                 outcome = failure(item, error)
             finally:
-                _notes[0] = outer  # here, because whoever asks may stop before the last
+                _notes[0] = outer  # here, because the caller may stop before the last
             yield outcome
         return
 
@@ -204,7 +204,7 @@ class _Hand:
             self.pipe.send((self.item,))
 
     def given_up(self) -> tuple[float, StepFormerError]:
-        """When the input is given up, by the clock of this machine, and what is said then."""
+        """When the input is cancelled, by the clock of this machine, and the error then."""
         late = [(self.since + self._time_limit_s, given_up(self._time_limit_s))] if self._time_limit_s else []
         if self._silence_s:
             silent = f"it was given up: nothing more was read of it for {self._silence_s / 60:g} minutes"
@@ -234,7 +234,7 @@ def cores() -> int:
 
 def limit_threads(count: int) -> None:
     """For libraries that are loaded later, and for torch where it is here already; at most 1024."""
-    count = min(count, 1024)  # torch takes any number that fits, and starts so many
+    count = min(count, 1024)  # torch starts any number of threads that it is given
     for name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
         os.environ[f"{name}_NUM_THREADS"] = str(count)
     if "torch" in sys.modules:
@@ -297,7 +297,7 @@ def _serve(
     initializer: Any,
     initargs: tuple[Any, ...],
 ) -> None:
-    """In the process: inputs in, ("value", result) or ("error", error) out, until nobody asks for more."""
+    """In the process: inputs in, ("value", result) or ("error", error) out, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it is ignored
     end_with_parent()
     os.environ.clear()  # the server's is that of the first start

@@ -208,7 +208,7 @@ def _holds_long_words(data: bytes) -> bool:
 def load_restricted(source: str | Path | bytes) -> Any:
     """The value of a pickle made of containers, numbers, text, NumPy arrays and torch tensors.
 
-    Takes a path or bytes; torch files (zip or legacy ``.pth``) are told by their first bytes and read with
+    Takes a path or bytes; torch files (zip or legacy ``.pth``) are recognised by their first bytes and read with
     torch's own weights-only reader. Raises RefusedError (an InputError) for any other name in the pickle.
     """
     where = "the data" if isinstance(source, bytes) else str(source)

@@ -82,7 +82,7 @@ class Input:
 
 
 def _note(what: Literal["read", "heard"], done_s: float, total_s: float) -> None:
-    """Tells whoever shows progress how many seconds of a video, of how many, have been read or turned into text."""
+    """Reports progress: how many seconds of a video, of how many, have been read or turned into text."""
     note((what, done_s, total_s))
 
 
@@ -102,8 +102,8 @@ def start_worker(args: argparse.Namespace) -> Any:
 def video_of(timeline: Timeline, file: str, given: str | None = None) -> tuple[Timeline, str | None]:
     """A timeline read from ``file`` with its video: ``given``, or a video file that lies where a stranger may point.
 
-    A timeline names its video, and whoever wrote it may have named any file of this machine, which would then be served
-    or put into a page. So only a video file inside the folder of ``file`` or inside the working folder is taken (by its
+    A timeline from elsewhere may name any file of this machine as its video, which would then be served or put into a
+    page. So only a video file inside the folder of ``file`` or inside the working folder is taken (by its
     path, or by its name: folders get moved together); otherwise the timeline is given its video's bare name.
     """
     from stepformer.media import SUFFIXES

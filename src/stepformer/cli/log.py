@@ -41,7 +41,7 @@ class _Plain(logging.Formatter):
 
 
 class _Kept(logging.FileHandler):
-    """The file of messages: one that cannot be written any more is given up with a warning, not with a traceback."""
+    """The file of messages: when it can no longer be written, a warning says so, not a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
         """Called inside the block that caught the error."""

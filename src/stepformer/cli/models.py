@@ -100,7 +100,7 @@ def _weights_facts(name: str) -> dict[str, Any]:
 
 
 def _decoder_facts(name: str) -> dict[str, Any]:
-    """What a step decoder says of itself; reading it checks its hash."""
+    """The metadata of a step decoder; reading it checks its hash."""
     from stepformer.core.checkpoint import load_checkpoint
 
     path = loading.checkpoint_file(name)

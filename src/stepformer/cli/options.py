@@ -429,7 +429,7 @@ def _read(
 
 
 def _options_of(commands: Sequence[str]) -> set[str]:
-    """The keys of all options of some commands; imports them, which is why it is only asked of names in doubt."""
+    """The keys of all options of some commands; imports them, so it is called for doubtful names alone."""
     from stepformer.cli import command_parser
 
     return {key_of(a) for name in commands for a in command_parser(name)._actions if a.option_strings}

@@ -184,7 +184,7 @@ def _each(jobs: Sequence[Job], args: argparse.Namespace, lengths: dict[Input, fl
 class VideoProgress(Progress):
     """Progress in seconds of video."""
 
-    _within = 0.0  # seconds of the video at hand that are done
+    _within = 0.0  # seconds of the current video that are done
 
     def noted(self, _: Job, note: tuple[str, float, float]) -> None:
         """What an :class:`Input` sends while it is read, or heard."""

@@ -118,7 +118,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Che
     digest = weights_hash(state)
     if digest != info["hash"]:
         raise InputError(f"the weights of {path} do not match their hash: the file is damaged; get it again")
-    # a config is believed as far as its tensors bear it out: two billion layers would be built for ever
+    # a config must agree with its tensors: two billion layers would never be built
     largest = max((value.numel() for value in state.values()), default=1)
     grid = max(config.dim * config.dim, config.dim * config.feedforward, config.dim * config.slots)
     if config.decoder == "step" and (config.layers > len(state) or grid > 4 * largest):

@@ -57,7 +57,7 @@ class SimConfig:
     reworded: float = 0.3  # share of a neighbouring sentence in how a step is said
     jitter: float = 0.8  # how much the sight differs from video to video in training
     noise: float = 0.5  # length of the white noise that is added to each unit frame vector in training
-    turned: float = 0.0  # share of axes that each training batch exchanges; with 1 no picture can be learned by heart
+    turned: float = 0.0  # share of axes that each training batch exchanges; with 1 no picture can be memorised
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ValidationConfig:
     """What is measured during training: an annotated dataset with features, or the dev split of a simulated world."""
 
     every: int = 500
-    videos: int = 120  # at most about so many
+    videos: int = 120  # about this many at most
     split: str = "dev"  # of the world
     dataset: str | None = None  # annotations; with it validation runs on real features
     reader: str | None = None  # of the dataset, where its files do not tell
@@ -123,7 +123,7 @@ class TrainConfig:
 # what each preset changes beside the model and the losses
 _OPTIM_PRESETS = {
     "paper": OptimConfig(),
-    "released": OptimConfig(warmup=1 / 60),  # 4.5e-6 a GPU would not move within the steps that are affordable here
+    "released": OptimConfig(warmup=1 / 60),  # 4.5e-6 per GPU is too low for these few steps
     "default": OptimConfig(ema=0.99),
 }
 _INFERENCE_PRESETS = {"paper": PAPER_INFERENCE, "released": PAPER_INFERENCE, "default": DEFAULT_INFERENCE}

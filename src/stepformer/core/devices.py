@@ -70,7 +70,7 @@ def _triton_works() -> bool:
 def side_stream(device: torch.device, number: int) -> torch.cuda.Stream:
     """A stream of a GPU, the same one for the same number.
 
-    torch hands out 32 in turn: whoever asks for new ones is given, in the end, one that others wait for.
+    torch hands out 32 in turn: after those, a new one is one that others wait for.
     """
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
@@ -122,7 +122,7 @@ class Beside:
 
 
 SMALL_FRAMES = 2_000
-"""A video of up to so many frames is small work in the sense of :func:`one_thread`."""
+"""A video of up to this many frames is small work in the sense of :func:`one_thread`."""
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class Ranks:
         return slice(start, start + each + (rank < more))
 
     def gather(self, own: Tensor, count: int) -> Tensor:
-        """Rows of all processes, (count, ...), from each one's own; the gradient goes to the own ones alone."""
+        """Rows of all processes, (count, ...), from each process's ``own``; the gradient goes to ``own`` alone."""
         if self.size == 1:
             return own
         most = -(-count // self.size)

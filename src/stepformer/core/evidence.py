@@ -108,7 +108,7 @@ def _divided(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 def plain_kinds(values: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
     """(B,) how plainly values (B, N) are of two kinds, 0 to 1: how far the kinds lie apart for how wide they are.
 
-    The fewer looks at the video, the further: so far apart are 5% of the divisions that texts of other videos make.
+    Few looks at the video need a larger distance: 5% of the divisions that texts of other videos make reach it.
     """
     share, apart = _divided(values, mask)
     within = (_spread(values, mask).square() - share * (1 - share) * apart.square()).clamp(min=0.0).sqrt()
@@ -270,7 +270,7 @@ def penalty_of(structure: Tensor, mask: Tensor, rate_hz: float, config: Inferenc
 
 
 def pieces(spread: Tensor, mask: Tensor) -> Tensor:
-    """(B,) how many pieces a video falls into: so few segments that no more than a share ``_LEFT`` of its variance lies
+    """(B,) how many pieces a video falls into: the fewest segments with no more than a share ``_LEFT`` of its variance
     inside them, of structure (B, N, W) from :func:`segments.spread_out`. A few pictures that have nothing in common are
     as many, however long each is shown."""
     found = [
@@ -309,7 +309,7 @@ def _scatter_left(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def usual_number(pieces: Tensor) -> Tensor:
-    """(B,) how many steps a video of so many :func:`pieces` usually has: in a video of few each is one."""
+    """(B,) how many steps a video of these :func:`pieces` usually has: in a video of few each is one."""
     return torch.minimum(pieces, (_NUMBER_AT * pieces**_NUMBER_POWER).clamp(min=NUMBER_FEW))
 
 

@@ -55,7 +55,7 @@ TOO_MANY = 4.0
 _NEVER = -1e9  # what a row that is not there gains
 _WITHOUT = 1e4  # what a text costs that gets no frame, beside gains of a few per frame
 _TIE = 1e-3
-_TIE_OF_PLACES = 1e-4  # per squared part: with nothing to go by, texts take equal parts
+_TIE_OF_PLACES = 1e-4  # per squared part: without evidence, texts take equal parts
 _SHIFTS = 16
 _SLOTS = ModelConfig().slots  # of a control
 _SPLIT = 2.0  # looks of noise that a further step must explain, however many are usual
@@ -104,7 +104,7 @@ def find_steps(
     """The steps of a batch of videos.
 
     mask: (B, N) True where there is a frame; padding stands behind. structure: (B, N, S) what boundaries are placed by
-    (``output.frames`` by default). rate_hz: frames per second. steps: exactly so many in each video. evidence: (B, N)
+    (``output.frames`` by default). rate_hz: frames per second. steps: the number in each video. evidence: (B, N)
     added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
     as a frame that has nothing in common with its segment costs. similarity: (B, K, N) instead of the slots' own.
     """
@@ -124,12 +124,12 @@ def find_steps(
     by_structure = config.step_weight == 0
     by_number = steps is None and config.number_weight > 0 and config.threshold == "automatic"
     falls_into = pieces(structure_spread, mask) if by_number else None
-    if falls_into is not None:  # each of a few pieces is a step: two kinds of so few mean nothing
+    if falls_into is not None:  # each of a few pieces is a step: two kinds of a few pieces mean nothing
         lowest = torch.where(mask, gains.amax(1), torch.inf).amin(1).clamp(max=0.0)
         gains = gains - torch.where(falls_into <= NUMBER_FEW, lowest, 0.0)[:, None, None]
     task = segments.programme(None if by_structure else gains, spread, mask)
     if steps is not None and not by_structure and steps > K:
-        # whoever wants more steps than the model knows wants every change: structure says where, slots say which
+        # more steps than slots: structure says where they are, slots say which
         cuts, _ = segments.solve(segments.programme(None, spread, mask), penalty, count=[steps] * B)
         found = [task.on_rows(cut, i, config.ordered) for i, cut in enumerate(cuts)]
     elif steps is not None:

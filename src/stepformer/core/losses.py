@@ -182,7 +182,7 @@ def glob_loss(
     M = K B slots of the batch; P_i the phrases of the slot's own video, N_i those of all other videos. A video
     without phrases has no positives and is left out of M. ``both_ways`` adds the same loss with phrases asking
     for slots (released code). mask (B, L). Where processes have a part of the batch each, ``videos`` makes rows of all
-    of one's own rows, and ``sums`` log-sums over the slots of all.
+    processes of the own rows, and ``sums`` log-sums over the slots of all.
     """
     phrases, said = videos(pair.phrases), videos(mask)  # of all videos
     all_slots = pair.slots.flatten(0, 1)

@@ -37,19 +37,19 @@ class InferenceConfig:
     slots' and the texts' evidence. A text must weigh by
     how well it separates *this* video's moments: its separability is the share of the texts' variation that lies
     between the segments that structure alone makes (two per text and one), beyond chance, from 0 at ``separable_from``
-    to 1 at ``separable_to`` (both 0: always 1). With nothing to go by but cuts, texts take them in order.
+    to 1 at ``separable_to`` (both 0: always 1). With no evidence but cuts, texts take them in order.
 
-    Whoever types a step expects it in the video, and expects little else there: background stands only where it
+    Steps that a user types are expected to fill most of the video: background stands only where it
     explains ``background_share`` of the video, or ``background_s`` seconds of a long one. All this is for texts that
     fit poorly. As far as frames plainly fall into two kinds, those that some text fits and those that none does
     (:func:`plain_kinds`), texts separate, background may be short, and both kinds of evidence count for more.
 
     **How many steps**: as many as make the sum largest, less ``number_weight`` penalties times half the square of how
-    many standard deviations the logarithm of their number lies from what is usual for a video of so many pieces
+    many standard deviations the logarithm of their number lies from what is usual for a video of as many pieces
     (:func:`usual_number`).
 
     E is the soft maximum of s over the rows at ``evidence_temperature`` (0: the maximum). With temperature 0 and both
-    weights 1 a frame gains (s_r - threshold), up to the scale: Drop-DTW.
+    weights 1, the gain of a frame is (s_r - threshold), up to the scale: Drop-DTW.
     """
 
     threshold: Threshold = "percentile"
@@ -74,7 +74,7 @@ class InferenceConfig:
     penalty_share: float = 0.0  # penalty per segment, as a share of the video's noise; 0: no penalty
     locate_penalty: float = 0.25  # localisation's penalty as a share of discovery's: it is known which steps there are
     background_share: float = 0.0  # localisation in order: share of the video that background must explain to stand
-    background_s: float = 12.0  # ... and of a long video no more than so many seconds
+    background_s: float = 12.0  # ... and no more than this many seconds of a long video
     number_weight: float = 0.0  # of the prior on how many steps there are, in penalties; 0: the penalty alone decides
     min_step_s: float = 0.5  # a segment must explain this many seconds that have nothing in common with the rest
     detail: float = 0.5  # 0: few, long steps; 1: many, short ones

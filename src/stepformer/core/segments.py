@@ -1,7 +1,7 @@
 """The best way to cut videos into segments: one dynamic programme, batched, compiled on the CPU or in torch anywhere.
 
 A video is cut into segments. A segment is a *step*, shown by one row (a slot or a text), or *background*; the rows of
-successive steps rise (or not, when the order is given up). The cut that is chosen makes this largest:
+successive steps rise (or not, without an order). The cut that is chosen makes this largest:
 
     sum over steps of     (its row's gain in each of its frames)
   - sum over segments of  (squared distance of its frames to their own mean, in units of the video's variance per frame)
@@ -136,8 +136,8 @@ def solve(
 
     penalty: (B,) per segment, those of background too. Without ``count`` there are as many steps as is best: with
     rising rows, where passing row r over costs ``skip`` (B, R) (inf: it must have a segment; 0 by default), or, not
-    ``ordered``, each with whichever row gains most. ``count``: exactly so many steps (as many as there are frames, if
-    those are fewer), wherever their best rows gain most; rows are given to them in order afterwards. ``number``: as
+    ``ordered``, each with whichever row gains most. ``count``: the number of steps (at most the frames), wherever
+    their best rows gain most; rows are given to them in order afterwards. ``number``: as
     many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside; no more than those that
     each gain ``least`` (B,) before penalties. Without rows every segment is a step. backend: "numba" or "torch" instead
     of what suits the device.
@@ -156,7 +156,7 @@ def solve(
     else:
         stages, skips = [R] * B, task.gains.new_zeros(B, R) if skip is None else skip.to(task.gains.dtype)
     longest = [
-        # without background so many steps fill the video, so four or fewer may have to be longer than usual
+        # without background the steps fill the video, so four or fewer may have to be longer than usual
         n if not idle and count is not None and number is None and count[i] <= 4 else longest_segment(n)
         for i, n in enumerate(task.lengths)
     ]

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from stepformer.core.devices import Beside
 from stepformer.core.model import DecoderLayer, StepDecoder
 
-_CHANCES = 1 << 24  # dropout draws one of so many numbers
+_CHANCES = 1 << 24  # dropout draws one of this many numbers
 
 
 # -- the weights ------------------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ class _Room(NamedTuple):
 
 
 class _Buffers:
-    """Memory for batches, used again once nobody holds it: fresh pages cost more than the copy into them."""
+    """Memory for batches, used again once it is released: fresh pages cost more than the copy into them."""
 
     def __init__(self) -> None:
         self._kept: list[tuple[npt.NDArray[np.float16], npt.NDArray[np.int64]]] = []
@@ -184,7 +184,7 @@ class _Buffers:
             return _Room(pinned, pinned.numpy(), np.full(videos, most))
         # a size in steps is used again as it is, with little to be made zero
         size = (-(-most // _STEP) * _STEP, dim)
-        # its pair in the list and the call itself hold an array that nobody uses
+        # only its pair in the list and the call itself refer to an unused array
         unused = [i for i in range(len(self._kept)) if sys.getrefcount(self._kept[i][0]) == 2]
         fitting = [i for i in unused if self._kept[i][0].shape[1:] == size and len(self._kept[i][0]) >= videos]
         if fitting:

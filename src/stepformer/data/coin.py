@@ -2,7 +2,7 @@
 
 Official: ``{"database": {video: {duration, class, recipe_type, subset, start, end, video_url, annotation: [{id,
 segment: [start, end], label}]}}}``. Flat: ``{video: {class, duration, subset, official_subset, annotation: [[step
-id, start, end, text]]}}``; there ``official_subset`` is the split of the paper and ``subset`` somebody else's. Both
+id, start, end, text]]}}``; there ``official_subset`` is the split of the paper and ``subset`` another. Both
 may be gzipped. A task's steps are all steps seen with its class, ordered by step id, which is the order of COIN's
 own taxonomy.
 """

@@ -2,7 +2,7 @@
 
 Times are float seconds from the start of the video. A reader reports whatever it skips: what it cannot use
 becomes a :class:`Problem` that says what is wrong and where, and the rest is read. :func:`audit` adds what only shows
-when files are held against each other.
+when files are compared.
 """
 
 from __future__ import annotations

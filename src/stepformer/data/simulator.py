@@ -285,7 +285,7 @@ class Simulator:
     def _make(self, size: int, g: torch.Generator, padded: bool) -> Batch:
         videos = self._draw(size, g)
         made = self.render(videos, Sight(), self.config.max_frames, g, self.config.jitter, padded)
-        # what a picture shows is not to be learned by heart: there are a few thousand of them
+        # what a picture shows must not be memorised: there are a few thousand of them
         noise = torch.randn(made.video.shape, device=self.device, generator=g) * self.config.noise / self.dim**0.5
         made = made._replace(video=F.normalize(made.video + noise, dim=-1).masked_fill(~made.video_mask[..., None], 0))
         return self._turned(made, g) if self.config.turned else made
@@ -294,7 +294,7 @@ class Simulator:
         """The batch with a random share of axes exchanged and mirrored, about the mean picture and the mean text.
 
         The axes are random directions, none of which means anything. How vectors lie to each other stays, and so does
-        the gap between pictures and texts. With all axes, what a picture shows can only be told from the rest of its
+        the gap between pictures and texts. With all axes, what a picture shows only follows from the rest of its
         video, as with pictures never seen before.
         """
         order = _uniform(g, self.dim).argsort()[: round(self.config.turned * self.dim)]

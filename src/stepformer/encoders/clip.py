@@ -1,6 +1,6 @@
 """CLIP ViT-B/16 offline: its own image tower, and a text tower that was learned to go with it.
 
-Only the image tower can be had from a package registry. The text side is the sentence encoder with a change of low rank
+A package registry has only the image tower. The text side is the sentence encoder with a change of low rank
 in each layer, and a small network on its vector: a linear map and a two-layer perceptron into CLIP's space. Changes and
 network ship with this package, learned from pictures with captions and from texts whose true CLIP vectors are published
 (``docs/sight.md`` has the sources, the licences and the command). ``clip:openai`` takes the text tower that OpenAI
@@ -199,7 +199,7 @@ class ClipEncoder:
 
     def encode_often(self, frames: Frames, times: int) -> Encoded:
         """As :meth:`encode_video`, of pictures that come ``times`` as often as vectors are worth: each has its own
-        structure, and of so many neighbours the middle one's vector. 1: every picture, still or not, has its own."""
+        structure, and of ``times`` neighbours the middle one's vector. 1: every picture, still or not, has its own."""
         return self._looked_at(frames, times, self._still if times > 1 else 0.0)
 
     def _looked_at(self, frames: Frames, times: int, still: float) -> Encoded:

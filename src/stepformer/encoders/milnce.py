@@ -197,7 +197,7 @@ def run_clips(network: Callable[[Tensor], Tensor], frames: Any, device: str) -> 
 
 
 class MilNceEncoder:
-    """Clips of 32 frames at 10 a second, as it was trained, to (N, 512); texts to (L, 512) by their words."""
+    """Clips of 32 frames at 10 per second, as it was trained, to (N, 512); texts to (L, 512) by their words."""
 
     name = "milnce"
     license = "Apache-2.0"

@@ -48,7 +48,7 @@ _ENOUGH_LOOKS = 64  # two per slot of the model
 _INTERVALS = 3  # that share a vector at most; bench looks has what that costs
 _SHORT_S = 48.0  # what is shorter has few looks, and each is worth a vector of its own
 _VERSION = "7"
-_CHUNK_S = 30.0  # so much work at most is lost by a kill; Ctrl-C loses none
+_CHUNK_S = 30.0  # work that a kill loses at most; Ctrl-C loses none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ class Features:
         return self.vectors if self.structure is None else self.structure
 
     def pooled(self, factor: int) -> Features:
-        """Every ``factor`` frames as their mean, at a rate so much lower."""
+        """Every ``factor`` frames as their mean, at the rate divided by it."""
         if factor <= 1:
             return self
         starts = np.arange(0, len(self), factor)
@@ -230,7 +230,7 @@ def _ahead(batches: Iterator[Any], spent: dict[str, float]) -> Iterator[Any]:
 def _encoded(
     batches: Iterator[Any], encode: Callable[[Any], Encoded], spent: dict[str, float], at_once: int
 ) -> Iterator[Encoded]:
-    """The batches encoded, in order, so many at a time.
+    """The batches encoded, in order, ``at_once`` at a time.
 
     One thread per batch instead of all threads on each operation: those wait for each other a thousand times per
     batch, and on a machine with other work every wait is long.
@@ -294,7 +294,7 @@ class Kept:
 
 
 def _means(rows: Vectors, of: int) -> Vectors:
-    """The means of so many rows each."""
+    """The means of every ``of`` rows."""
     return rows if of == 1 else rows.reshape(-1, of, rows.shape[1]).mean(1)
 
 

@@ -1,4 +1,4 @@
-"""Scores of anybody's predictions: metrics, the paper's protocols and those of neighbouring work, tables. NumPy only.
+"""Scores of predictions: metrics, the paper's protocols and those of neighbouring work, tables. NumPy only.
 
 Predictions and labels are int arrays, one id per frame, -1 background.
 """

@@ -54,7 +54,7 @@ class Trial:
     _spread: dict[int, Spread] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def structure(self, number: int) -> Spread:
-        """What boundaries of a batch's videos are placed by, whoever asks: their raw frames."""
+        """What boundaries of a batch's videos are placed by: their raw frames. Computed once."""
         if number not in self._spread:
             batch = self.batches[number]
             self._spread[number] = Spread(spread_out(batch.video, batch.video_mask))

@@ -26,7 +26,7 @@ _FORMATS = (
     "tta,vc1,vvc,w64,wav,webm,wtv,wv,yuv4mpegpipe"
 )
 """Containers that are opened. FFmpeg knows 300 more: lists that open other files (concat, hls, dash), pictures, text
-drawn on a terminal, devices. Nobody who gives one of those means a video."""
+drawn on a terminal, devices. None of those is meant as a video."""
 
 BYTES_PER_S = 50
 """No video lasts longer than its bytes at this rate (0.4 kbit/s; slides without sound have ten times as much)."""
@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VideoInfo:
-    """What a video file says of itself. ``width`` and ``height`` are as shown, turned and with square pixels.
+    """What the header of a video file says. ``width`` and ``height`` are as shown, turned and with square pixels.
 
     ``duration_s`` is the header's claim; where the header makes none, or one that the file's size does not bear out
     (``problem`` says so), the file was read through once (``duration_known`` False). ``start_s`` is the container's
@@ -219,7 +219,7 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
         if not 0 < claimed_s <= bearable_s(path):
             with opened(path) as again:
                 scanned_s = _scanned_duration(again, video_stream(again, path), origin, path)
-            # a file that has so many pictures is that long, however small they are
+            # a file with pictures up to there is that long, however small they are
             known = 0 < 0.9 * claimed_s <= scanned_s <= LONGEST_S
             duration_s = claimed_s if known else scanned_s
             if claimed_s > 0 and not known:

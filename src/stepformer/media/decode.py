@@ -183,7 +183,7 @@ class FrameDecoder:
                 later = min(later, self._duration_s)  # the end must be seen, to know that it is the end
             if may_seek and following is not None and later - known[-1] > self.seek_gap_s:
                 yield from self._drain(targets)
-                # else key frames are too far apart for it to pay, or time stamps go back and so would we, for ever
+                # else key frames are too far apart for it to pay, or time stamps go back and so would we, endlessly
                 may_seek = self._seek(later) > furthest_s
                 groups = self._groups(from_key=True)
                 current, joined = next(groups, None), False

@@ -83,7 +83,7 @@ class VideoReader:
 
         Clip ``i`` stands for the seconds ``[i, i + 1) / rate_hz``; there is one for every such interval whose middle
         lies in the video, and at least one. Pictures before the start or after the end are the first or last. ``start``
-        leaves out so many clips: what comes is the same as without it, from there on.
+        is the first clip to give; it and those behind it are as without ``start``.
         """
         clips = self._clips(wants, rate_hz, start)
         while chunk := list(itertools.islice(clips, batch)):

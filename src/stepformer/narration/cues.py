@@ -87,7 +87,7 @@ def spread_words(cue: Cue) -> list[Word]:
 def words_around(
     cues: Iterable[Cue], spans_s: Iterable[tuple[float, float]], before: int, behind: int
 ) -> list[tuple[str, str, str]]:
-    """For each span, what is said in it, and so many words before it and behind it."""
+    """For each span: some words before it, what is said in it, and some words behind it."""
     words = [word for cue in cues for word in spread_words(cue)]
     starts = [word.start_s for word in words]
     found = []

@@ -43,7 +43,7 @@ class EvidenceOptions:
     text: float = 1.5  # what a sentence is worth to a given text, for each spread that it says it better than others do
     text_later_s: float = 3.0  # whole sentences are said nearer to the step than its verb phrase alone
     topic: float = 0.75  # share of what is said in the structure of a video whose pictures tell nothing
-    topic_s: float = 5.0  # what is said is blurred by so much
+    topic_s: float = 5.0  # width by which what is said is blurred
 
 
 OPTIONS = EvidenceOptions()

@@ -84,7 +84,7 @@ class Extractor:
         return [s for s in tree.having(i, "nsubj") if tree.low[s] not in ("me", "us", "'s", "s", "you", "i")]
 
     def _moved(self, i: int) -> tuple[int, Place | None] | None:
-        """What somebody puts somewhere, though it is said to go: "the dowels go into the holes", "in goes the salt"."""
+        """What is put somewhere, though it is said to go: "the dowels go into the holes", "in goes the salt"."""
         tree = self.tree
         said = [s for s in tree.having(i, "nsubj", "dobj") if tree.low[s] not in lexicon.PERSONS | lexicon.PERSON_NOUNS]
         if not said or tree.dep[i] in ("relcl", "acl") or self.options.released:

@@ -108,7 +108,7 @@ def is_chatter(verb: str, particle: str, noun: str, person: bool, around: str, w
     """Whether a phrase is no step.
 
     ``noun`` is the head of the object, or of the preposition's object where there is none; ``person`` is whether
-    a person does it (or nobody is named, as in an imperative); ``around`` has all the words of the object and of the
+    a person does it (or none is named, as in an imperative); ``around`` has all the words of the object and of the
     prepositional phrase; ``where`` is whether there is one; ``tangible`` is the noun's score.
     """
     words = set(around.split())

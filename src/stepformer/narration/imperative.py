@@ -67,7 +67,7 @@ def name_forms(phrases: Sequence[Phrase]) -> list[tuple[str, ...]]:
 
 def _forms(phrase: Phrase) -> list[str]:
     """One phrase as names: what it was said of before what that stands for, and with its place before without."""
-    if not phrase.verb:  # a phrase of somebody else's making, with its text alone
+    if not phrase.verb:  # a phrase from elsewhere, with its text alone
         return [" ".join(phrase.text.split()[:MOST_WORDS])]
     where = _SIDE.sub("", " ".join(_without_next(_where(phrase.preposition).split()))).rstrip(",")
     said = [phrase.object] if phrase.said_object is None else [phrase.said_object, phrase.object]

@@ -59,7 +59,7 @@ def narration_of(
 ) -> Narration:
     """What is said in a video: the subtitles given, else those beside it, those inside it, else its speech.
 
-    What cannot be had is a note, not an error, unless it was asked for by name: a video is still a video without its
+    What is missing is a note, not an error, unless it was named: a video is still a video without its
     words. report: called while sound is heard, with seconds done and seconds in all.
 
     Raises:

@@ -190,7 +190,7 @@ class _Done:
 
 def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     """Writes a table, a group of rows at a time; returns how many there were."""
-    # a file name that is no UTF-8, half a pair of surrogates in somebody's JSON
+    # a file name that is no UTF-8, half a pair of surrogates in JSON
     plain = ({k: files.utf8(row[k]) if isinstance(row[k], str) else row[k] for k in COLUMNS} for row in rows)
     count = 0
     if path.suffix != ".parquet":

@@ -175,7 +175,7 @@ def _clause_follows(low: Sequence[str], tags: Sequence[str], i: int) -> bool:
 
 
 def _imperative(low: Sequence[str], tags: Sequence[str], i: int) -> float:
-    """How much the verb in its base form behind word ``i`` looks like one that nobody is named to do."""
+    """How much the verb in its base form behind word ``i`` looks like an imperative."""
     pronoun = low[i] in ("it", "them", "this", "that")
     if tags[i + 1] == "VBP" and tags[i] in ("NNS", "PRP", "NNP", "RB") and not pronoun:
         return 0.1  # a verb with its subject
@@ -194,7 +194,7 @@ def _imperative(low: Sequence[str], tags: Sequence[str], i: int) -> float:
 
 STAND_IN = "bring"
 MARKS = '.,;:!?"'
-_WITH_STAND_IN = "cover"  # nobody brings with something
+_WITH_STAND_IN = "cover"  # "bring with" is no step
 
 _PARTICLES = lexicon.word_set("in out up down on off over away back together apart aside through around under")
 _BEGUN = lexicon.CLAUSE_BEFORE - {"it", "them", "well", "again"}  # with these the sentence has begun already

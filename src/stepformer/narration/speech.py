@@ -1,7 +1,7 @@
 """Speech to text for videos without subtitles, through faster-whisper; what was heard is kept in the cache.
 
 A voice check comes first (Silero's, which faster-whisper carries): it costs about a hundredth of a second per second
-of sound, and only parts in which somebody speaks are transcribed. Sound is read in parts that end in a pause, so that a
+of sound, and only parts with speech are transcribed. Sound is read in parts that end in a pause, so that a
 day of it fits in memory.
 """
 
@@ -42,7 +42,7 @@ Report = Callable[[float, float], None]
 
 
 class OtherLanguageError(InputError):
-    """Somebody speaks, but not the language that was expected."""
+    """There is speech, but not in the language that was expected."""
 
 
 def transcribe(
@@ -53,7 +53,7 @@ def transcribe(
     cache: bool = True,
     report: Report | None = None,
 ) -> list[Cue]:
-    """Cues with word times of a video's speech; [] where nobody speaks. What was kept from before is read.
+    """Cues with word times of a video's speech; [] without speech. What was kept from before is read.
 
     ``model`` is "base", "small" or a folder with CTranslate2 weights. ``language`` is what is spoken; what is not
     English is translated, because phrases are found in English; of "en-US" the first part counts.
@@ -107,7 +107,7 @@ def _cues(text: str, name: str) -> list[Cue]:
 
 
 def speech_spans(sound: Samples) -> list[tuple[float, float]]:
-    """(start_s, end_s) of the stretches of ``sound`` (S,), 16 kHz, in which somebody speaks."""
+    """(start_s, end_s) of the stretches of ``sound`` (S,), 16 kHz, with speech."""
     if np.abs(sound).max(initial=0.0) < _SILENT:
         return []
     from faster_whisper import vad
@@ -117,7 +117,7 @@ def speech_spans(sound: Samples) -> list[tuple[float, float]]:
 
 
 def parts_with_speech(video: str | os.PathLike[str], report: Report | None = None) -> Iterator[tuple[float, Samples]]:
-    """(start_s, sound) of the parts of a video in which somebody speaks for at least two seconds."""
+    """(start_s, sound) of the parts of a video with at least two seconds of speech."""
     total_s = 0.0
     if report is not None:
         with opened(video) as container:
@@ -143,7 +143,7 @@ def parts_with_speech(video: str | os.PathLike[str], report: Report | None = Non
 
 
 def _end_of_part(spans: Sequence[tuple[float, float]], held: int) -> int:
-    """Samples up to the middle of the longest pause in the last third of a part; all of it where nobody pauses."""
+    """Samples up to the middle of the longest pause in the last third of a part; all of it without a pause."""
     end_s = held / SAMPLE_RATE_HZ
     edges = [0.0, *(edge for span in spans for edge in span), end_s]
     pauses = [(b - a, (a + b) / 2) for a, b in zip(edges[::2], edges[1::2], strict=True)]
@@ -187,7 +187,7 @@ def _listen(
     if language != "en" and language not in engine.supported_languages:
         raise UsageError(f"the speech model does not know the language {near(language, engine.supported_languages)}")
     try:
-        if language == "en":  # told that it is English, Whisper makes up English for any language
+        if language == "en":  # with language="en" Whisper makes up English for any language
             best, chance, chances = engine.detect_language(sound, vad_filter=True)
             if chance >= 0.5 and dict(chances).get("en", 0.0) < 0.1:
                 return [], {str(best)}

@@ -293,7 +293,7 @@ def _leave_the_terminal() -> None:
 
 
 def _timed(job: Job) -> float:
-    """The seconds that a job takes. An error nobody foresaw leaves its traceback in the work folder."""
+    """The seconds that a job takes. An unexpected error leaves its traceback in the work folder."""
     try:
         job.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:

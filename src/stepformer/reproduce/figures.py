@@ -253,7 +253,7 @@ def draw_phrases(path: Path, texts: Sequence[str], slots: IntArray, steps: IntAr
 
 
 def learning_curves(path: Path, curves: Mapping[str, Sequence[Sequence[tuple[int, float]]]]) -> None:
-    """One panel per method, one line per fitted model: the mean loss after so many updates, relative to the first."""
+    """One panel per method, one line per fitted model: the mean loss by number of updates, relative to the first."""
     figure = _figure(3.0)
     axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axis, (name, models) in zip(axes, curves.items(), strict=True):

@@ -145,7 +145,7 @@ class Row:
 
     @property
     def control(self) -> bool:
-        """Whether it stands for what can be had without the model's slots."""
+        """Whether it is a control: what is possible without the model's slots."""
         return self.method.kind != "slots" and not methods.is_published(self.method)
 
 
@@ -397,7 +397,7 @@ def training(setup: Setup, recipe: Recipe, seed: int) -> TrainConfig:
     values: dict[str, Any] = {
         "preset": recipe.preset,
         "seed": seed,
-        "model": {"feature_dim": setup.source.dim, "level": True},  # whatever the length of the vectors at hand
+        "model": {"feature_dim": setup.source.dim, "level": True},  # whatever the length of the vectors
         "data": {"store": [str(Path(store).resolve()) for store in setup.stores]},
         # the last weights are scored; nothing is selected along the way
         "validation": {"every": 0},
@@ -471,7 +471,7 @@ def plan_entry(name: str, rows: Sequence[PlannedRow], setup: Setup) -> dict[str,
     spec, source = TABLES[name], setup.source
     splits = [s for s in source.datasets if spec.splits is None or s in spec.splits] or list(source.datasets)[:1]
     called = {s: DATASET_NAMES.get(source.datasets[s], source.datasets[s]) for s in splits}
-    often = Counter(called.values())  # two splits of one dataset are told apart by their names
+    often = Counter(called.values())  # two splits of one dataset differ in their names
     called = {s: f"{name} ({s})" if often[name] > 1 else name for s, name in called.items()}
     return {
         "rows": [

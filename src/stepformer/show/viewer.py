@@ -52,7 +52,7 @@ def serve(page: Page, port: int = 0) -> ThreadingHTTPServer:
     """A server for one page on ``127.0.0.1``; port 0 takes a free one. Call ``serve_forever`` on it.
 
     Raises:
-        StepFormerError: the port cannot be had.
+        StepFormerError: the port is not available.
     """
 
     class Handler(_Handler):
@@ -92,7 +92,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     first, last = match.groups() if match else ("", "")
     if not (first or last) or (first and last and int(last) < int(first)):
         return None
-    start = int(first) if first else max(0, size - int(last))  # without a first: the last so many bytes
+    start = int(first) if first else max(0, size - int(last))  # without a first: the last bytes
     if start >= size:
         raise ValueError(header)
     return start, min(size, int(last) + 1) if first and last else size

@@ -36,7 +36,7 @@ def one_line(text: str) -> str:
 
 
 def fit(text: str, cells: int, dots: str = "…") -> str:
-    """``text`` in at most so many terminal cells (wide letters take two), cut with ``dots``."""
+    """``text`` in at most ``cells`` terminal cells (wide letters take two), cut with ``dots``."""
     from rich.cells import cell_len, set_cell_size
 
     return text if cell_len(text) <= cells else set_cell_size(text, cells - len(dots)).rstrip() + dots
@@ -72,7 +72,7 @@ def step_names(timeline: Timeline) -> list[str]:
 
 
 def is_guess(step: Step) -> bool:
-    """Whether the name is not sure: nobody typed or said it."""
+    """Whether the name is not sure: it was neither typed nor said."""
     return bool(step.meta.get("guess"))
 
 

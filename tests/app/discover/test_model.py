@@ -415,7 +415,7 @@ def test_the_default_model_on_a_real_video_with_subtitles(tmp_path, monkeypatch)
 
 
 def test_a_model_of_an_unknown_encoder_asks_for_it(tmp_path):
-    model = load_model(tiny_checkpoint(tmp_path / "m.safetensors"))  # it names "colours", which nobody registered
+    model = load_model(tiny_checkpoint(tmp_path / "m.safetensors"))  # it names "colours", which is not registered
     with pytest.raises(UsageError, match=r"takes vectors of 'colours'.*--encoder"):
         model.encoder  # noqa: B018
 
@@ -450,7 +450,7 @@ def test_memory_does_not_grow_with_the_number_of_videos(model, tmp_path):
     import resource
 
     def grown(count):
-        """KiB that the process gained at most while so many videos were discovered."""
+        """KiB that the process gained at most while this number of videos were discovered."""
         Path("/proc/self/clear_refs").write_text("5")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         kept = [model.discover(video) for _ in range(count)]

@@ -79,7 +79,7 @@ def test_a_name_that_is_hardly_right_is_not_shown(said, alike):
 
 
 def test_what_is_said_keeps_steps_that_would_be_background(said, monkeypatch):
-    """A stretch that the frames alone take for background is a step where somebody speaks of one."""
+    """A stretch that the frames alone take for background is a step where the narration speaks of one."""
     model = tiny_model()
     vectors, _, edges = planted(noise=0.25)
     asked = []

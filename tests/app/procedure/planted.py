@@ -65,7 +65,7 @@ def pair_f1(found: list[np.ndarray], truth: list[np.ndarray]) -> float:
 
 
 def found_labels(procedure, planted: Planted) -> list[np.ndarray]:
-    """The common step (from 0) of each original step, read back from the told timelines by time."""
+    """The common step (from 0) of each original step, read back from the timelines by time."""
     out = []
     for video, told in zip(planted.videos, procedure.timelines, strict=True):
         labels = []

@@ -186,7 +186,7 @@ def run_apart(words, cwd, **environment):
 
 
 def test_a_forged_graph_costs_a_question_one_sentence(tmp_path):
-    """Its checksum is right and its links lead nowhere: whoever walks it crashes."""
+    """Its checksum is right and its links lead nowhere: walking it crashes."""
     videos, _ = library(6)
     write(tmp_path, videos)
     forge(tmp_path, "*.usearch", links_lead_nowhere, encoder="ones")

@@ -20,7 +20,7 @@ class Site:
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range)
-    break_after: int | None = None  # closes the first answer to a file after so many bytes
+    break_after: int | None = None  # closes the first answer to a file after this many bytes
     ranges: bool = True
 
     def wheel(self, project: str, filename: str, members: dict[str, bytes]) -> str:

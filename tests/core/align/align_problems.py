@@ -25,7 +25,7 @@ class Problem:
 
     @property
     def column_costs(self) -> np.ndarray:
-        """(N,), None = inf, told here once more so that the tests do not rely on the code they test."""
+        """(N,), None = inf, stated here once more so that the tests do not rely on the code they test."""
         return np.broadcast_to(
             np.float64(np.inf if self.column_drop is None else self.column_drop), self.costs.shape[1]
         )

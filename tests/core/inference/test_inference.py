@@ -106,7 +106,7 @@ def test_a_fixed_threshold_is_taken_as_it_is():
     assert torch.equal(found, torch.full((2,), 0.3))
 
 
-def test_the_less_the_two_kinds_differ_the_less_is_dropped():
+def test_less_is_dropped_where_the_two_kinds_differ_less():
     """Contrast is in standard deviations of all similarities: it does not matter how far apart an encoder puts them."""
     rows, mask = torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 60, dtype=torch.bool)
     fits = (torch.arange(60) // 10 == torch.arange(6)[:, None]).float()[None]  # every frame has a row that fits it
@@ -207,7 +207,7 @@ def test_background_stands_only_where_texts_or_length_speak_for_it():
     assert steps(video) == [(1, 25, 0), (25, 50, 1)]  # they say that the first frame is no step
     assert steps(still) == [(0, 25, 0), (25, 50, 1)]
     assert sum(last - first for first, last, _ in steps(still, background_share=0.0)) < 50
-    assert steps(still, background_s=0.0) == steps(still, background_share=0.0)  # at most so many seconds
+    assert steps(still, background_s=0.0) == steps(still, background_share=0.0)  # at most this many seconds
 
 
 def test_evidence_lies_between_mean_and_maximum():

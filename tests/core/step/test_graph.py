@@ -144,7 +144,7 @@ def test_a_gradient_that_is_not_finite_stops_all_updates_and_is_reported_late(tm
         trainer.model.queries[0, 0] = math.nan
     before = weights(trainer.model)
     trainer.train_step(2)
-    trainer.train_step(3)  # nobody has looked yet
+    trainer.train_step(3)  # not read yet
     with pytest.raises(NonFiniteLossError, match=r"step 2: not finite .*nonfinite-2\.safetensors"):
         trainer.settle()
     assert torch.equal(weights(trainer.model).nan_to_num(7.0), before.nan_to_num(7.0))

@@ -31,7 +31,7 @@ def test_a_fused_update_is_called_off_and_the_step_reported_late(accumulate, tmp
         trainer.model.queries[0, 0] = math.nan
     before = weights(trainer.model)
     for step in (4, 5):
-        trainer.train_step(step)  # nobody has looked yet
+        trainer.train_step(step)  # not read yet
     with pytest.raises(NonFiniteLossError, match=r"step 4: not finite .*nonfinite-4\.safetensors"):
         for step in (6, 7):
             trainer.train_step(step)

@@ -190,7 +190,7 @@ def cheapest_path(distance: FloatArray, change: float, back: float, left_out: fl
 
 
 def candidates(lengths: Sequence[int]) -> range:
-    """The numbers of common steps worth trying for videos with so many steps each.
+    """The numbers of common steps worth trying for videos with ``lengths`` steps.
 
     Two clusters often score best, because beginning and end of anything look different; that tells a user nothing, so
     where videos have four steps or more at least three are looked for.

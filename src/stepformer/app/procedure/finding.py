@@ -257,7 +257,7 @@ def name_steps(
     encode: Encode | None = None,
     bank: PhraseBank | None = None,
 ) -> list[Name | None]:
-    """One name for each of ``count`` common steps; None where nobody said or guessed one.
+    """One name for each of ``count`` common steps; None where none was said or guessed.
 
     Where at least one occurrence has a name that was said or given, those stand for election: the one whose text is
     nearest to all of them (``encode``), or without it the most frequent. Other steps take the phrases of the bank
@@ -350,7 +350,7 @@ def group_likeness(pairs: FloatArray) -> float:
 
 
 def least_likeness(videos: int) -> float:
-    """What a group of so many videos of one task reaches; the mean of more pairs scatters less."""
+    """What a group of ``videos`` of one task reaches; the mean of more pairs scatters less."""
     return float(_LEAST + _LEAST_OF_FEW / np.sqrt(max(1, videos - 1)))
 
 

@@ -56,7 +56,7 @@ class CommonStep:
     place: float  # mean share of the video's length at which it happens
     duration_s: float  # median seconds
     agreement: float  # mean cosine of its occurrences with their centre
-    guess: bool = False  # the name is the nearest phrase of a bank, nobody said it
+    guess: bool = False  # the name is the nearest phrase of a bank, it was not said
     similarity: float | None = None
 
     def to_dict(self) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def load_entries(path: Path) -> npt.NDArray[Any]:
 
 @_of_index
 def load_array(path: Path, rows: int | None, width: int | None) -> Vectors:
-    """A float array of so many rows and columns, None for any number."""
+    """A float array with these numbers of rows and columns, None for any."""
     array = guard.load_array(path)
     if array.ndim != 2 or rows not in (None, len(array)) or width not in (None, array.shape[1]):
         raise InputError(f"it has the shape {array.shape}")

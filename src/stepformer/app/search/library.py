@@ -190,7 +190,7 @@ def _outcomes(todo: Sequence[Source], here: Each, each: Each) -> Iterator[Outcom
     files = each([source for source in todo if source.file is not None])
     for source in todo:
         yield from here([source]) if source.file is None else [next(files)]
-    yield from files  # none is left; whoever made them may end
+    yield from files  # none is left; the generator may finish
 
 
 def _usable(library: Path, model: StepFormer, rebuild: bool) -> IndexInfo | None:

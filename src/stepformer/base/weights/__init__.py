@@ -158,7 +158,7 @@ def pull(name: str | Weights, *, quiet: bool = False) -> Path:
     """The file or folder of the weights, downloaded if they are not here, or damaged.
 
     Safe to call from many processes at once: one downloads, the others wait. Raises MissingError when the
-    weights are not here and cannot be had, with what was tried.
+    weights are not here and cannot be downloaded, with what was tried.
     """
     weights = entry(name) if isinstance(name, str) else name
     if not _is_whole(weights):

@@ -183,9 +183,9 @@ class DiskFullError(StepFormerError):
 
 @cache
 def _tls() -> ssl.SSLContext:
-    # companies with their own certificate authority have told pip or requests about it
-    told = (os.environ.get(variable, "") for variable in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"))
-    return ssl.create_default_context(cafile=next((bundle for bundle in told if Path(bundle).is_file()), None))
+    # companies set their own certificate authority for pip or requests
+    bundles = (os.environ.get(variable, "") for variable in ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"))
+    return ssl.create_default_context(cafile=next((bundle for bundle in bundles if Path(bundle).is_file()), None))
 
 
 def shown(url: str) -> str:

@@ -51,7 +51,7 @@ class Elhamifar(Baseline):
     width: int = 128  # channels of the convolutional network
     levels: int = 3  # of pooling by two
     rounds: int = 4  # of subset selection and one pass of training
-    max_updates: int = 0  # beyond the rounds: until the loss stops improving, at most so many updates in all
+    max_updates: int = 0  # beyond the rounds: until the loss stops improving, up to this number of updates
     task_weight: float = 0.5
     learning_rate: float = 1e-3
     refine: int = 10  # Lloyd steps that carry the candidates to the next round

@@ -54,7 +54,7 @@ class Kukleva(Baseline):
 
     embedding: int = 20
     epochs: int = 60
-    min_updates: int = 0  # more epochs than that where there are too few frames for so many steps of the optimiser
+    min_updates: int = 0  # at least so: more epochs where the frames give fewer updates
     batch: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4

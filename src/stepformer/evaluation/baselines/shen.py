@@ -59,7 +59,7 @@ class Shen(Baseline):
     time_weight: float = 1.0  # of squared time distance against squared feature distance
     extra_narration: int = 10  # prototypes of speech that is about no step
     epochs: int = 30
-    max_updates: int = 0  # beyond the epochs: until the loss stops improving, at most so many updates in all
+    max_updates: int = 0  # beyond the epochs: until the loss stops improving, up to this number of updates
     batch: int = 30  # videos
     learning_rate: float = 5e-4
     weight_decay: float = 0.02
@@ -258,7 +258,7 @@ def _train_together(groups: Sequence[Group], options: Shen, seed: int, device: s
     least = [options.epochs * -(-len(g.videos) // options.batch) for g in groups]  # updates
     batches = _batches(groups, options, rng, device)
     curves, done = [Curve() for _ in groups], {}
-    losses: list[Tensor] = []  # read once per window, so that nobody waits for the device
+    losses: list[Tensor] = []  # read once per window, so that the CPU does not wait for the device
     update = 0
     while True:
         if losses and (update % curves[0].window == 0 or update in least):

@@ -1,4 +1,4 @@
-"""Captions in JSON and tables: json3 of YouTube, transcripts of Whisper and its kin, CSV, HowTo100M."""
+"""Captions in JSON and tables: json3 of YouTube, transcripts of Whisper and similar tools, CSV, HowTo100M."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def has_segments(value: object) -> bool:
 
 
 def segments_of(value: object, name: str) -> list[Cue]:
-    """Cues of segments with times and text, by whatever names their keys go (those of Whisper and its kin, of
+    """Cues of segments with times and text, by whatever names their keys go (those of Whisper and similar tools, of
     ``stepformer phrases --json``); one without an end lasts to the next."""
     items = next((value[key] for key in _LISTS if key in value), None) if isinstance(value, dict) else value
     if not isinstance(items, list):

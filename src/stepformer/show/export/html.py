@@ -83,7 +83,7 @@ def _source(timeline: Timeline, options: Options) -> tuple[str, list[str]]:
     if found is None:
         name = options.video or timeline.video
         if options.video and name.startswith(("http://", "https://")):
-            return name, []  # asked for by whoever makes the page; a timeline's own word would have it call home
+            return name, []  # asked for by the page's author; a timeline's own word would have it call home
         note = f"{name!r} was not found; the page looks for it in its own folder, and asks for it otherwise"
         return _address(PurePath(name).name), [note]
     if options.embed:

@@ -62,7 +62,7 @@ def look(size: float = 9) -> Iterator[None]:
 
 
 def text_of(name: str, cells: int = _MAX_NAME) -> str:
-    """A name of at most so many terminal cells, as Matplotlib takes it: "$" would begin a formula."""
+    """A name of at most ``cells`` terminal cells, as Matplotlib takes it: "$" would begin a formula."""
     return fit(one_line(name), cells).replace("$", r"\$")
 
 
