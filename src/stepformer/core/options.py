@@ -10,9 +10,6 @@ from stepformer.errors import InputError, UsageError
 
 Threshold = Literal["percentile", "automatic", "fixed"]
 
-# options that older checkpoints carry
-_GONE = frozenset({"time_weight", "raw_texts", "text_contrast_from", "text_contrast_to"})
-
 
 @dataclass(frozen=True, slots=True)
 class InferenceConfig:
@@ -101,9 +98,9 @@ class InferenceConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> InferenceConfig:
-        """From stored values; those of options that are gone are passed over."""
+        """From stored values."""
         try:
-            return cls(**{name: value for name, value in dict(values).items() if name not in _GONE})
+            return cls(**values)
         except TypeError as error:
             raise InputError(f"the inference options cannot be read: {error}") from None
 
