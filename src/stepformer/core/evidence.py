@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +39,27 @@ _MOST_STEPS = 96
 
 
 # -- what rows say ------------------------------------------------------------------------------------------------
+
+
+class Similarity(NamedTuple):
+    """How similar rows (slots or texts) are to frames, and which of both are there."""
+
+    values: Tensor  # (B, R, N)
+    rows: Tensor  # (B, R) bool
+    mask: Tensor  # (B, N) bool
+    rate_hz: float = 1.0
+    # the values without what rows read: reading makes some videos look as if they were of two kinds, and not reading
+    # others; there is background only where both say so
+    unread: Tensor | None = None  # (B, R, N)
+
+    @property
+    def both(self) -> Tensor:
+        """(B, R, N) where there are a row and a frame."""
+        return self.rows[..., None] & self.mask[:, None]
+
+    def summable(self) -> Similarity:
+        """The same in the type that sums are made in."""
+        return self._replace(values=self.values.to(sum_dtype(self.values.device)))
 
 
 def slot_similarity(output: Slots, mask: Tensor, config: InferenceConfig) -> Tensor:
@@ -117,46 +139,32 @@ def plain_kinds(values: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
     return plain.nan_to_num()  # of no rows there is no maximum
 
 
-def threshold_of(
-    similarity: Tensor,
-    rows: Tensor,
-    mask: Tensor,
-    config: InferenceConfig,
-    keep: float,
-    evidence: Tensor | None = None,
-    rate_hz: float = 1.0,
-    unread: Tensor | None = None,
-) -> Tensor:
-    """The threshold (B,) that the config asks for: similarity (B, R, N) of ``rows`` (B, R), evidence (B, N).
-
-    unread: the similarity without what rows read. Reading makes some videos look as if they were of two kinds, and not
-    reading others; there is background only where both say so.
-    """
+def threshold_of(x: Similarity, config: InferenceConfig, keep: float, evidence: Tensor | None = None) -> Tensor:
+    """The threshold (B,) that the config asks for; evidence (B, N)."""
     if config.similarity is not None:
-        return similarity.new_full((len(similarity),), config.similarity)
+        return x.values.new_full((len(x.values),), config.similarity)
     if config.threshold == "percentile":
-        drop: Tensor = percentile_drop(similarity, keep, lengths=mask.sum(1), row_lengths=rows.sum(1))
-        return -drop
-    evidence = evidence_of(similarity, rows, 0.0) if evidence is None else evidence
-    below = torch.where(mask, evidence, torch.inf).amin(1) - _BELOW
-    threshold = otsu_threshold(evidence, mask)
-    kinds = two_kinds(similarity, rows, mask, rate_hz, config)
-    if unread is not None:
-        kinds = torch.minimum(kinds, two_kinds(unread, rows, mask, rate_hz, config))
+        return -percentile_drop(x.values, keep, lengths=x.mask.sum(1), row_lengths=x.rows.sum(1))
+    evidence = evidence_of(x.values, x.rows, 0.0) if evidence is None else evidence
+    below = torch.where(x.mask, evidence, torch.inf).amin(1) - _BELOW
+    threshold = otsu_threshold(evidence, x.mask)
+    kinds = two_kinds(x, config)
+    if x.unread is not None:
+        kinds = torch.minimum(kinds, two_kinds(x._replace(values=x.unread), config))
     return below + kinds * (threshold - below)
 
 
-def two_kinds(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float, config: InferenceConfig) -> Tensor:
+def two_kinds(x: Similarity, config: InferenceConfig) -> Tensor:
     """(B,) how far rows tell two kinds of frames apart at all, 0 to 1 as their contrast rises between the config's two.
 
     Where a row has less than a second to itself it fits whatever is there, and how well it fits says nothing.
     """
     if not config.contrast_to:
-        return similarity.new_ones(len(similarity))
-    spread = _spread(similarity, rows[..., None] & mask[:, None]).clamp(min=_FLAT)
-    apart = _divided(evidence_of(similarity, rows, 0.0), mask)[1]
+        return x.values.new_ones(len(x.values))
+    spread = _spread(x.values, x.both).clamp(min=_FLAT)
+    apart = _divided(evidence_of(x.values, x.rows, 0.0), x.mask)[1]
     sure = ramp(apart / spread, config.contrast_from, config.contrast_to)
-    return torch.where(mask.sum(1) / rate_hz >= rows.sum(1), sure, 0.0)
+    return torch.where(x.mask.sum(1) / x.rate_hz >= x.rows.sum(1), sure, 0.0)
 
 
 def ramp(values: Tensor, low: float, high: float) -> Tensor:
@@ -181,39 +189,34 @@ def standardised(rows: Tensor, mask: Tensor) -> Tensor:
     return centred / (centred.square().sum(2, keepdim=True) / number).sqrt().clamp(min=_FLAT)  # rounding is no spread
 
 
-def gains_of(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float,
-    unread: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def gains_of(x: Similarity, config: InferenceConfig, keep: float) -> tuple[Tensor, Tensor]:
     """(B, R, N) what each row gains in each frame, and the threshold (B,), by the formula of discovery."""
-    similarity = similarity.to(sum_dtype(similarity.device))
-    both = rows[..., None] & mask[:, None]
-    spread = _spread(similarity, both)
+    x = x.summable()
+    spread = _spread(x.values, x.both)
     scale = spread.clamp(min=_FLAT)[:, None, None]
     if config.evidence_temperature == 0 and config.row_weight == config.step_weight:
-        threshold = threshold_of(similarity, rows, mask, config, keep, None, rate_hz, unread)
-        gains = config.step_weight * (similarity - threshold[:, None, None]) / scale
+        threshold = threshold_of(x, config, keep)
+        gains = config.step_weight * (x.values - threshold[:, None, None]) / scale
     else:
-        shown, threshold = shown_above(similarity, rows, mask, config, keep, rate_hz, unread)
-        misfit = (similarity - evidence_of(similarity, rows, 0.0)[:, None]) / scale
-        weight = config.row_weight * row_noise(similarity, rows, mask, rate_hz)[0][:, None, None]
+        shown, threshold = shown_above(x, config, keep)
+        misfit = (x.values - evidence_of(x.values, x.rows, 0.0)[:, None]) / scale
+        weight = config.row_weight * row_noise(x)[0][:, None, None]
         gains = on_grid(config.step_weight * shown[:, None]) + on_grid(weight * misfit, _ALIKE)
     # slots that cannot tell any frame from another: rounding must not decide, and a step goes before background
     flat = (spread <= _FLAT)[:, None, None]
-    return on_grid(torch.where(flat, 1e-3, gains).masked_fill(~both, 0.0)), threshold
+    return on_grid(torch.where(flat, 1e-3, gains).masked_fill(~x.both, 0.0)), threshold
 
 
-def row_noise(similarity: Tensor, rows: Tensor, mask: Tensor, rate_hz: float) -> tuple[Tensor, Tensor]:
+def row_noise(x: Similarity) -> tuple[Tensor, Tensor]:
     """(B,) 1 - ν, the share of the rows' variation over a video that neighbouring frames have in common, and (B,) the
-    standard deviation of the rest, of one row, in those of all similarities (B, R, N)."""
-    similarity = similarity.to(sum_dtype(similarity.device))
-    both = rows[..., None] & mask[:, None]
-    seen, frames = torch.where(both, similarity, 0.0), mask.sum(1).clamp(min=1)
-    varied = torch.where(both, seen - seen.sum(2, keepdim=True) / frames[:, None, None], 0.0)
+    standard deviation of the rest, of one row, in those of all similarities."""
+    x = x.summable()
+    seen, frames = torch.where(x.both, x.values, 0.0), x.mask.sum(1).clamp(min=1)
+    varied = torch.where(x.both, seen - seen.sum(2, keepdim=True) / frames[:, None, None], 0.0)
     varied = varied.square().sum((1, 2)) / frames
-    near = noise_share(seen.mT, mask, rate_hz)
+    near = noise_share(seen.mT, x.mask, x.rate_hz)
     common = (1 - near / varied.clamp(min=_FLAT**2)).clamp(min=0.0)
-    return common, (near / rows.sum(1).clamp(min=1)).sqrt() / _spread(similarity, both).clamp(min=_FLAT)
+    return common, (near / x.rows.sum(1).clamp(min=1)).sqrt() / _spread(x.values, x.both).clamp(min=_FLAT)
 
 
 def on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
@@ -221,15 +224,12 @@ def on_grid(gains: Tensor, grid: float = _GRID) -> Tensor:
     return (gains.to(sum_dtype(gains.device)) * grid).round() / grid
 
 
-def shown_above(
-    similarity: Tensor, rows: Tensor, mask: Tensor, config: InferenceConfig, keep: float, rate_hz: float,
-    unread: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def shown_above(x: Similarity, config: InferenceConfig, keep: float) -> tuple[Tensor, Tensor]:
     """(B, N) how far above the threshold the evidence for a step is, in spreads of it, and the threshold (B,)."""
-    similarity = similarity.to(sum_dtype(similarity.device))
-    evidence = evidence_of(similarity, rows, config.evidence_temperature)
-    threshold = threshold_of(similarity, rows, mask, config, keep, evidence, rate_hz, unread)
-    return (evidence - threshold[:, None]) / _spread(evidence, mask).clamp(min=_FLAT)[:, None], threshold
+    x = x.summable()
+    evidence = evidence_of(x.values, x.rows, config.evidence_temperature)
+    threshold = threshold_of(x, config, keep, evidence)
+    return (evidence - threshold[:, None]) / _spread(evidence, x.mask).clamp(min=_FLAT)[:, None], threshold
 
 
 # -- what structure costs -----------------------------------------------------------------------------------------

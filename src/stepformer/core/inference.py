@@ -29,6 +29,7 @@ from stepformer.core.align import columns_of, drop_dtw_batch, order_agnostic_bat
 from stepformer.core.evidence import (
     NUMBER_FEW,
     STEEPNESS,
+    Similarity,
     evidence_of,
     gains_of,
     look_frames,
@@ -113,7 +114,8 @@ def find_steps(
     structure = output.frames if structure is None else structure
     B, K, _ = similarity.shape
     rows = torch.ones(B, K, dtype=torch.bool, device=mask.device)
-    gains, threshold = gains_of(similarity, rows, mask, config, config.keep, rate_hz, unread)
+    shown = Similarity(similarity, rows, mask, rate_hz, unread)
+    gains, threshold = gains_of(shown, config, config.keep)
     if evidence is not None:
         gains = gains + torch.where(mask, evidence, 0.0)[:, None]
     if config.is_drop_dtw:
@@ -142,7 +144,7 @@ def find_steps(
         look = noise.new_tensor(look_frames(mask, rate_hz))
         least = _SPLIT * look * noise * STEEPNESS ** (0.5 - config.detail)
         if not by_structure:  # of rows that fit alike, one is better in the first half and one in the second, by chance
-            common, chance = row_noise(similarity, rows, mask, rate_hz)
+            common, chance = row_noise(shown)
             per_step = torch.where(falls_into <= NUMBER_FEW, 0.0, mask.sum(1) / usual.clamp(min=1.0))
             least = least + _BY_CHANCE * config.row_weight * common * chance * (look * per_step).sqrt()
         found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
@@ -238,18 +240,18 @@ def find_texts(
         direct = cosines(texts, output.frames)
         plain = plain_kinds(evidence_of(direct, there, 0.0), mask, rate_hz)
         weight = torch.maximum(separability(rows, lengths, spread, mask, config), plain)
-        shown, threshold = shown_above(direct, there, mask, config, config.locate_keep, rate_hz)
+        shown, threshold = shown_above(Similarity(direct, there, mask, rate_hz), config, config.locate_keep)
         if output.slots.shape[1]:
             every = torch.ones(output.slots.shape[:2], dtype=torch.bool, device=mask.device)
             slot_rows = cosines(output.slots, output.frames)
-            by_slots, threshold = shown_above(slot_rows, every, mask, config, config.keep, rate_hz)
+            by_slots, threshold = shown_above(Similarity(slot_rows, every, mask, rate_hz), config, config.keep)
             shown = (by_slots + weight[:, None] * shown) / (1 + weight[:, None])
         else:
             shown = weight[:, None] * shown + 1e-3  # of equals a step goes before background
         worth = (config.text_weight * (1 + plain) * weight)[:, None, None] * (rows - config.text_margin)
         gains = on_grid(worth + ((config.locate_step_weight + plain)[:, None] * shown)[:, None])
     else:
-        gains, threshold = gains_of(rows, there, mask, config, config.locate_keep, rate_hz)
+        gains, threshold = gains_of(Similarity(rows, there, mask, rate_hz), config, config.locate_keep)
     if config.ordered and not config.is_drop_dtw:
         away = _out_of_place(lengths, mask, M)
         away = torch.where((lengths <= frames)[:, None, None], away, 0.0)  # else the best texts are chosen, not places

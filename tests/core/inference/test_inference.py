@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepformer.core.evidence import (
+    Similarity,
     _scatter_left,
     evidence_of,
     noise_share,
@@ -84,8 +85,8 @@ def test_the_automatic_threshold_looks_only_at_rows_that_are_there():
     mask = torch.ones(1, 4, dtype=torch.bool)
     config = AUTOMATIC
     first = torch.tensor([[True, False]])
-    one = float(threshold_of(similarity, first, mask, config, 0.1)[0])
-    alone = float(threshold_of(similarity[:, :1], first[:, :1], mask, config, 0.1)[0])
+    one = float(threshold_of(Similarity(similarity, first, mask), config, 0.1)[0])
+    alone = float(threshold_of(Similarity(similarity[:, :1], first[:, :1], mask), config, 0.1)[0])
     assert one == alone == pytest.approx(0.2 + 0.45 * 0.6)
 
 
@@ -102,7 +103,7 @@ def test_neighbours_of_both_kinds_are_no_tie():
 def test_a_fixed_threshold_is_taken_as_it_is():
     similarity, rows = torch.rand(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
     config = InferenceConfig(threshold="fixed", similarity=0.3)
-    found = threshold_of(similarity, rows, torch.ones(2, 4, dtype=torch.bool), config, 0.1)
+    found = threshold_of(Similarity(similarity, rows, torch.ones(2, 4, dtype=torch.bool)), config, 0.1)
     assert torch.equal(found, torch.full((2,), 0.3))
 
 
@@ -117,7 +118,7 @@ def test_less_is_dropped_where_the_two_kinds_differ_less():
     def dropped(apart, scale):
         similarity = scale * (fits + noise + apart * step)
         best = similarity.amax(1)
-        return float((best < threshold_of(similarity, rows, mask, ramp, 0.1)[:, None]).sum())
+        return float((best < threshold_of(Similarity(similarity, rows, mask), ramp, 0.1)[:, None]).sum())
 
     found = [dropped(apart, 1.0) for apart in (0.0, 0.1, 0.2, 1.0)]
     assert found == sorted(found) and found[0] == 0 and found[-1] == 36
