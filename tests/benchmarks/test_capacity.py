@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_hours_are_work_over_machines():
 def test_the_committed_rates_say_where_they_come_from(capsys):
     for name, rate in json.loads(RATES.read_text("utf-8")).items():
         assert name in NAMES and rate["command"].startswith("stepformer bench "), name
-        assert rate["value"] is None or rate["machine"], name
+        assert rate["value"] is None or (rate["machine"] and re.fullmatch("[0-9a-f]{7,40}", rate["commit"])), name
     assert main(["bench", "capacity"]) == 0
     shown = capsys.readouterr().out
     assert "1,200,000 videos of 403 s, 134,472 hours" in shown and "| decode (cores) |" in shown
