@@ -68,7 +68,7 @@ EXAMPLES = [
 DATA = Path(__file__).parent / "data"
 _SAME_S = 4.0  # a name said so near to where it was labelled is the same
 _RANK, _RATE, _EPOCHS, _BATCH, _SMOOTH, _SCALE = 16, 5e-4, 3, 32, 0.05, 10.0
-_TOKENS = 160
+_TOKENS, _SHORTENED = 160, 0.4
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -158,6 +158,13 @@ def examples_of(talks: Sequence[Talk]) -> list[Example]:
 # -- training ---------------------------------------------------------------------------------------------------------
 
 
+def shortened(text: str, random: np.random.Generator) -> str:
+    """With fewer words around the name, at random, as where little is said: a clip, a beginning, a pause."""
+    name, before, said, behind = text.split(" [SEP] ")
+    last, first = (int(random.integers(len(words) + 1)) for words in (before.split(), behind.split()))
+    return as_read(name, (" ".join(before.split()[last:]), said, " ".join(behind.split()[:first])))
+
+
 def train(encoder: SentenceEncoder, examples: Sequence[Example], seed: int = 0) -> dict[str, Tensor]:
     """What ships: the changes of the sentence encoder, and the weights of the classes on its vector."""
     torch.manual_seed(seed)
@@ -177,6 +184,7 @@ def train(encoder: SentenceEncoder, examples: Sequence[Example], seed: int = 0) 
     with Progress("training", steps, "steps", quiet=False) as progress:
         for _ in range(_EPOCHS):
             texts = [example.texts[int(random.integers(len(example.texts)))] for example in examples]
+            texts = [shortened(text, random) if random.random() < _SHORTENED else text for text in texts]
             lengths = np.array([len(text) for text in texts])
             order = random.permutation(len(texts))
             # alike in length within a batch, for little padding
@@ -203,17 +211,17 @@ def train(encoder: SentenceEncoder, examples: Sequence[Example], seed: int = 0) 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the acts of some talks: chances of the names that were chosen, whether they are right, whether
+    """What became of the acts of some talks: scores of the names that were chosen, whether they are right, whether
     they are wrong (not merely of another time), and how many acts could have had a right name."""
 
-    chances: NDArray[np.float64]
+    scores: NDArray[np.float64]
     right: NDArray[np.bool_]
     wrong: NDArray[np.bool_]
     acts: int
 
     def row(self, least: float) -> tuple[int, float, float, float]:
-        """Names shown from a chance on; shares that are right, and wrong, of them; share of acts with a right name."""
-        shown = self.chances >= least
+        """Names shown from a score on; shares that are right, and wrong, of them; share of acts with a right name."""
+        shown = self.scores >= least
         count = int(shown.sum())
         right, wrong = (float(x[shown].mean()) if count else 0.0 for x in (self.right, self.wrong))
         return count, right, wrong, float(self.right[shown].sum() / max(1, self.acts))
@@ -231,12 +239,12 @@ def measure(talks: Iterable[Talk], classify: Any) -> Outcome:
         found = candidates(phrases, talk.cues, classify)
         if found is None:
             continue
-        for name, phrase, chance in zip(found.names, found.phrases, found.chances, strict=True):
+        for name, phrase, score in zip(found.names, found.phrases, found.scores, strict=True):
             one = votes_of(known, talk.name, name, phrase.start_s)
             if one is not None:
-                rows.append((float(chance), bool(one[1][2:].sum() > 0.5), bool(one[1][0] > 0.5)))
-    chances, right, wrong = np.array(rows or np.zeros((0, 3))).T
-    return Outcome(chances, right > 0, wrong > 0, acts)
+                rows.append((float(score), bool(one[1][2:].sum() > 0.5), bool(one[1][0] > 0.5)))
+    scores, right, wrong = np.array(rows or np.zeros((0, 3))).T
+    return Outcome(scores, right > 0, wrong > 0, acts)
 
 
 def step_names(videos: Sequence[Spoken], classify: Any) -> list[tuple[Name | None, str]]:
@@ -346,7 +354,7 @@ def left_out(talks: Sequence[Talk], count: int) -> dict[str, Outcome]:
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """Several as one."""
     return Outcome(
-        np.concatenate([one.chances for one in outcomes]),
+        np.concatenate([one.scores for one in outcomes]),
         np.concatenate([one.right for one in outcomes]),
         np.concatenate([one.wrong for one in outcomes]),
         sum(one.acts for one in outcomes),

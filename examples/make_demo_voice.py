@@ -1,6 +1,6 @@
 """Makes the voice of ``stepformer demo``: its lines, spoken by espeak-ng (a Debian package), as one Opus file.
 
-    python examples/make_demo_voice.py src/stepformer/cli/demo_voice.ogg
+python examples/make_demo_voice.py src/stepformer/cli/demo_voice.ogg
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from stepformer.media.audio import SAMPLE_RATE_HZ
 LENGTH_S = 21.0
 # what a narrator might say to the silent clip, and when
 SAID = (
-    (0.8, "First we're going to turn on the tap."),
-    (4.2, "Then go ahead and wet your hands."),
-    (7.6, "Now take some soap."),
+    (0.8, "To start, turn on the tap."),
+    (4.2, "Go ahead and wet your hands."),
+    (7.6, "Now put some soap on your hands."),
     (10.6, "And rub your hands together really well."),
     (15.6, "Finally, rinse your hands under the water."),
 )

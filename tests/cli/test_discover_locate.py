@@ -12,6 +12,7 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "app" / "discover"))
@@ -493,6 +494,8 @@ def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
         "phrases",
         lambda self, options=None: [Phrase(c.text, c.start_s, c.end_s, groundability=1.0) for c in self.cues],
     )
+    good = "stepformer.encoders.name_classifier.default_name_classifier"
+    monkeypatch.setattr(good, lambda: lambda texts: np.tile([0.0, 0.0, 0.0, 1.0], (len(texts), 1)))
     pull = weights.pull
     monkeypatch.setattr(
         weights, "pull", lambda name, **k: Path("talk.mp4") if name == "demo-video" else pull(name, **k)

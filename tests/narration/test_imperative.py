@@ -10,7 +10,7 @@ from stepformer.encoders.name_classifier import default_name_classifier
 from stepformer.narration import Cue, Phrase, extract_phrases
 from stepformer.narration.imperative import MOST_WORDS, name_forms
 
-WANTED_FOUND, MADE_RIGHT = 0.6, 0.6  # shares
+WANTED_FOUND, MADE_RIGHT = 0.4, 0.7  # shares, at least
 
 # what is said -> names that must be among its forms; behind an empty arrow: nothing here names a step
 SAID = """
@@ -235,14 +235,14 @@ def test_what_is_said_has_the_right_name_among_its_forms(parser, said: str, name
 
 
 def test_the_classifier_takes_the_right_form_and_nothing_where_nothing_is_done(parser) -> None:
-    """Of what the sentences above mean most is found, and little is made of talk."""
+    """Alone, without a word around them, many of the sentences above give their names, and little is made of talk."""
     if weights.find("minilm") is None:
         pytest.skip("weights are not here: stepformer models pull minilm")
     wanted = found = right = made = 0
     for said, names in ROWS:
         cues = [Cue(0.0, 0.4 * len(said.split()), said)]
         kept = candidates(extract_phrases(cues), cues, default_name_classifier())
-        shown = [] if kept is None else [n for n, c in zip(kept.names, kept.chances, strict=True) if c >= SHOWN_SAID]
+        shown = [] if kept is None else [n for n, c in zip(kept.names, kept.scores, strict=True) if c >= SHOWN_SAID]
         wanted, found = wanted + len(names), found + len(set(names) & set(shown))
         right, made = right + sum(name in names for name in shown), made + len(shown)
     assert found / wanted > WANTED_FOUND and right / made > MADE_RIGHT, (found / wanted, right / made)

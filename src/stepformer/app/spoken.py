@@ -1,7 +1,8 @@
 """Names for steps from what the speaker says there.
 
-What was said is put into forms that may name a step (:func:`name_forms`), a classifier gives the chance that each is
-right (:class:`~stepformer.encoders.name_classifier.NameClassifier`), and steps and phrases are aligned in order.
+What was said is put into forms that may name a step (:func:`name_forms`), a classifier gives the chances that each is
+good or acceptable (:class:`~stepformer.encoders.name_classifier.NameClassifier`), and steps and phrases are aligned in
+order.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from stepformer.narration.imperative import name_forms
 Floats = NDArray[np.floating[Any]]
 Classify = Callable[[Sequence[str]], Floats]
 
-EARLY_S, LATE_S = 6.0, 1.0
+EARLY_S, LATE_S = 10.0, 1.0
 """A step may be spoken of this long before it begins and after it ends."""
-SHOWN_SAID, SURE_SAID = 0.6, 0.9
-"""A spoken name is shown if the chance that it is right is at least the first, and is sure from the second."""
-_CLEAR = 0.5  # how much more a good name counts than an acceptable one
+SHOWN_SAID, SURE_SAID = 0.7, 0.9
+"""A spoken name is shown if its score is at least the first, and is sure from the second."""
+_VAGUE = 0.5  # of a score: an acceptable name, as "stir it", counts half, so that none of them is shown
 _SEEN, _SEEN_USUALLY = 2.66, 0.75  # log odds per share of the bank that fits the pictures worse, and its usual value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What may name the steps of a video: ``names`` (L) of ``phrases`` (L), with ``chances`` (L,) of being right."""
+    """What may name the steps of a video: ``names`` (L) of ``phrases`` (L), with ``scores`` (L,) in [0, 1]: the chance
+    that a name is good, plus half the chance that it is merely acceptable."""
 
     names: tuple[str, ...]
     phrases: tuple[Phrase, ...]
-    chances: NDArray[np.float64]
+    scores: NDArray[np.float64]
 
     def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L) 1 where a phrase is said inside a step, falling to 0 where it cannot be about it."""
@@ -50,19 +52,19 @@ class Candidates:
 
         spans_s: the steps' seconds. shares: (M, L) how well the names fit the steps' pictures, of
         :meth:`PhraseBank.shares_below`. Steps and phrases are aligned one to one by Drop-DTW, both droppable; a name's
-        score is the chance that it is right.
+        score falls with its distance from the step.
         """
         from stepformer.core.align import drop_dtw
 
         names: list[Name | None] = [None] * len(spans_s)
         if not spans_s:
             return names
-        chance = self.chances[None]
+        scores = self.scores[None]
         if shares is not None:
-            odds = chance / (1.0 - chance).clip(1e-6) * np.exp(_SEEN * (np.asarray(shares) - _SEEN_USUALLY))
-            chance = odds / (1.0 + odds)
+            odds = scores / (1.0 - scores).clip(1e-6) * np.exp(_SEEN * (np.asarray(shares) - _SEEN_USUALLY))
+            scores = odds / (1.0 + odds)
         near = self.near(spans_s)
-        costs = np.where(near > 0, SHOWN_SAID - chance * near, np.inf)
+        costs = np.where(near > 0, SHOWN_SAID - scores * near, np.inf)
         for column, row in enumerate(drop_dtw(costs, 0.0, 0.0, matching="one_to_one").assignment):
             if row >= 0:
                 score, said_s = float(SHOWN_SAID - costs[row, column]), self.phrases[column].start_s
@@ -71,7 +73,7 @@ class Candidates:
 
 
 def candidates(phrases: Sequence[Phrase], cues: Sequence[Cue], classify: Classify) -> Candidates | None:
-    """Of each phrase that may name a step the form that most likely is right, a clear one rather than a vague one.
+    """Of each phrase that may name a step the form with the highest score.
 
     cues: the talk, in which the classifier reads what was said around a phrase.
     """
@@ -80,11 +82,10 @@ def candidates(phrases: Sequence[Phrase], cues: Sequence[Cue], classify: Classif
         return None
     around = words_around(cues, [(p.start_s, p.end_s) for p in phrases], WORDS_BEFORE, WORDS_BEHIND)
     chances = np.asarray(classify([as_read(form, around[i]) for i, form in forms]), np.float64)  # (F, 4)
-    right = chances[:, 2] + chances[:, 3]
-    worth = right + _CLEAR * chances[:, 3]
+    scores = _VAGUE * chances[:, 2] + chances[:, 3]
     best: dict[int, int] = {}
     for at, (i, _) in enumerate(forms):
-        if i not in best or worth[at] > worth[best[i]]:
+        if i not in best or scores[at] > scores[best[i]]:
             best[i] = at
     kept = list(best.values())
-    return Candidates(tuple(forms[at][1] for at in kept), tuple(phrases[i] for i in best), right[kept])
+    return Candidates(tuple(forms[at][1] for at in kept), tuple(phrases[i] for i in best), scores[kept])

@@ -15,12 +15,12 @@ def phrase(text, at, chatter=False, negated=False, **more):
     return Phrase(text, at, at + 1.0, chatter, 1.0, verb, object=thing, negated=negated, **more)
 
 
-def found(chances):
+def found(scores):
     """Candidates said one second after each key."""
     return Candidates(
-        tuple(name for name, _ in chances.values()),
-        tuple(phrase(name, at) for at, (name, _) in chances.items()),
-        np.array([chance for _, chance in chances.values()]),
+        tuple(name for name, _ in scores.values()),
+        tuple(phrase(name, at) for at, (name, _) in scores.items()),
+        np.array([score for _, score in scores.values()]),
     )
 
 
@@ -29,7 +29,7 @@ def texts(names):
 
 
 def test_what_is_said_there_names_the_step():
-    names = found({4: ("crack the eggs", 0.95), 12: ("whisk the eggs", 0.7), 90: ("pour the oil", 0.99)}).of_steps(
+    names = found({4: ("crack the eggs", 0.95), 12: ("whisk the eggs", 0.8), 90: ("pour the oil", 0.99)}).of_steps(
         [(0.0, 10.0), (10.0, 20.0), (40.0, 50.0)]
     )
     assert texts(names) == ["crack the eggs", "whisk the eggs", None]
@@ -68,14 +68,14 @@ def test_of_the_forms_of_a_phrase_the_right_one_is_taken():
 
     def classify(texts):
         asked.extend(texts)
-        return np.array([[0, 0, 0.9, 0.1] if text.startswith("whisk them") else [0, 0, 0.3, 0.6] for text in texts])
+        return np.array([[0, 0, 0.9, 0.1] if text.startswith("whisk them") else [0, 0.1, 0.2, 0.7] for text in texts])
 
     cues = [Cue(0.0, 4.0, "Two eggs."), Cue(4.0, 5.0, "Whisk them."), Cue(5.0, 9.0, "Subscribe!")]
     one = candidates(said, cues, classify)
     assert asked == [
         f"{name} [SEP] Two eggs. [SEP] Whisk them. [SEP] Subscribe!" for name in ("whisk them", "whisk the eggs")
     ]
-    assert one.names == ("whisk the eggs",) and one.chances == pytest.approx([0.9])  # clear, though less likely right
+    assert one.names == ("whisk the eggs",) and one.scores == pytest.approx([0.8])  # clear, though less likely right
     assert one.phrases == (said[0],)
 
 
