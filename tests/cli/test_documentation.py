@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stepformer.cli import COMMANDS, command_module, command_parser
+from stepformer.cli import COMMANDS, command_module, command_parser, main
 from stepformer.core.config import make_config
 from stepformer.errors import UsageError
 
@@ -91,3 +91,20 @@ def test_the_training_config_of_the_documentation_is_read():
     block = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
     config = make_config(tomllib.loads(block))
     assert config.validation.dataset == "COIN.json" and config.data.store == ("store",)
+
+
+@pytest.mark.slow
+def test_the_readme_shows_what_the_demo_prints(tmp_path, monkeypatch, capsys):
+    """The real clip through the real weights, downloaded on first use; scores of guesses to within .02."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--out", "out/demo"]) == 0
+    printed = [split_score(line) for line in capsys.readouterr().out.splitlines()]
+    block = next(b for b in BLOCK.findall((ROOT / "README.md").read_text("utf-8")) if "out/demo/washing-hands.mp4" in b)
+    for line, score in map(split_score, block.strip("`\n").splitlines()):
+        assert any(line == other and abs(score - found) <= 0.02 for other, found in printed), line
+
+
+def split_score(line: str) -> tuple[str, float]:
+    """A line without the score of a guess, and the score; 0 where there is none."""
+    score = re.search(r"\(guess, (0\.\d+)\)", line)
+    return (line.replace(score[1], "").rstrip(), float(score[1])) if score else (line.rstrip(), 0.0)
