@@ -21,7 +21,7 @@ from the page cache, in turns. The best of the repeats counts, because other wor
 time; processor time per GB is that of all threads together. Bytes are those of the vectors; padding does not count.
 Without FOLDER a store of random vectors is made first.
 
-With --formats, one thread instead copies each video's frames out of the store's safetensors shards, out of an Arrow
+With --layouts, one thread instead copies each video's frames out of the store's safetensors shards, out of an Arrow
 file (a record batch per video, memory-mapped) and out of a tar (a member per video, as WebDataset reads it). Videos
 come in a shuffled order, from the tar in its own: it has no index.
 
@@ -30,7 +30,7 @@ For comparison, the rate that training on HowTo100M needs: 1.2 million videos of
 EXAMPLES = [
     "stepformer bench loader",
     "stepformer bench loader store/ --batch 128 --readers 8 --json",
-    "stepformer bench loader --formats --made-videos 600 --json",
+    "stepformer bench loader --layouts --made-videos 600 --json",
 ]
 
 VIDEOS, HOURS, DIM, EPOCHS = 1_200_000, 134_472, 768, 60
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--made-videos", type=positive, default=1000, metavar="N", help="videos of the made store")
     parser.add_argument("--readers", type=positive, metavar="N", help="threads that read (default: as training has)")
     parser.add_argument("--step-ms", type=above_zero, default=4.0, metavar="MS", help="training step to keep up with")
-    parser.add_argument("--formats", action="store_true", help="compare file formats instead")
+    parser.add_argument("--layouts", action="store_true", help="compare ways of storing shards instead")
     add(parser, "batch", "repeats", batch=72)
 
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     with nullcontext(str(args.folder)) if args.folder else tempfile.TemporaryDirectory() as folder:
         if args.folder is None:
             make_store(Path(folder), args.made_videos)
-        if args.formats:
+        if args.layouts:
             made = {"store": str(args.folder or f"made, {args.made_videos} videos"), "repeats": args.repeats}
             report(args, made, compare_formats(Path(folder), args.repeats))
             return 0

@@ -24,13 +24,13 @@ def test_a_short_video_is_shown_again(tmp_path):
 @pytest.mark.slow
 def test_a_new_process_beside_every_frame_and_decoding_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(discover, "_REFERENCE_S", 0.5)
-    write_clip(tmp_path / "a.mp4", [i / 10 for i in range(62)], size=(90, 160), group=10)
-    words = ["bench", "discover", str(tmp_path / "a.mp4"), "--seconds", "6", "--repeats", "1"]
+    write_clip(tmp_path / "a.mp4", [i / 10 for i in range(45)], size=(90, 160), group=10)  # shown two or three times
+    words = ["bench", "discover", str(tmp_path / "a.mp4"), "--seconds", "9", "--repeats", "1"]
     assert main([*words, "--cold", "--heights", "46", "90", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["height"] for row in found["rows"]] == [46, 90]
     for row in found["rows"]:
-        assert row["video_s"] == pytest.approx(6.0, abs=0.3) and row["processor_s"] > 0
+        assert 9.0 <= row["video_s"] < 14.0 and row["processor_s"] > 0
         assert row["times_real_time"] == pytest.approx(row["video_s"] / row["cold_s"])
         assert row["ratio"] == pytest.approx(row["reference_s"] / row["cold_s"])
         assert row["to_floor"] == pytest.approx(row["cold_s"] / row["floor_s"]) and row["to_floor"] > 1

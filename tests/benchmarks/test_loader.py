@@ -21,7 +21,7 @@ def test_a_made_store_and_one_that_is_given(tmp_path, capsys):
 
 
 def test_formats_are_read_whole(tmp_path, capsys):
-    assert main(["bench", "loader", "--formats", "--made-videos", "3", "--repeats", "1", "--json"]) == 0
+    assert main(["bench", "loader", "--layouts", "--made-videos", "3", "--repeats", "1", "--json"]) == 0
     rows = {row["format"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows.keys() == {"raw read", "safetensors", "Arrow IPC", "tar"} and rows["raw read"]["ratio"] == 1.0
     make_store(tmp_path / "s", 4)

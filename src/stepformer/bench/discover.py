@@ -101,7 +101,8 @@ def resized(video: Path, height: int, folder: Path) -> Path:
     width, rate_hz = 2 * round(info.width * height / info.height / 2), info.rate_hz or 25.0
     target = folder / f"{video.stem}-{height}p.mkv"
     with av.open(str(target), "w") as outside:
-        track = outside.add_stream("libx264", rate=Fraction(rate_hz).limit_denominator(1001))
+        # no picture that waits for a later one: copies are joined end to end
+        track = outside.add_stream("libx264", rate=Fraction(rate_hz).limit_denominator(1001), options={"bf": "0"})
         track.width, track.height, track.pix_fmt = width, height, "yuv420p"
         for _, _, picture in VideoReader(video).seconds(rate_hz, (height, width), "fit"):
             outside.mux(track.encode(av.VideoFrame.from_ndarray(picture, "rgb24")))
