@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import tempfile
 import time
 from contextlib import suppress
@@ -34,6 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stepformer.base.many import limit_threads
 from stepformer.cli.options import Several, above_zero, add
 from stepformer.core.config import TrainConfig, make_config
 from stepformer.core.training import Trainer
@@ -235,11 +235,7 @@ def run(args: argparse.Namespace) -> int:
         if what in MODELS or not clear  # controls hear nothing
     ]
     rows: list[dict[str, Any]] = []
-    for name in (
-        "OMP",
-        "OPENBLAS",
-    ):  # or each process has as many as the machine: an eighth of the rows in the same time
-        os.environ.setdefault(f"{name}_NUM_THREADS", "1")
+    limit_threads(1)  # or each process has as many as the machine: an eighth of the rows in the same time
     start = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
         made = pool.imap_unordered(partial(_row, str(args.world), options), jobs)

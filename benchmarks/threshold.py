@@ -23,7 +23,8 @@ from benchmarks.real_data import RealVideo
 from stepformer.app.discover.options import DiscoverOptions
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add
-from stepformer.core.inference import find_steps, no_slots
+from stepformer.core.inference import find_steps
+from stepformer.core.model import Slots
 from stepformer.core.options import DEFAULT_INFERENCE, InferenceConfig
 from stepformer.encoders.reading import Features
 
@@ -51,10 +52,10 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """One simulated video with the model's similarities (K, N); marks are ``video.steps``."""
+    """One simulated video and what the model makes of it; marks are ``video.steps``."""
 
     video: RealVideo
-    similarity: Any
+    output: Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,10 @@ def parts() -> list[Way]:
 def measure(seen: Seen, way: Way) -> tuple[float, ...]:
     """The measures of one video, in the order of MEASURES."""
     features = seen.video.features
-    similarity, structure = (torch.from_numpy(np.asarray(x))[None] for x in (seen.similarity, features.cutting))
+    structure = torch.from_numpy(np.asarray(features.cutting))[None]
     mask = torch.ones(1, len(features), dtype=torch.bool)
     config = way.options.inference(way.config)
-    found_in = find_steps(
-        no_slots(structure), mask, config, structure=structure, rate_hz=features.rate_hz, similarity=similarity
-    )
+    found_in = find_steps(seen.output, mask, config, structure=structure, rate_hz=features.rate_hz)
     pieces = found_in.segments[0]
     end_s, rate = features.duration_s, features.rate_hz
     found = [(piece.first / rate, min(piece.last / rate, end_s)) for piece in pieces]
@@ -164,7 +163,7 @@ def _sets(args: argparse.Namespace, model: Any) -> Iterator[tuple[str, str, int,
             thinned = [less for video in videos if (less := with_less_background(video)) is not None]
             for view, chosen in zip(VIEWS, (videos, thinned), strict=True):
                 if chosen:
-                    seen = [Seen(v, model.similarity(model.run(v.features.vectors))) for v in chosen]
+                    seen = [Seen(v, model.run(v.features.vectors)) for v in chosen]
                     yield view, encoder, seed, seen
 
 

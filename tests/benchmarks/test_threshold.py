@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from benchmarks.real_data import RealVideo
 from benchmarks.threshold import ENCODERS, MEASURES, Seen, _markdown, measure, parts, thresholds, with_less_background
+from stepformer.core.model import Slots
 from stepformer.encoders.reading import Features
 
 
@@ -13,12 +15,13 @@ def planted():
     """200 s: background, two steps of 30 s that slots 3 and 7 show, background between and after."""
     rng = np.random.default_rng(0)
     marks = np.repeat([0, 1, 0, 2, 0], [60, 30, 30, 30, 50])
-    looks = rng.standard_normal((3, 16))
-    vectors = looks[marks] + 0.1 * rng.standard_normal((200, 16))
-    similarity = np.where(marks > 0, 0.6, 0.1) + 0.01 * rng.standard_normal((32, 200))
-    similarity[3, marks == 1] = similarity[7, marks == 2] = 0.95
+    vectors = np.eye(16)[marks] + 0.02 * rng.standard_normal((200, 16))
+    slots = np.zeros((32, 16))
+    slots[:, :4] = 0.1, 0.6, 0.6, 0.5  # every slot fits the frames of both steps, and no other
+    slots[3, :4], slots[7, :4] = (0.1, 0.9, 0.3, 0.3), (0.1, 0.3, 0.9, 0.3)
+    output = Slots(*(torch.from_numpy(x)[None].float() for x in (slots, vectors)), None)
     steps = ((60.0, 90.0, "a"), (120.0, 150.0, "b"))
-    return Seen(RealVideo("v", Features(vectors), steps, np.zeros((2, 16), np.float32)), similarity)
+    return Seen(RealVideo("v", Features(vectors), steps, np.zeros((2, 16), np.float32)), output)
 
 
 def test_the_automatic_threshold_finds_what_is_planted_and_a_low_one_drops_nothing():

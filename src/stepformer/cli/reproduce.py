@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepformer.base.files import make_folder
+from stepformer.base.many import cores, limit_threads
 from stepformer.cli.log import answer, log
 from stepformer.cli.options import FOLDER, Several, above_zero, add, positive, set_fields, words
 from stepformer.errors import UsageError
@@ -89,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs what is missing, then writes and prints. 5 where some jobs failed or are left."""
     if not args.smoke:
         return _run(args)
-    os.environ["OMP_NUM_THREADS"] = "1"  # everything is tiny there
+    limit_threads(1)  # everything is tiny there
     if args.sources["jobs"] == "default":
-        args.jobs = min(2, os.cpu_count() or 1)
+        args.jobs = min(2, cores())
     with tempfile.TemporaryDirectory(prefix="stepformer-smoke-") as folder:
         args.out = args.out or folder
         return _run(args)

@@ -117,7 +117,7 @@ def otsu_threshold(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(flat, below, threshold.to(values.dtype))
 
 
-def _divided(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def divided(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Of the two kinds that values (B, N) are best divided into: the share of the high one (B,), and how far their
     means lie apart (B,)."""
     high = mask & (values >= otsu_threshold(values, mask)[:, None])
@@ -132,7 +132,7 @@ def plain_kinds(values: Tensor, mask: Tensor, rate_hz: float) -> Tensor:
 
     Few looks at the video need a larger distance: 5% of the divisions that texts of other videos make reach it.
     """
-    share, apart = _divided(values, mask)
+    share, apart = divided(values, mask)
     within = (_spread(values, mask).square() - share * (1 - share) * apart.square()).clamp(min=0.0).sqrt()
     looks = mask.sum(1).clamp(min=1) / values.new_tensor(look_frames(mask, rate_hz))
     plain = (apart / within.clamp(min=_FLAT) - _EVEN - _FEW / looks).clamp(0.0, 1.0)
@@ -162,7 +162,7 @@ def two_kinds(x: Similarity, config: InferenceConfig) -> Tensor:
     if not config.contrast_to:
         return x.values.new_ones(len(x.values))
     spread = _spread(x.values, x.both).clamp(min=_FLAT)
-    apart = _divided(evidence_of(x.values, x.rows, 0.0), x.mask)[1]
+    apart = divided(evidence_of(x.values, x.rows, 0.0), x.mask)[1]
     sure = ramp(apart / spread, config.contrast_from, config.contrast_to)
     return torch.where(x.mask.sum(1) / x.rate_hz >= x.rows.sum(1), sure, 0.0)
 

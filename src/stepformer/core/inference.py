@@ -100,17 +100,16 @@ def find_steps(
     rate_hz: float = 1.0,
     steps: int | None = None,
     evidence: Tensor | None = None,
-    similarity: Tensor | None = None,
 ) -> Found:
     """The steps of a batch of videos.
 
     mask: (B, N) True where there is a frame; padding stands behind. structure: (B, N, S) what boundaries are placed by
     (``output.frames`` by default). rate_hz: frames per second. steps: the number in each video. evidence: (B, N)
     added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
-    as a frame that has nothing in common with its segment costs. similarity: (B, K, N) instead of the slots' own.
+    as a frame that has nothing in common with its segment costs.
     """
-    unread = cosines(output.slots, output.frames) if similarity is None and config.read_share else None
-    similarity = slot_similarity(output, mask, config) if similarity is None else similarity
+    unread = cosines(output.slots, output.frames) if config.read_share else None
+    similarity = slot_similarity(output, mask, config)
     structure = output.frames if structure is None else structure
     B, K, _ = similarity.shape
     rows = torch.ones(B, K, dtype=torch.bool, device=mask.device)
@@ -150,10 +149,6 @@ def find_steps(
         found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
     else:
         found, _ = segments.solve(task, penalty, ordered=config.ordered)
-        if config.threshold == "automatic" and not all(found):
-            # a video that changes has a step, however high the penalty
-            one, _ = segments.solve(task, penalty, ordered=config.ordered, count=[1] * B)
-            found = [steps_here or one[i] for i, steps_here in enumerate(found)]
     return _found(found, similarity, threshold, penalty, mask)
 
 

@@ -19,7 +19,7 @@ from stepformer.app.discover.loading import checkpoint_file
 from stepformer.base.files import replacing
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.core.inference import find_texts, no_slots
-from stepformer.core.losses import cosines, match
+from stepformer.core.losses import LossConfig, cosines, match
 from stepformer.core.model import Slots
 from stepformer.core.options import InferenceConfig
 from stepformer.data.simulator import Batch
@@ -43,6 +43,7 @@ class Scene:
     words: Words
     video: int
     simulated: bool
+    loss: LossConfig  # that the model was trained with
 
     @property
     def config(self) -> InferenceConfig:
@@ -70,7 +71,9 @@ def make_scene(source: Source, checkpoint: str, split: str = "test", task: int =
     loaded = load_checkpoint(checkpoint_file(checkpoint), device)
     stage = Stage(_only(whole, own), source.has_texts, 0, device, loaded.model, asdict(loaded.inference))
     video = median_video(stage)
-    return Scene(stage, source.words(split, int(own[video]), whole), video, not source.real)
+    trained = loaded.provenance.get("config", {}).get("loss", {})
+    loss = LossConfig(**{name: trained[name] for name in ("keep", "best_per_slot") if name in trained})
+    return Scene(stage, source.words(split, int(own[video]), whole), video, not source.real, loss)
 
 
 def _only(trial: Trial, members: IntArray) -> Trial:
@@ -140,10 +143,9 @@ def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray
     batch, texts = own.batches[0], own.texts[0]
     lengths = torch.tensor([texts.shape[1]], device=texts.device)
     out = {}
+    config = replace(scene.config, text_share=0.0)  # each step by the slot it took alone
     for name, rows in (("StepFormer slots", slots), ("ground-truth texts", no_slots(batch.video))):
-        found = find_texts(
-            rows, batch.video_mask, texts, lengths, scene.config, structure=batch.video, rate_hz=own.rate_hz
-        )
+        found = find_texts(rows, batch.video_mask, texts, lengths, config, structure=batch.video, rate_hz=own.rate_hz)
         out[name] = (found.similarity[0].float().cpu().numpy(), found.assignment[0].cpu().numpy())
     return out
 
@@ -152,8 +154,8 @@ def matched_phrases(scene: Scene) -> tuple[tuple[str, ...], IntArray, IntArray]:
     """Phrases of the drawn video, the slot each is matched with (-1 none), and the step each names (-1 not known)."""
     slots, own = scene.drawn()
     batch, count = own.batches[0], len(scene.words.phrases)
-    # half of each slot's 12 best similarities reach the threshold
-    taken = match(cosines(slots.slots, batch.phrases[:, :count]), batch.phrase_mask[:, :count], 0.5, 12)[0]  # (K, L)
+    similarity, mask = cosines(slots.slots, batch.phrases[:, :count]), batch.phrase_mask[:, :count]
+    taken = match(similarity, mask, scene.loss.keep, scene.loss.best_per_slot)[0]  # (K, L)
     slot = torch.where(taken.any(0), taken.to(torch.uint8).argmax(0), -1).cpu().numpy()
     return scene.words.phrases, slot, batch.phrase_steps[0, :count].cpu().numpy()
 

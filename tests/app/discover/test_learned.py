@@ -129,6 +129,33 @@ def test_without_the_checkpoints_options_the_band_is_left(trial):
     assert "iou" in outside(found), found
 
 
+FINDS, PLACES = "discovery", "localisation"
+TURNED = [
+    ("threshold", "percentile", FINDS), ("threshold", "percentile", PLACES), ("contrast_from", 0.0, FINDS),
+    ("contrast_to", 3.0, FINDS), ("ordered", False, FINDS), ("ordered", False, PLACES), ("read_share", 0.0, FINDS),
+    ("read_temperature", 0.1, FINDS), ("text_share", 0.0, PLACES), ("evidence_temperature", 0.0, FINDS),
+    ("evidence_temperature", 0.0, PLACES), ("step_weight", 1.0, FINDS), ("row_weight", 0.0, FINDS),
+    ("text_weight", 1.0, PLACES), ("locate_step_weight", 0.0, PLACES), ("text_margin", 1.0, PLACES),
+    ("separable_from", 0.4, PLACES), ("separable_to", 2.0, PLACES), ("structure_weight", 0.3, FINDS),
+    ("structure_weight", 0.3, PLACES), ("penalty_share", 0.25, FINDS), ("background_share", 0.0, PLACES),
+    ("background_s", 3.0, PLACES), ("number_weight", 0.0, FINDS), ("min_step_s", 20.0, FINDS), ("detail", 0.3, FINDS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value", "task"), TURNED)
+def test_every_option_of_the_checkpoint_counts(trial, model, option, value, task):
+    """With one of them turned, other steps come out."""
+    batch, texts = trial.batches[0], trial.texts[0]
+    output, there = slots_of(model, batch), batch.video_mask
+
+    def found(config):
+        if task == FINDS:
+            return find_steps(output, there, config, structure=batch.video).assignment
+        return find_texts(output, there, texts, (batch.steps >= 0).sum(1), config, structure=batch.video).assignment
+
+    assert (found(replace(model.inference, **{option: value})) != found(model.inference)).float().mean() > 0.005
+
+
 @pytest.mark.parametrize("how", ["shipped options", "others", "asked for the paper's"])
 def test_product_and_tables_give_the_same_assignments(trial, model, how):
     config, find, place = model.inference, {}, {}
@@ -151,7 +178,10 @@ def test_product_and_tables_give_the_same_assignments(trial, model, how):
             rows = [step.slot if want is found else step.meta["given"] for step in steps]
             got = np.full(n, -1)
             for step, row in zip(steps, rows, strict=True):
-                got[round(step.start_s) : round(step.end_s)] = row
+                first, last = round(step.start_s), round(step.end_s)
+                got[first:last] = row
+                if want is found:  # a step's score is of the similarities that it was cut by
+                    assert step.score == pytest.approx(float(want.similarity[i, row, first:last].mean()), abs=1e-4)
             assert got.tolist() == want.assignment[i, :n].tolist()
 
 

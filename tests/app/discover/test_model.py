@@ -72,6 +72,21 @@ def test_about_so_many_steps(model, steps):
     assert abs(len(model.discover_features(vectors, steps=steps)) - steps) <= 1
 
 
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_slots_alone_in_so_many_steps_show_the_same_part_of_the_video(model, steps):
+    vectors, _, _ = planted(lengths=(9,) * 8)
+    default = model.discover_features(vectors, use="slots")
+    given = model.discover_features(vectors, use="slots", steps=steps)
+    assert len(given) == steps and len(default) != steps
+    assert sum(s.duration_s for s in given) >= 0.9 * sum(s.duration_s for s in default)
+
+
+def test_slots_alone_with_less_detail_give_fewer_steps(model):
+    vectors, _, _ = planted(lengths=(3,) * 20, noise=0.8)
+    counts = [len(model.discover_features(vectors, use="slots", detail=d)) for d in (0.0, 0.25, 0.5)]
+    assert 0 < counts[0] < counts[1] < counts[2]
+
+
 def test_more_steps_than_slots(model):
     vectors, _, edges = planted(lengths=(5,) * 40, noise=0.2)
     timeline = model.discover_features(vectors, steps=40)

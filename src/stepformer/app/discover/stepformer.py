@@ -21,7 +21,7 @@ from stepformer.app.spoken import candidates
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
-from stepformer.core.evidence import noise_share, slot_similarity
+from stepformer.core.evidence import noise_share
 from stepformer.core.inference import Spread, find_steps, find_texts
 from stepformer.core.model import Slots
 from stepformer.core.options import PAPER_INFERENCE
@@ -200,26 +200,25 @@ class StepFormer:
         seen = _at_working_rate(features)
         began = time.perf_counter()
         output = self.run(seen.vectors)
-        similarity = self.similarity(output)
         modelled = time.perf_counter()
         notes: list[str] = []
         heard = self._heard(narration, notes)
+        with one_thread(len(seen) <= SMALL_FRAMES):
+            evidence, structure = (
+                (None, _batch(seen.cutting)) if options.use == "structure" or heard is None else said(heard, seen)
+            )
+            found = find_steps(
+                output, _all(output), options.inference(self.inference), structure=structure, rate_hz=seen.rate_hz,
+                steps=options.steps, evidence=evidence,
+            )  # fmt: skip
+        pieces: Sequence[Segment] = found.segments[0]
+        penalty, similarity = float(found.penalty[0]), found.similarity[0].float().numpy()
+        threshold = None if options.use == "structure" else float(found.threshold[0])
         if _is_still(seen):
             threshold, penalty = None, 0.0
-            pieces: Sequence[Segment] = (Segment(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
+            pieces = (Segment(0, len(seen), -1),) if seen.duration_s <= _MOMENT_S else ()
             if not pieces:
                 notes.append("the picture never changes: there are no steps to tell apart")
-        else:
-            with one_thread(len(seen) <= SMALL_FRAMES):
-                evidence, structure = (
-                    (None, _batch(seen.cutting)) if options.use == "structure" or heard is None else said(heard, seen)
-                )
-                found = find_steps(
-                    output, _all(output), options.inference(self.inference), structure=structure, rate_hz=seen.rate_hz,
-                    steps=options.steps, evidence=evidence,
-                )  # fmt: skip
-            pieces, penalty = found.segments[0], float(found.penalty[0])
-            threshold = None if options.use == "structure" else float(found.threshold[0])
         aligned = time.perf_counter()
         slots = output.slots[0].numpy()
         whole = unit(seen.vectors).mean(0)
@@ -256,13 +255,8 @@ class StepFormer:
             meta["narration"] = {"source": narration.source, "where": narration.where}
         spent = features.seconds | {"model": modelled - began, "align": aligned - modelled, "label": labelled - aligned}
         phrases = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
-        fits = similarity.astype(np.float32)
         timeline = _timeline(features, steps, meta, notes)
-        return Finding(timeline, fits, step_vectors, segment_vectors, slots, seen, spent, phrases)
-
-    def similarity(self, output: Slots) -> NDArray[np.float64]:
-        """(K, N) similarities of slots with frames, as discovery uses them, of what :meth:`run` gives."""
-        return slot_similarity(output, _all(output), self.inference)[0].double().numpy()
+        return Finding(timeline, similarity, step_vectors, segment_vectors, slots, seen, spent, phrases)
 
     # -- localisation -------------------------------------------------------------------------------------------
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from stepformer.app.procedure.records import FloatArray, IntArray
 from stepformer.base.arrays import unit
+from stepformer.core.evidence import divided, otsu_threshold
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import kmeans
 
@@ -123,14 +125,10 @@ def _alternate(
 def _dividing(distances: FloatArray) -> float:
     """The threshold (Otsu) between near and far distances (M,), inf where the two kinds are not apart: how many of a
     task's pieces are background, or done by one video only, differs from task to task, so no fixed share serves all."""
-    values = np.sort(distances)
-    number = np.arange(1, len(values))
-    if not len(number):
-        return np.inf
-    low = values.cumsum()[:-1]
-    gap = (values.sum() - low) / number[::-1] - low / number
-    at = int((number * number[::-1] * gap**2).argmax())
-    return float((values[at] + values[at + 1]) / 2) if gap[at] >= _APART else np.inf
+    values = torch.from_numpy(distances)[None]
+    every = torch.ones_like(values, dtype=torch.bool)
+    apart = float(divided(values, every)[1])
+    return float(otsu_threshold(values, every)) if apart >= _APART else np.inf
 
 
 def _means(points: FloatArray, place: FloatArray, labels: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
