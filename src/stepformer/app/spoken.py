@@ -40,6 +40,13 @@ class Candidates:
     phrases: tuple[Phrase, ...]
     scores: NDArray[np.float64]
 
+    def acts(self, frames: int, rate_hz: float) -> NDArray[np.bool_]:
+        """(N,) the frames at which something is said that is likely enough to be shown as a name."""
+        shown = np.zeros(frames, bool)
+        middles = np.array([phrase.middle_s for phrase in self.phrases])[self.scores >= SHOWN_SAID]
+        shown[np.clip(middles * rate_hz, 0, frames - 1).astype(np.int64)] = True
+        return shown
+
     def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:
         """(M, L) 1 where a phrase is said inside a step, falling to 0 where it cannot be about it."""
         starts, ends = np.asarray(spans_s, np.float64).T[..., None]

@@ -49,7 +49,7 @@ from stepformer.core.evidence import (
 from stepformer.core.losses import cosines
 from stepformer.core.model import ModelConfig, Slots
 from stepformer.core.options import InferenceConfig
-from stepformer.core.segments import Segment
+from stepformer.core.segments import Acts, Segment
 
 TOO_MANY = 4.0
 """Cost of a text that gets no frame, in cosines: paid only where there are more texts than frames."""
@@ -60,6 +60,8 @@ _TIE_OF_PLACES = 1e-4  # per squared part: without evidence, texts take equal pa
 _SHIFTS = 16
 _SLOTS = ModelConfig().slots  # of a control
 _SPLIT = 2.0  # looks of noise that a further step must explain, however many are usual
+_SPOKEN, _SPOKEN_S = 4.0, 1.5  # in penalties: what a step is worth in which an action is spoken of; how long it is
+_CENTRE = 1.0
 _BY_CHANCE = 0.5  # times the standard deviation of a sum over a usual step: what rows gain where a step is split
 
 
@@ -100,13 +102,15 @@ def find_steps(
     rate_hz: float = 1.0,
     steps: int | None = None,
     evidence: Tensor | None = None,
+    acts: Tensor | None = None,
 ) -> Found:
     """The steps of a batch of videos.
 
     mask: (B, N) True where there is a frame; padding stands behind. structure: (B, N, S) what boundaries are placed by
     (``output.frames`` by default). rate_hz: frames per second. steps: the number in each video. evidence: (B, N)
     added to what every row gains in a frame: above 0 it speaks for a step here, below 0 against one; 1 is as much
-    as a frame that has nothing in common with its segment costs.
+    as a frame that has nothing in common with its segment costs. acts: (B, N) bool, the frames at which an action is
+    spoken of that is worth a step of its own.
     """
     unread = cosines(output.slots, output.frames) if config.read_share else None
     similarity = slot_similarity(output, mask, config)
@@ -121,6 +125,7 @@ def find_steps(
         return _by_drop_dtw(gains, similarity, threshold, mask, config, steps)
     spread = _spread_out(structure, mask)
     penalty = penalty_of(spread, mask, rate_hz, config)
+    spoken = None if acts is None else Acts(acts & mask, _SPOKEN * penalty, math.ceil(_SPOKEN_S * rate_hz))
     structure_spread, spread = spread, spread * math.sqrt(config.structure_weight)
     by_structure = config.step_weight == 0
     by_number = steps is None and config.number_weight > 0 and config.threshold == "automatic"
@@ -134,10 +139,12 @@ def find_steps(
         cuts, _ = segments.solve(segments.programme(None, spread, mask), penalty, count=[steps] * B)
         found = [task.on_rows(cut, i, config.ordered) for i, cut in enumerate(cuts)]
     elif steps is not None:
-        found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B)
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, count=[steps] * B, acts=spoken)
     elif falls_into is not None:
         noise = noise_share(structure_spread, mask, rate_hz)
         usual = usual_number(falls_into)
+        if _CENTRE and spoken is not None:
+            usual = torch.maximum(usual, _CENTRE * spoken.at.sum(1).to(usual.dtype))
         number = number_costs(usual, mask, noise, config)
         # what is usual never splits what is all the same; noise counts by looks: a higher rate has no more of it
         look = noise.new_tensor(look_frames(mask, rate_hz))
@@ -146,9 +153,9 @@ def find_steps(
             common, chance = row_noise(shown)
             per_step = torch.where(falls_into <= NUMBER_FEW, 0.0, mask.sum(1) / usual.clamp(min=1.0))
             least = least + _BY_CHANCE * config.row_weight * common * chance * (look * per_step).sqrt()
-        found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least)
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, number=number, least=least, acts=spoken)
     else:
-        found, _ = segments.solve(task, penalty, ordered=config.ordered)
+        found, _ = segments.solve(task, penalty, ordered=config.ordered, acts=spoken)
     return _found(found, similarity, threshold, penalty, mask)
 
 

@@ -7,10 +7,12 @@ successive steps rise (or not, without an order). The cut that is chosen makes t
   - sum over segments of  (squared distance of its frames to their own mean, in units of the video's variance per frame)
   - penalty per segment
   - what it costs to pass a row over
+  + what a step is worth that holds an act (a frame at which an action is spoken of)
 
-The first and last lines are Drop-DTW, many columns to one row, both droppable: with nothing else (no structure,
+The first and fourth lines are Drop-DTW, many columns to one row, both droppable: with nothing else (no structure,
 penalty 0) the optimum is the same. The second is kernel change-point detection, which needs no rows. Together rows say
-what the steps are and structure says where they begin and end.
+what the steps are and structure says where they begin and end; acts say where there must be one, however many one step
+holds.
 
 Distances are divided by the video's own variance per frame, so the penalty has a plain meaning: *a segment must
 explain as much of the video as ``penalty`` frames that have nothing in common with the rest*.
@@ -44,6 +46,21 @@ class Segment:
     first: int
     last: int
     row: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Acts:
+    """Frames at which an action is spoken of, and what a step is worth that holds one or more of them."""
+
+    at: Tensor  # (B, N) bool
+    worth: Tensor  # (B,)
+    shortest: int  # frames that such a step has at least
+
+    @property
+    def last(self) -> Tensor:
+        """(B, N + 1) the last act before each end, -1 where there is none."""
+        frames = torch.arange(self.at.shape[1], device=self.at.device)
+        return torch.nn.functional.pad(torch.where(self.at, frames, -1).cummax(1).values, (1, 0), value=-1)
 
 
 @functools.cache
@@ -130,6 +147,7 @@ def solve(
     count: list[int] | None = None,
     number: list[NDArray[np.float64]] | None = None,
     least: Tensor | None = None,
+    acts: Acts | None = None,
     backend: str = "auto",
 ) -> tuple[list[list[Segment]], list[float]]:
     """The best steps of each video, in order (what lies between them is background), and the sums they reach.
@@ -137,10 +155,10 @@ def solve(
     penalty: (B,) per segment, those of background too. Without ``count`` there are as many steps as is best: with
     rising rows, where passing row r over costs ``skip`` (B, R) (inf: it must have a segment; 0 by default), or, not
     ``ordered``, each with whichever row gains most. ``count``: the number of steps (at most the frames), wherever
-    their best rows gain most; rows are given to them in order afterwards. ``number``: as
-    many steps as is best, likewise, where each video's (C,) says what 1 to C steps cost beside; no more than those that
-    each gain ``least`` (B,) before penalties. Without rows every segment is a step. backend: "numba" or "torch" instead
-    of what suits the device.
+    their best rows gain most; rows are given to them in order afterwards. ``number``: as many steps as is best,
+    likewise, where each video's (C,) says what 1 to C steps cost beside; no more than those that each gain ``least``
+    (B,) before penalties. Without rows every segment is a step. acts: what is spoken of. backend: "numba" or "torch"
+    instead of what suits the device.
     """
     B, R = len(task.lengths), task.gains.shape[2]
     idle = R > 0
@@ -163,7 +181,8 @@ def solve(
     here = task.gains.device.type == "cpu" and importlib.util.find_spec("numba") is not None
     compiled = backend == "numba" or (backend == "auto" and here)
     tables = _with_numba if compiled else _with_torch
-    sums, begins, hows = tables(task, skips, penalty.to(task.gains.dtype), stages, longest, pooled, loop, idle)
+    acts = acts or Acts(torch.zeros(B, 0, dtype=torch.bool, device=task.gains.device), penalty.new_zeros(B), 0)
+    sums, begins, hows = tables(task, skips, penalty.to(task.gains.dtype), acts, stages, longest, pooled, loop, idle)
     found: list[list[Segment]] = []
     values: list[float] = []
     for item, most in enumerate(stages):
@@ -219,19 +238,20 @@ Tables = tuple[list[NDArray[np.float64]], list[NDArray[np.int32]], list[NDArray[
 
 
 def _with_numba(
-    task: Programme, skip: Tensor, penalty: Tensor, stages: list[int], longest: list[int], pooled: bool, loop: bool,
-    idle: bool,
+    task: Programme, skip: Tensor, penalty: Tensor, acts: Acts, stages: list[int], longest: list[int], pooled: bool,
+    loop: bool, idle: bool,
 ) -> Tables:  # fmt: skip
     """The tables of each video: values at its end (S + 1,), begins and hows (N + 1, S + 1)."""
     fill = _compiled()
     gains, sums, squares, skips = (x.numpy() for x in (task.gains, task.sums, task.squares, skip.contiguous()))
+    last, worth = acts.last.numpy(), acts.worth.tolist()
     values, begins, hows = [], [], []
     for i, n in enumerate(task.lengths):
         shape = n + 1, stages[i] + 1
         best, begin, how = np.empty(shape), np.zeros(shape, np.int32), np.zeros(shape, np.int8)
         fill(
             gains[i, : n + 1], sums[i, : n + 1], squares[i, : n + 1], skips[i, : stages[i]], float(penalty[i]),
-            longest[i], pooled, loop, idle, best, begin, how,
+            longest[i], last[i], worth[i], acts.shortest, pooled, loop, idle, best, begin, how,
         )  # fmt: skip
         values.append(best[-1])
         begins.append(begin)
@@ -247,10 +267,12 @@ def _compiled() -> Any:
     return jit(_fill, fastmath={"reassoc", "contract"})
 
 
-def _fill(gains, sums, squares, skip, penalty, longest, pooled, loop, idle, best, begin, how):  # type: ignore[no-untyped-def]
+def _fill(  # type: ignore[no-untyped-def]
+    gains, sums, squares, skip, penalty, longest, last, worth, shortest, pooled, loop, idle, best, begin, how
+):
     """Fills the tables of one video, (N + 1, S + 1) each; see :func:`solve`. Compiled where numba is.
 
-    gains (N + 1, R), sums (N + 1, W) and squares (N + 1,) are prefix sums; skip (S,).
+    gains (N + 1, R), sums (N + 1, W) and squares (N + 1,) are prefix sums; skip (S,); last (N + 1,) of acts, or (1,).
     """
     frames, rows = gains.shape[0] - 1, gains.shape[1]
     width, stages = sums.shape[1], skip.shape[0]
@@ -280,6 +302,8 @@ def _fill(gains, sums, squares, skip, penalty, longest, pooled, loop, idle, best
                     better = value > idle_best[j]
                     idle_best[j] = value if better else idle_best[j]
                     idle_begin[j] = start if better else idle_begin[j]
+            if worth and end - start >= shortest and last[end] >= start:
+                cost -= worth
             if pooled:
                 top = 0.0 if rows == 0 else -np.inf
                 for r in range(rows):
@@ -307,8 +331,8 @@ def _fill(gains, sums, squares, skip, penalty, longest, pooled, loop, idle, best
 
 
 def _with_torch(
-    task: Programme, skip: Tensor, penalty: Tensor, stages: list[int], longest: list[int], pooled: bool, loop: bool,
-    idle: bool,
+    task: Programme, skip: Tensor, penalty: Tensor, acts: Acts, stages: list[int], longest: list[int], pooled: bool,
+    loop: bool, idle: bool,
 ) -> Tables:  # fmt: skip
     """The tables of all videos at once: a loop over the frames that segments end at, all starts and states together."""
     gains, device = task.gains, task.gains.device
@@ -318,6 +342,7 @@ def _with_torch(
     how = torch.full((B, N + 1, S + 1), STEP, dtype=torch.int8, device=device)
     limit = torch.tensor(longest, device=device)
     most = max(longest, default=1)
+    last, spoken = acts.last, bool(acts.at.any())
     passed = torch.nn.functional.pad(skip.cumsum(1), (1, 0))  # (B, S + 1) cost of passing all rows before
     states = torch.arange(S + 1, device=device)
 
@@ -351,6 +376,9 @@ def _with_torch(
         gained = gains[:, end, None] - gains[:, start:end]  # (B, w, R)
         if pooled:
             gained = gained.amax(2, keepdim=True) if gained.shape[2] else gained.new_zeros(1)
+        if spoken:
+            held = (spans >= acts.shortest) & (last[:, end, None] >= torch.arange(start, end, device=device))
+            gained = gained + torch.where(held, acts.worth[:, None], 0.0)[..., None].to(gained.dtype)
         here = gains.new_full((B, S + 1), -torch.inf)
         if loop:
             here, at = (base + gained).max(1)

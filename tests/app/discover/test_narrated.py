@@ -9,13 +9,11 @@ import pytest
 import torch
 from discover_parts import WIDTH, planted, tiny_model
 
-from stepformer.app.discover import recut
 from stepformer.app.discover import stepformer as module
 from stepformer.app.discover.options import DiscoverOptions
 from stepformer.app.naming import Name
 from stepformer.core.inference import find_steps
 from stepformer.core.options import DEFAULT_INFERENCE
-from stepformer.core.segments import Segment
 from stepformer.encoders.clip import PictureStatistics
 from stepformer.encoders.reading import Features
 from stepformer.errors import MissingError
@@ -166,19 +164,6 @@ def test_a_change_of_topic_cuts_where_the_picture_tells_nothing():
     assert abs(alone.last - 60) > 3
 
 
-def test_a_moment_without_a_name_joins_its_like():
-    frames = np.repeat(np.eye(4, dtype=np.float32), [10, 1, 10, 10], 0)
-    frames[10] = frames[11] * 0.9 + frames[0] * 0.1
-    pieces = [Segment(0, 10, 0), Segment(10, 11, 1), Segment(11, 21, 2), Segment(21, 31, 3)]
-    said = Name("whisk the eggs", "spoken", True, 0.9)
-    kept, names = recut.without_splinters(pieces, [said, None, said, None], Features(frames))
-    assert [(p.first, p.last, p.row) for p in kept] == [(0, 10, 0), (10, 21, 2), (21, 31, 3)]
-    assert names == [said, said, None]
-    # nothing is said: nothing is joined
-    kept, _ = recut.without_splinters(pieces, [None] * 4, Features(frames))
-    assert len(kept) == 4
-
-
 def test_two_spoken_steps_are_two_though_the_picture_hardly_changes(said, alike):
     vectors, _, _ = planted(lengths=(20, 24, 20), noise=0.25)
     vectors[30:44] += 0.15 * vectors[50]  # within the second step there is a slight change
@@ -208,21 +193,3 @@ def test_what_is_said_during_a_step_names_no_later_one(said, alike):
     found = tiny_model().find(Features(vectors), narration=said(*lines)).timeline
     assert [step.label for step in found] == [*(text for _, text in lines[:3]), None, "fry the eggs"]
     assert [step.start_s for step in found] == pytest.approx([0, 20, 30, 44, 64], abs=1)
-
-
-def test_what_is_plainly_spoken_of_is_no_background(said, alike, monkeypatch):
-    """A stretch that the engine drops comes back where an action is spoken of, without the talk before it."""
-    vectors, _, _ = planted(lengths=(30, 20, 20, 20), noise=0.25)
-    lines = [(24.0, "crack the eggs"), (32.0, "whisk the eggs"), (75.0, "fry the eggs")]
-    engine = module.find_steps
-
-    def dropping(*args, **options):
-        found = engine(*args, **options)
-        return replace(found, segments=(tuple(s for s in found.segments[0] if s.first >= 50),))
-
-    monkeypatch.setattr(module, "find_steps", dropping)
-    found = tiny_model().find(Features(vectors), narration=said(*lines)).timeline
-    assert "crack the eggs" in [step.label for step in found] and "whisk the eggs" in [step.label for step in found]
-    # nothing is said of what was dropped: it stays background
-    found = tiny_model().find(Features(vectors), narration=said((55.0, "whisk the eggs"), lines[2])).timeline
-    assert found.steps[0].start_s >= 50

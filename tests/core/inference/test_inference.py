@@ -445,6 +445,24 @@ def test_evidence_speaks_for_and_against(config):
     assert (placed[gap] == 1).all()
 
 
+def test_where_an_action_is_spoken_of_there_is_a_step_of_its_own():
+    video, labels, kinds = planted([(0, 30), (-1, 30), (1, 30), (2, 30)])
+    video[0, 76:90] += 0.1 * kinds[2]  # a slight change within the step of the second kind
+    mask, output = torch.ones(1, len(labels), dtype=torch.bool), Slots(kinds[None], video, None)
+
+    def found(*said):
+        acts = torch.zeros(1, len(labels), dtype=torch.bool)
+        acts[0, list(said)] = True
+        return [(s.first, s.last) for s in find_steps(output, mask, DEFAULT_INFERENCE, acts=acts).segments[0]]
+
+    silent = found()
+    assert silent == [(0, 30), (60, 90), (90, 120)]
+    assert found(5, 65, 95) == silent  # one action per step
+    assert found(5, 65, 84, 95) == [(0, 30), (60, 76), (76, 90), (90, 120)]  # two in one
+    back = found(5, 45, 65, 95)  # in the background
+    assert len(back) == 4 and back[1][0] <= 45 < back[1][1] and back[1][0] >= 30 and back[1][1] <= 60
+
+
 def test_reading_sharpens_a_slot_with_what_it_reads():
     video, _, kinds = planted([(0, 4), (1, 4)], noise=0.0)
     mask = torch.ones(1, 8, dtype=torch.bool)

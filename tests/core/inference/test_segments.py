@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepformer.core.align import drop_dtw
-from stepformer.core.segments import longest_segment, programme, rows_in_order, solve, spread_out
+from stepformer.core.segments import Acts, longest_segment, programme, rows_in_order, solve, spread_out
 
 BACKENDS = ("numba", "torch")
 
@@ -124,19 +124,25 @@ def test_structure_alone(n, seed, penalty, backend):
 
 @given(
     n=st.integers(1, 7), rows=st.integers(0, 3), count=st.integers(1, 9), seed=st.integers(0, 10_000),
-    penalty=st.floats(0, 2), backend=st.sampled_from(BACKENDS),
+    penalty=st.floats(0, 2), said=st.sets(st.integers(0, 6)), shortest=st.integers(0, 3),
+    backend=st.sampled_from(BACKENDS),
 )  # fmt: skip
-def test_the_best_of_all_cuts_with_so_many_steps(n, rows, count, seed, penalty, backend):
+def test_the_best_of_all_cuts_with_so_many_steps(n, rows, count, seed, penalty, said, shortest, backend):
     rng = np.random.default_rng(seed)
     gains = rng.standard_normal((rows, n)) if rows else None
     task, x = batch(rng.standard_normal((n, 3)), gains)
-    found, values = solve(task, torch.full((2,), penalty, dtype=torch.float64), count=[count, count], backend=backend)
+    acts = Acts(torch.tensor([[i in said and i < n for i in range(n + 2)]] * 2), torch.tensor([1.5, 1.5]), shortest)
+    found, values = solve(
+        task, torch.full((2,), penalty, dtype=torch.float64), count=[count, count], acts=acts, backend=backend
+    )
     wanted = min(count, n)
     assert len(found[0]) == wanted and len(found[1]) == min(count, n + 2)
 
     def value(spans, steps):
         total = -penalty * len(spans) - sum(scatter(x[a:b]) for a, b in spans)
-        return total + sum(gains[:, a:b].sum(1).max() for (a, b), s in zip(spans, steps, strict=True) if s and rows)
+        own = [span for span, step in zip(spans, steps, strict=True) if step]
+        total += sum(1.5 for a, b in own if b - a >= shortest and said & {*range(a, b)})
+        return total + sum(gains[:, a:b].sum(1).max() for a, b in own if rows)
 
     kinds = (False, True) if rows else (True,)
     best = max(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from stepformer.app.discover.options import DiscoverOptions, Use, check_texts
-from stepformer.app.discover.recut import as_spoken, span_s, without_splinters
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, tell_apart, topic_of
-from stepformer.app.spoken import candidates
+from stepformer.app.spoken import Candidates, candidates
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     Heard = tuple[list[Phrase], Vectors]  # what is said, as phrases with their vectors (L, D)
 
 Labels = Literal["auto", "none"]
-Speaker = Callable[[Sequence[tuple[float, float]], NDArray[Any]], list[Name | None]]
-"""Names of steps, of their seconds and of what they look like (M, D)."""
 Method = Literal["slots", "text"]
 _FINEST_HZ = 4.0  # features of a higher rate are averaged down: annotations are no finer
 _MOST_FRAMES = 14_400  # an hour at that rate; more features are averaged down (those of a video while it is read)
@@ -203,13 +200,15 @@ class StepFormer:
         modelled = time.perf_counter()
         notes: list[str] = []
         heard = self._heard(narration, notes)
+        spoken = None if narration is None or heard is None else _spoken_names(narration, heard[0], notes)
+        evidence, structure, acts = None, _batch(seen.cutting), None  # type: Any, Any, Any
+        if heard is not None and options.use != "structure":
+            evidence, structure = said(heard, seen)
+            acts = None if spoken is None else torch.from_numpy(spoken.acts(len(seen), seen.rate_hz))[None]
         with one_thread(len(seen) <= SMALL_FRAMES):
-            evidence, structure = (
-                (None, _batch(seen.cutting)) if options.use == "structure" or heard is None else said(heard, seen)
-            )
             found = find_steps(
                 output, _all(output), options.inference(self.inference), structure=structure, rate_hz=seen.rate_hz,
-                steps=options.steps, evidence=evidence,
+                steps=options.steps, evidence=evidence, acts=acts,
             )  # fmt: skip
         pieces: Sequence[Segment] = found.segments[0]
         penalty, similarity = float(found.penalty[0]), found.similarity[0].float().numpy()
@@ -222,25 +221,14 @@ class StepFormer:
         aligned = time.perf_counter()
         slots = output.slots[0].numpy()
         whole = unit(seen.vectors).mean(0)
-        naming = labels != "none" and bool(pieces)
-        speaker = self._speaker(narration, heard[0], notes) if naming and narration and heard else None
-
-        def named(pieces: Sequence[Segment]) -> list[Name | None]:
-            vectors = _vectors_of(pieces, slots, seen.vectors)
-            names: list[Name | None] = [None] * len(pieces)
-            if speaker is not None:
-                names = speaker([span_s(piece, seen) for piece in pieces], vectors[1])
-            # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
-            if naming and not any(names):
-                names = self._seen(vectors, whole, bank, notes)
-            return tell_apart(names)
-
-        names = named(pieces)
-        if options.steps is None and heard is not None and any(name and name.source == "spoken" for name in names):
-            pieces, names = as_spoken(pieces, names, named, seen, heard[0])
-        if options.steps is None:
-            pieces, names = without_splinters(pieces, names, seen)
         step_vectors, segment_vectors = _vectors_of(pieces, slots, seen.vectors)
+        names: list[Name | None] = [None] * len(pieces)
+        if labels != "none" and pieces:
+            if spoken is not None:
+                spans_s = [span_s(piece, seen) for piece in pieces]
+                names = spoken.of_steps(spans_s, self._shares(spoken, segment_vectors))
+            # between spoken steps a gap stays without a name: a phrase of the bank would be unrelated to what is said
+            names = tell_apart(names if any(names) else self._seen((step_vectors, segment_vectors), whole, bank, notes))
         labelled = time.perf_counter()
         steps = tuple(_step(piece, name, similarity, seen) for piece, name in zip(pieces, names, strict=True))
         meta = self.provenance("discover", {**options.to_dict(), "labels": labels})
@@ -421,23 +409,13 @@ class StepFormer:
             notes.append(f"no phrase bank, so {without}: {error}")
             return None
 
-    def _speaker(self, narration: Narration, phrases: list[Phrase], notes: list[str]) -> Speaker | None:
-        """What names steps by what is said; None where nothing can be a name, or, with a note, without the sentence
-        encoder that reads it."""
-        from stepformer.encoders.name_classifier import default_name_classifier
-
-        try:
-            found = candidates(phrases, narration.cues, default_name_classifier())
-        except MissingError as error:
-            notes.append(f"the narration names no steps: {error}")
-            return None
-        if found is None:
-            return None
+    def _shares(self, spoken: Candidates, looks: Vectors) -> NDArray[np.float64] | None:
+        """(M, L) the share of the phrase bank that fits each step (M, D) worse than each spoken name does; None where
+        the encoder's pictures are not known."""
         bank = self._bank_here(None, [], "")
         if bank is None or bank.pictures is None:
-            return lambda spans, looks: found.of_steps(spans)
-        texts = self.encoder.encode_text(found.names)
-        return lambda spans, looks: found.of_steps(spans, bank.shares_below(texts, looks))
+            return None
+        return bank.shares_below(self.encoder.encode_text(spoken.names), looks)
 
     def _seen(
         self, vectors: tuple[Vectors, Vectors], video: Vectors, texts: Sequence[str] | None, notes: list[str]
@@ -509,6 +487,18 @@ def said(
     return _batch(evidence), Spread(both)
 
 
+def _spoken_names(narration: Narration, phrases: list[Phrase], notes: list[str]) -> Candidates | None:
+    """What is said that may name steps; None where nothing can, or, with a note, without the sentence encoder that
+    reads it."""
+    from stepformer.encoders.name_classifier import default_name_classifier
+
+    try:
+        return candidates(phrases, narration.cues, default_name_classifier())
+    except MissingError as error:
+        notes.append(f"the narration names no steps: {error}")
+        return None
+
+
 def _at_working_rate(features: Features) -> Features:
     factor = max(1, int(features.rate_hz / _FINEST_HZ), -(-len(features) // _MOST_FRAMES))
     return features.pooled(factor)
@@ -524,6 +514,13 @@ def _vectors_of(pieces: Sequence[Segment], slots: Vectors, vectors: Vectors) -> 
     segment = np.asarray([vectors[p.first : p.last].mean(0) for p in pieces], np.float32).reshape(-1, vectors.shape[1])
     by_slot = [slots[p.row] if 0 <= p.row < len(slots) else mean for p, mean in zip(pieces, segment, strict=True)]
     return np.asarray(by_slot, np.float32).reshape(-1, vectors.shape[1]), segment
+
+
+def span_s(piece: Segment, features: Features) -> tuple[float, float]:
+    """Seconds of a piece; the last ends where the video does, not where the last second would."""
+    end_s = features.duration_s if piece.last >= len(features) else piece.last / features.rate_hz
+    start_s = min(piece.first / features.rate_hz, features.duration_s)
+    return start_s, max(start_s, min(end_s, features.duration_s))
 
 
 def _step(piece: Segment, name: Name | None, similarity: Any, features: Features) -> Step:
