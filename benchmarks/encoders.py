@@ -26,7 +26,15 @@ from stepformer.errors import InputError
 
 HELP = """Measures how well vectors tell a video's steps apart, name them and show where they change, on clips whose
 steps are marked. Every clip is encoded at several phases of the one-second grid, so that a number does not depend on
-where the seconds happen to fall. There are few clips: differences of a few hundredths mean nothing."""
+where the seconds happen to fall. There are few clips: differences of a few hundredths mean nothing.
+
+  own step     how often the nearest of the video's own steps is the right one
+  R@5          how often a step's own text is among the five nearest of all texts
+  ordered MoF  share of annotated seconds that are right when steps are assigned in order
+  AUC          how often two seconds of one step are more alike than two of different steps
+  boundary F1  of the best cut into the true number of pieces
+
+Centred: without the video's own mean vector, and without that of its step texts."""
 
 EXAMPLES = [
     "stepformer bench encoders",

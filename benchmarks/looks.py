@@ -30,14 +30,15 @@ _OPEN = FrameDecoder._open
 
 HELP = """Compares ways of choosing the frames to encode. Means over the dev clips: vectors and processor seconds per
 minute of video; cuts found within 1 s (F1); mean IoU of the marked steps' own texts, placed in order; R@5 of a step's
-text. "product" makes one vector per frame up to 48 s of video, per second up to 128 s, per two seconds up to 192 s and
-per three beyond. The last row decodes all frames at full size, even those that are then made much smaller."""
+text. A row is named after how often there is a new vector at most; frames that hardly change share one, except in the
+row "frame". "product": per frame up to 48 s of video, per second up to 128 s, per two seconds up to 192 s and per three
+beyond. The last row decodes all frames at full size, even those that are then made much smaller."""
 
 EXAMPLES = ["stepformer bench looks", "stepformer bench looks --json"]
 
 WAYS: tuple[tuple[str, float, float], ...] = (  # name, seconds per vector (0: the product's, -1: none share), still
-    ("every picture", -1.0, 0.0), ("a second", 1.0, STILL), ("two seconds", 2.0, STILL), ("three seconds", 3.0, STILL),
-    ("four seconds", 4.0, STILL), ("three seconds, twice as still", 3.0, 2 * STILL), ("product", 0.0, STILL),
+    ("frame", -1.0, 0.0), ("second", 1.0, STILL), ("two seconds", 2.0, STILL), ("three seconds", 3.0, STILL),
+    ("four seconds", 4.0, STILL), ("three seconds, twice the change ignored", 3.0, 2 * STILL), ("product", 0.0, STILL),
 )  # fmt: skip
 
 

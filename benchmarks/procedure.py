@@ -199,7 +199,7 @@ def score_case(
     name: str, steps: list[tuple[Any, Any]], labels: list[Any], tasks: Any, seed: int
 ) -> list[dict[str, Any]]:
     """One row a way of clustering: F1 and order, averaged over the tasks with at least three videos."""
-    from stepformer.app.procedure import choose_count, cluster_steps
+    from stepformer.app.procedure.clustering import choose_count, cluster_steps
     from stepformer.evaluation.kmeans import kmeans
     from stepformer.evaluation.metrics import score_task
 

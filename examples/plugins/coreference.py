@@ -5,6 +5,7 @@
 Or, in an installed package:  [project.entry-points."stepformer.resolvers"]  stanza = "my_package.coreference:Stanza"
 
 This one asks Stanza (pip install stanza; in Python: stanza.download("en", processors="tokenize,coref")).
+It is tested with a stand-in for that package, not with its weights.
 """
 
 import functools

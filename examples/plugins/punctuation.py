@@ -5,7 +5,8 @@
 
 Or, in an installed package:  [project.entry-points."stepformer.segmenters"]  sat = "my_package.punctuation:Sat"
 
-This one asks Segment any Text (pip install wtpsplit), whose pieces joined give the text back.
+This one asks Segment any Text (pip install wtpsplit), whose pieces joined give the text back. It is tested with a
+stand-in for that package, not with its weights.
 """
 
 import functools

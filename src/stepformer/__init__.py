@@ -15,20 +15,22 @@ from stepformer.version import __version__
 
 if TYPE_CHECKING:
     from stepformer import data, encoders, evaluation, media, narration
-    from stepformer.app import procedure, search
+    from stepformer.app import procedure, search, training
     from stepformer.app.discover.loading import load_model
-    from stepformer.app.discover.stepformer import StepFormer
+    from stepformer.app.discover.options import DiscoverOptions
+    from stepformer.app.discover.stepformer import Finding, StepFormer
     from stepformer.core import align
     from stepformer.evaluation import baselines
     from stepformer.show import export
 
 __getattr__, __dir__ = lazy(__name__, {
     "core.align": ".", "data": ".", "encoders": ".", "evaluation": ".", "evaluation.baselines": ".", "narration": ".",
-    "media": ".", "show.export": ".", "app.procedure": ".", "app.search": ".", "app.discover.loading": "load_model",
-    "app.discover.stepformer": "StepFormer",
+    "media": ".", "show.export": ".", "app.procedure": ".", "app.search": ".", "app.training": ".",
+    "app.discover.loading": "load_model", "app.discover.options": "DiscoverOptions",
+    "app.discover.stepformer": "Finding StepFormer",
 })  # fmt: skip
 
 __all__ = [
-    "Step", "StepFormer", "Timeline", "__version__", "align", "baselines", "data", "encoders", "errors", "evaluation",
-    "export", "load_model", "media", "narration", "procedure", "search",
+    "DiscoverOptions", "Finding", "Step", "StepFormer", "Timeline", "__version__", "align", "baselines", "data",
+    "encoders", "errors", "evaluation", "export", "load_model", "media", "narration", "procedure", "search", "training",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ from typing import Any
 
 from stepformer.errors import InputError
 
+__all__ = ["Step", "Timeline"]
+
 LONGEST_S = 30 * 24 * 3600.0
 """A time beyond thirty days is a mistake in whatever it was read from, not a video."""
 JSON_DEPTH = 200

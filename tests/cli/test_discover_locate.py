@@ -478,7 +478,8 @@ def test_given_steps(video, capsys):
 
 def test_the_demo_shows_a_silent_and_a_narrated_run(video, capsys, monkeypatch):
     from stepformer.base import weights
-    from stepformer.media import VideoReader, add_sound, read_audio
+    from stepformer.media import VideoReader, read_audio
+    from stepformer.media.audio import add_sound
     from stepformer.narration import Narration, Phrase
 
     # the demo's own voice, put over a silent video

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import linear_sum_assignment
 
 from stepformer.errors import InputError
-from stepformer.evaluation import assign
+from stepformer.evaluation.hungarian import assign
 
 shapes = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9)
 

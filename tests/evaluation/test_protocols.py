@@ -11,21 +11,19 @@ from stepformer.evaluation import (
     LengthError,
     Table1Options,
     TaskInput,
-    cluster_segments,
     moments,
     score_crosstask_recall,
     score_macro,
-    score_macro_task,
     score_per_video,
     score_segmental,
     score_table1,
-    score_table1_task,
     score_table2,
     score_task,
 )
 from stepformer.evaluation.kmeans import keep_nearest
-from stepformer.evaluation.neighbours import edit_distance, hits, segment_counts
+from stepformer.evaluation.neighbours import edit_distance, hits, score_macro_task, segment_counts
 from stepformer.evaluation.protocols import matched
+from stepformer.evaluation.table1 import cluster_segments, score_table1_task
 
 # --- Table 1 ---------------------------------------------------------------------------------------------------------
 

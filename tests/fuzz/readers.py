@@ -170,12 +170,13 @@ def _watch(path: Path) -> object:
 
     from stepformer import media
     from stepformer.media.container import bearable_s
+    from stepformer.media.picture import FrameSpec
     from stepformer.narration.listening import Listening, narration_of
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reader = media.VideoReader(path)
-        clips = sum(len(batch) for batch in reader.clips(media.FrameSpec((32, 32)), 1.0))
+        clips = sum(len(batch) for batch in reader.clips(FrameSpec((32, 32)), 1.0))
         narration_of(path, Listening(speech=False))
         sound = 0.0
         with contextlib.suppress(StepFormerError):
@@ -249,8 +250,15 @@ def make_corpus() -> None:
 
 def _search(folder: Path) -> list[Reader]:
     """The files of a search index, each read as a search reads it: first with its checksum, then without."""
-    from stepformer.app.search import IndexedVideo, IndexInfo, IndexWriter, open_index
-    from stepformer.app.search.index import FOLDER, load_entries, read_videos
+    from stepformer.app.search.index import (
+        FOLDER,
+        IndexedVideo,
+        IndexInfo,
+        IndexWriter,
+        load_entries,
+        open_index,
+        read_videos,
+    )
 
     library = folder / "library"
     writer = IndexWriter(library, IndexInfo("toy", "toy-1", 4), np.zeros((3, 4), np.float32))

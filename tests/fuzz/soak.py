@@ -247,12 +247,17 @@ def table(state: State, counts: dict[str, int]) -> str:
     lines.append(
         f"{date.today()}: {len(rows)} readers, {sum(row.done for row in rows.values()):,} cases"
         + (f" ({earlier:,} of them on earlier code)" if earlier else "")
-        + f", {sum(row.refused for row in rows.values()):,} documented errors, {len(faults)} anything else, "
-        f"{killed['kills']} kills, {killed['lost']} work lost, {killed['repeated']} work repeated, "
-        f"peak {max(row.peak_mib for row in rows.values())} MiB for a file, "
-        f"{state.requests} requests of 500 clients, {state.failed} failed"
+        + f", {sum(row.refused for row in rows.values()):,} documented errors, {none('other failure', len(faults))}; "
+        f"{killed['kills']} kills, {none('work lost', killed['lost'])}, {none('work repeated', killed['repeated'])}; "
+        f"peak {max(row.peak_mib for row in rows.values())} MiB for a file; "
+        f"{state.requests} requests of 500 clients, {state.failed or 'none'} failed"
     )
     return "\n".join(lines)
+
+
+def none(what: str, count: object) -> str:
+    """``no work lost``, or ``work lost: 3``."""
+    return f"{what}: {count}" if count else f"no {what}"
 
 
 @functools.cache

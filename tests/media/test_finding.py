@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stepformer.errors import InputError
-from stepformer.media import find_videos, is_ours, subtitles_beside
+from stepformer.media import find_videos, subtitles_beside
+from stepformer.media.finding import is_ours
 
 
 @pytest.fixture

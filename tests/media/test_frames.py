@@ -159,7 +159,7 @@ def test_far_seconds_are_sought_and_right(long_clip, name):
 
 @pytest.mark.parametrize("name", ["long.mp4", "long.mkv", "long.ts"])
 def test_a_later_start_is_sought_and_gives_the_same(long_clip, name):
-    wants = video.FrameSpec(size=(32, 64), frames=4, fps=2.0)
+    wants = FrameSpec(size=(32, 64), frames=4, fps=2.0)
     first, later = video.VideoReader(long_clip(name)), video.VideoReader(long_clip(name))
     whole = np.concatenate(list(first.clips(wants, 1.0)))
     assert np.array_equal(np.concatenate(list(later.clips(wants, 1.0, start=480))), whole[480:])
@@ -215,7 +215,7 @@ def test_clips_for_video_encoders(clip):
 @pytest.mark.parametrize("name", CLIPS)
 def test_clips_from_a_later_start_are_the_same_clips(clip, name):
     path, _ = clip(name)
-    for wants, rate_hz in ((video.FrameSpec(size=(32, 64), frames=8, fps=5.0), 1.0), (video.FrameSpec((32, 64)), 4.0)):
+    for wants, rate_hz in ((FrameSpec(size=(32, 64), frames=8, fps=5.0), 1.0), (FrameSpec((32, 64)), 4.0)):
         first = video.VideoReader(path)
         whole = np.concatenate(list(first.clips(wants, rate_hz, batch=4)))
         for start in (0, 1, len(whole) // 2, len(whole) - 1):

@@ -21,11 +21,11 @@ from torch.nn import functional as F
 
 from stepformer.base.defaults import VIDEO_STEPS
 from stepformer.core.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from stepformer.core.config import TrainConfig
+from stepformer.core.config import DataConfig, OptimConfig, SimConfig, TrainConfig, ValidationConfig, make_config
 from stepformer.core.devices import torch_device
 from stepformer.core.distributed import Ranks
-from stepformer.core.losses import unit
-from stepformer.core.model import Slots, StepDecoder
+from stepformer.core.losses import LossConfig, unit
+from stepformer.core.model import ModelConfig, Slots, StepDecoder
 from stepformer.core.options import InferenceConfig
 from stepformer.core.training import ALONE, BatchSource, Painter, Trainer
 from stepformer.data import read_dataset
@@ -36,6 +36,11 @@ from stepformer.encoders import Encoder
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.annotated import trial_of
 from stepformer.evaluation.validation import Trial, make_trial, model_slots, score_slots
+
+__all__ = [
+    "DataConfig", "InferenceConfig", "LossConfig", "ModelConfig", "OptimConfig", "SimConfig", "TrainConfig", "Trainer",
+    "ValidationConfig", "adapt", "make_config", "make_trainer",
+]  # fmt: skip
 
 Draw = Callable[[Path, Slots, Batch, InferenceConfig, str], None]
 """Draws the first video of a batch into a file: :func:`stepformer.show.export.pictures.draw_alignment`."""
@@ -55,12 +60,26 @@ def make_trainer(
 ) -> Trainer:
     """The trainer of a config.
 
-    ``world`` saves reading ``data.world`` where it is at hand; without ``draw`` no pictures are made. ``ranks``: which
-    of several processes this is (:func:`stepformer.core.distributed.join`).
+    Args:
+        config: What :func:`make_config` made.
+        out: The run's folder.
+        device: By default the GPU where there is one.
+        world: Saves reading ``data.world`` where it is at hand.
+        draw: Makes pictures of a validation video.
+        quiet: No progress bar.
+        kind: A class of your own with another loop.
+        ranks: Which of several processes this is.
 
     Raises:
         UsageError: the config names no data, or another width than the data has.
         InputError: the data cannot be read.
+
+    Examples:
+        >>> config = make_config({"steps": 2, "batch": 2, "loggers": [], "data": {"store": "store", "held_out": 0.4}})
+        >>> sorted(make_trainer(config, "runs/mine", "cpu", quiet=True).run())
+        ['loss']
+        >>> sf.load_model("runs/mine").checkpoint.provenance["steps"]
+        2
     """
     device = torch_device(device)
     if world is None and config.data.world:
@@ -182,8 +201,21 @@ def adapt(
     """Trains a model for ``encoder`` (called ``name``) into ``out/model.safetensors`` and says what came of it.
 
     First on simulated videos in the encoder's space (``out/simulated``): of ``world`` carried over, or of one from the
-    grammar. Then, where ``store`` has the user's own narrated videos, ``video_steps`` more on those (``out/videos``). A
-    run that was stopped goes on with ``resume``.
+    grammar. Then, where a store has the user's own narrated videos, some more on those (``out/videos``).
+
+    Args:
+        config: What :func:`make_config` made.
+        out: The folder of the model.
+        encoder: An encoder with a text side.
+        name: What the model calls it.
+        world: A simulated world of another encoder.
+        store: Feature store of own videos, by this encoder.
+        video_steps: Training steps on those.
+        resume: Go on with a run that was stopped.
+        device: By default the GPU where there is one.
+        draw: Makes pictures of a validation video.
+        quiet: No progress bar.
+        say: Called with sentences on what is being done.
 
     Raises:
         InputError: the encoder has no text side, or the store is another encoder's.

@@ -36,7 +36,8 @@ def matrix(value: Any, where: str) -> npt.NDArray[np.float32]:
     """``value`` as float32 (N, D), contiguous; ``where`` begins the sentence on what is wrong with it.
 
     Raises:
-        InputError: it is not a matrix of numbers. NonFiniteError: it holds a NaN or an infinity.
+        InputError: it is not a matrix of numbers.
+        NonFiniteError: it holds a NaN or an infinity.
 
     >>> matrix([[1, 2]], "talk.npy: features").dtype
     dtype('float32')

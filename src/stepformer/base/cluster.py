@@ -48,7 +48,8 @@ def run_anywhere(
     per processor. More actors than GPUs share them. Nodes may come and go.
 
     Raises:
-        MissingError: Ray is not installed, or no cluster answers. StepFormerError: what ``initializer`` raised.
+        MissingError: Ray is not installed, or no cluster answers.
+        StepFormerError: what ``initializer`` raised.
     """
     if cluster is None:
         yield from run_many(work, items, jobs, initializer, initargs, time_limit_s, **here)

@@ -77,8 +77,7 @@ class SyntheticLibrary:
 
     def videos(self, count: int) -> Iterator[Any]:
         """``count`` videos as the index takes them, one vector per second."""
-        from stepformer.app.search import IndexedVideo
-        from stepformer.app.search.index import unit
+        from stepformer.app.search.index import IndexedVideo, unit
 
         dim = self.vectors.shape[1]
         for video in range(count):
@@ -114,7 +113,7 @@ class SyntheticLibrary:
 
 def build(folder: Path, library: SyntheticLibrary, count: int, threads: int) -> float:
     """Makes the index of a synthetic library; seconds that the index itself took."""
-    from stepformer.app.search import IndexInfo, IndexWriter
+    from stepformer.app.search.index import IndexInfo, IndexWriter
     from stepformer.app.search.library import means_of
     from stepformer.base.progress import Progress
 
@@ -137,8 +136,7 @@ def build(folder: Path, library: SyntheticLibrary, count: int, threads: int) -> 
 
 
 def measure(folder: Path, encode: Encode, videos: int, queries: int, threads: int, seed: int = 0) -> dict[str, Any]:
-    from stepformer.app.search import FOLDER, open_index
-    from stepformer.app.search.index import unit
+    from stepformer.app.search.index import FOLDER, open_index, unit
 
     library = SyntheticLibrary(encode, seed)
     build_s = build(folder, library, videos, threads)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     import stepformer as sf
     from stepformer.base import weights
-    from stepformer.media import add_sound
+    from stepformer.media.audio import add_sound
     from stepformer.narration import narration_of
     from stepformer.show import export
     from stepformer.show.terminal import draw

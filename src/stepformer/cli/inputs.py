@@ -151,7 +151,8 @@ def find_inputs(names: Sequence[str], ids: bool = False) -> list[Input]:
     up by name.
 
     Raises:
-        UsageError: no name was given. InputError: a name leads to nothing; says which.
+        UsageError: no name was given.
+        InputError: a name leads to nothing; says which.
     """
     if not names:
         raise UsageError("name at least one video: a file, a folder, a pattern, or - for a list on stdin")

@@ -84,7 +84,7 @@ def _ask(folder: str, text: str, top: int) -> dict[str, Any]:
 
 def _ask_apart(args: argparse.Namespace) -> dict[str, Any]:
     """In a process of its own: a forged graph, whose checksum is right, can crash the library that walks it."""
-    from stepformer.app.search import FOLDER
+    from stepformer.app.search.index import FOLDER
 
     mapped = sum(path.stat().st_size for path in (Path(args.folder) / FOLDER).rglob("*.usearch"))
     return in_process(
@@ -128,7 +128,7 @@ def _update(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 def _warn_if_stale(folder: str) -> None:
     """A note where the library has changed since it was indexed; looks at times only, which is quick."""
-    from stepformer.app.search import FOLDER
+    from stepformer.app.search.index import FOLDER
     from stepformer.data.store import INDEX_FILE
 
     made = (Path(folder) / FOLDER / "index.json").stat().st_mtime

@@ -18,7 +18,8 @@ def torch_device(name: str | torch.device | None = None) -> torch.device:
     """The device called ``name``; by default the GPU where there is one.
 
     Raises:
-        UsageError: there is no such kind of device. MissingError: there is, but not here.
+        UsageError: there is no such kind of device.
+        MissingError: there is, but not here.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

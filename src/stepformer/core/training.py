@@ -289,13 +289,13 @@ class Trainer:
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
-    def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, Any]:
+    def run(self, resume: bool = False, log: Log = lambda text: None) -> dict[str, float]:
         """Trains from the start, or from the last saved step; returns the last validation scores."""
         make_folder(self.out)
         with lock_folder(self.out) if self.ranks.first else nullcontext():
             return self._run(resume, log)
 
-    def _run(self, resume: bool, log: Log) -> dict[str, Any]:
+    def _run(self, resume: bool, log: Log) -> dict[str, float]:
         config, first = self.config, self.ranks.first
         if resume:
             self._load_state()
@@ -311,7 +311,7 @@ class Trainer:
         self.ranks.copy_first_(self.model.state_dict().values())
         if first:
             write_json(self.out / "config.json", asdict(config))
-        scores: dict[str, Any] = {}
+        scores: dict[str, float] = {}
         loggers = open_loggers(config.loggers, self.out, asdict(config), log) if first else []
         with (
             ExitStack() as behind,  # loggers are closed behind metrics.jsonl, which one of them reads

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from stepformer.data.plain import read_plain
     from stepformer.data.procel import read_procel
     from stepformer.data.records import Annotation, Dataset, Problem, Task, VideoRecord, with_features
+    from stepformer.data.store import FeatureStore, StoredVideo
 
 _READERS = ("crosstask", "coin", "procel", "howto100m", "plain")
 READERS: Registry[Callable[[Any], Dataset]] = Registry(
     "dataset reader", "datasets", {name: f"stepformer.data.{name}:read_{name}" for name in _READERS}
 )
+"""Readers of datasets by name; a plugin adds its own."""
 
 __getattr__, __dir__ = lazy(__name__, {
     **{name: f"read_{name}" for name in _READERS},
-    "records": "Annotation Dataset Problem Task VideoRecord with_features",
+    "records": "Annotation Dataset Problem Task VideoRecord with_features", "store": "FeatureStore StoredVideo",
 })  # fmt: skip
 
 
@@ -67,11 +69,24 @@ def guess_dataset(source: Path | str) -> str:
 
 
 def read_dataset(source: Path | str, name: str | None = None) -> Dataset:
-    """The dataset at a path, read by the reader called ``name`` or by the one its files suggest."""
+    """The dataset at a path.
+
+    Args:
+        source: A file or folder.
+        name: Its reader; by default the one that its files suggest.
+
+    Raises:
+        InputError: nothing is there that the reader knows.
+
+    Examples:
+        >>> dataset = read_dataset("kitchen")       # a plain folder with annotations/one.csv
+        >>> [(record.key, step.text, step.start_s) for record in dataset for step in record.ordered_steps]
+        [('kitchen_one', 'crack the eggs', 0.0), ('kitchen_one', 'whisk', 10.0)]
+    """
     return READERS[name or guess_dataset(source)](source)
 
 
 __all__ = [
-    "READERS", "Annotation", "Dataset", "Problem", "Task", "VideoRecord", "guess_dataset", "read_coin",
+    "READERS", "Annotation", "Dataset", "FeatureStore", "Problem", "StoredVideo", "Task", "VideoRecord", "read_coin",
     "read_crosstask", "read_dataset", "read_howto100m", "read_plain", "read_procel", "with_features",
 ]  # fmt: skip

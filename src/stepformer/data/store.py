@@ -180,6 +180,11 @@ class FeatureStore(Sequence[StoredVideo]):
 
     Only the index's ids and positions are held in memory; features come from memory-mapped shards when asked for, in
     any number of threads.
+
+    Examples:
+        >>> store = FeatureStore("store")
+        >>> len(store), store["one"].features.shape, store["one"].phrases[0].text
+        (6, (20, 16), 'step 0')
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

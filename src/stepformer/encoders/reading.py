@@ -30,7 +30,7 @@ from stepformer.base.arrays import matrix
 from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
 from stepformer.core.devices import one_thread
 from stepformer.core.evidence import looks_hz
-from stepformer.encoders.base import Encoded, Vectors
+from stepformer.encoders.base import Encoded, Encoder, Vectors
 from stepformer.errors import InputError, UsageError
 from stepformer.media.container import opened, video_stream
 
@@ -55,9 +55,14 @@ _CHUNK_S = 30.0  # work that a kill loses at most; Ctrl-C loses none
 class Features:
     """One video as the model sees it; arrays are checked and made float32.
 
-    vectors: (N, D) in the encoder's text space, ``rate_hz`` per second. structure: (N, S) or None. duration_s: the
-    video's length (N / rate_hz where it is not known). problems: sentences on what was wrong while reading.
-    seconds: how long decoding and encoding took; empty when the features were kept from before.
+    Attributes:
+        vectors: (N, D) in the encoder's text space.
+        rate_hz: How many there are per second.
+        structure: (N, S) other features, to place boundaries by.
+        duration_s: The video's length; N / rate_hz where it is not known.
+        video: Its name.
+        problems: Sentences on what was wrong while reading.
+        seconds: How long decoding and encoding took; empty when the features were kept from before.
     """
 
     vectors: Vectors
@@ -107,12 +112,20 @@ class Features:
 
 
 def read_video(
-    video: str | os.PathLike[str], encoder: Any, report: Report | None = None, cache: bool = True
+    video: str | os.PathLike[str], encoder: Encoder, report: Report | None = None, cache: bool = True
 ) -> Features:
     """Decodes and encodes a video file, or takes what was kept.
 
-    Raises InputError when the file cannot be read as video. An encoder without ``wants`` has features of its
-    own (captions, precomputed) and is asked for them.
+    An encoder without ``wants`` has features of its own (captions, precomputed) and is asked for them.
+
+    Args:
+        video: The file.
+        encoder: What :func:`stepformer.encoders.load` gave.
+        report: Called with seconds done and seconds in all.
+        cache: Keep the features for the next time.
+
+    Raises:
+        InputError: the file cannot be read as video.
     """
     path = Path(video)
     kept: Path | None = None

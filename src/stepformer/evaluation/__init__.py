@@ -5,7 +5,6 @@ Predictions and labels are int arrays, one id per frame, -1 background.
 
 from __future__ import annotations
 
-from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.metrics import (
     LengthError,
     Score,
@@ -22,7 +21,6 @@ from stepformer.evaluation.neighbours import (
     moments,
     score_crosstask_recall,
     score_macro,
-    score_macro_task,
     score_per_video,
     score_segmental,
 )
@@ -30,14 +28,11 @@ from stepformer.evaluation.table1 import (
     Table1Options,
     Table1Result,
     TaskInput,
-    cluster_segments,
     score_table1,
-    score_table1_task,
 )
 
 __all__ = [
-    "LengthError", "Score", "Table1Options", "Table1Result", "TaskInput", "assign",
-    "cluster_segments", "frame_count", "moments", "own_labels", "rasterise", "resample",
-    "score_crosstask_recall", "score_macro", "score_macro_task", "score_per_video", "score_segmental", "score_table1",
-    "score_table1_task", "score_table2", "score_task", "score_video", "task_labels",
+    "LengthError", "Score", "Table1Options", "Table1Result", "TaskInput", "frame_count", "moments", "own_labels",
+    "rasterise", "resample", "score_crosstask_recall", "score_macro", "score_per_video", "score_segmental",
+    "score_table1", "score_table2", "score_task", "score_video", "task_labels",
 ]  # fmt: skip

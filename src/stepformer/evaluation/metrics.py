@@ -194,6 +194,11 @@ def score_task(predictions: Sequence[npt.ArrayLike] | IntArray, labels: Sequence
     Raises:
         LengthError: the lists, or a video's prediction and labels, differ in length.
         InputError: ids that are not whole numbers of at least -1.
+
+    Examples:
+        >>> score = score_task([[7, 7, 4, -1]], [[0, 0, 1, 1]])
+        >>> score.matches, score.precision, score.recall
+        (((4, 1), (7, 0)), 1.0, 0.75)
     """
     counts, clusters, steps, dense = confusion(predictions, labels)
     overlap = counts[1:, 1:]  # (P, L), background left out
@@ -225,13 +230,14 @@ def _historical_mof(counts: IntArray, rows: IntArray, columns: IntArray) -> floa
 def score_video(prediction: npt.ArrayLike, labels: npt.ArrayLike) -> Score:
     """The video score of two int arrays in the same ids, -1 background: ``.iou .precision .recall .mof``.
 
-    >>> score = score_video([0, 0, 1, -1], [0, 1, 1, -1])
-    >>> score.iou, score.mof
-    (0.5, 0.75)
-
     Raises:
         LengthError: the arrays differ in length.
         InputError: ids that are not whole numbers of at least -1.
+
+    Examples:
+        >>> score = score_video([0, 0, 1, -1], [0, 1, 1, -1])
+        >>> score.iou, score.mof
+        (0.5, 0.75)
     """
     ((p, y),) = paired([prediction], [labels])
     agree = p == y
@@ -245,6 +251,10 @@ def score_table2(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.Arra
 
     Raises:
         LengthError: unequal numbers of videos, or of frames in a video (the message says which).
+
+    Examples:
+        >>> score_table2([[0, 0, 1, -1]], [[0, 1, 1, -1]])["iou"]
+        0.5
     """
     scores = [score_video(prediction, truth) for prediction, truth in paired(predictions, labels, least=1)]
     return {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("iou", "precision", "recall", "mof")}
@@ -258,7 +268,12 @@ def frame_count(duration_s: float, rate_hz: float = LABEL_RATE_HZ) -> int:
 
 
 def rasterise(segments: Iterable[tuple[int, float, float]], n_frames: int, rate_hz: float = LABEL_RATE_HZ) -> IntArray:
-    """Ids (n_frames,) of segments (id, start_s, end_s); -1 where there is none, the last wins where two overlap."""
+    """Ids (n_frames,) of segments (id, start_s, end_s); -1 where there is none, the last wins where two overlap.
+
+    Examples:
+        >>> rasterise([(0, 0.0, 2.0), (1, 3.0, 4.5)], 6, rate_hz=1.0).tolist()
+        [0, 0, -1, 1, 1, -1]
+    """
     out = np.full(n_frames, BACKGROUND, np.int64)
     for step, start_s, end_s in segments:
         first = max(0, int(np.floor(start_s * rate_hz + _EPSILON)))
@@ -273,6 +288,10 @@ def resample(
 
     Features are often cut a second short or long, so up to ``slack_s`` missing seconds become background and extra
     ones are cut off; more than that is an error, because it means another video or another rate.
+
+    Examples:
+        >>> resample([0, 1], from_hz=1.0, n_frames=6, to_hz=3.0).tolist()
+        [0, 0, 0, 1, 1, 1]
     """
     p = check_ids(prediction, "prediction")
     if not (from_hz > 0 and to_hz > 0):

@@ -64,7 +64,12 @@ _NO_TASK = "there is no task to score; are there predictions for any annotated v
 
 
 def score_per_video(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Mapping[str, float]:
-    """Averages over videos of scores under one matching per video; (N_v,) ids each, -1 background."""
+    """Averages over videos of scores under one matching per video; (N_v,) ids each, -1 background.
+
+    Examples:
+        >>> score_per_video([[5, 5, 6]], [[0, 0, 1]])["f1"]
+        1.0
+    """
     rows = []
     for p, y in paired(predictions, labels, least=1):
         score = score_task([p], [y])
@@ -98,7 +103,12 @@ def score_macro_task(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.
 
 
 def score_macro(tasks: Mapping[str, tuple[Sequence[npt.ArrayLike], Sequence[npt.ArrayLike]]]) -> Mapping[str, float]:
-    """The macro score averaged over tasks: name -> (predictions, labels)."""
+    """The macro score averaged over tasks: name -> (predictions, labels).
+
+    Examples:
+        >>> score_macro({"pancakes": ([[5, 5, 6, 6]], [[0, 0, 0, 1]])})["recall"]
+        0.8333333333333333
+    """
     if not tasks:
         raise InputError(_NO_TASK)
     scores = [score_macro_task(predictions, labels) for predictions, labels in tasks.values()]
@@ -149,7 +159,12 @@ def segment_counts(prediction: IntArray, labels: IntArray, threshold: float) -> 
 
 
 def score_segmental(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.ArrayLike]) -> Mapping[str, float]:
-    """F1@10, F1@25, F1@50 and edit of videos, (N_v,) ids in the same step ids, -1 background."""
+    """F1@10, F1@25, F1@50 and edit of videos, (N_v,) ids in the same step ids, -1 background.
+
+    Examples:
+        >>> score_segmental([[0, 0, 0, 1]], [[0, 1, 1, 1]])
+        {'f1@10': 1.0, 'f1@25': 1.0, 'f1@50': 0.0, 'edit': 1.0}
+    """
     counts = np.zeros((len(_THRESHOLDS), 3), np.int64)
     edits = []
     for p, y in paired(predictions, labels, least=1):
@@ -162,7 +177,12 @@ def score_segmental(predictions: Sequence[npt.ArrayLike], labels: Sequence[npt.A
 
 
 def moments(prediction: npt.ArrayLike, rate_hz: float) -> dict[int, float]:
-    """Second of the middle of the longest run of each step id in a frame-wise prediction (N,); the first of equals."""
+    """Second of the middle of the longest run of each step id in a frame-wise prediction (N,); the first of equals.
+
+    Examples:
+        >>> moments([0, -1, 0, 0, 1], rate_hz=1.0)[0]
+        3.0
+    """
     ids, starts, ends = runs(check_ids(prediction, "prediction"))
     order = np.lexsort((-starts, ends - starts))  # the longest run of a step comes last, of equals the first
     in_order = zip(*(values[order].tolist() for values in (ids, starts, ends)), strict=True)

@@ -43,11 +43,19 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Table1Options:
-    """How segments become clusters; the released code takes the cosine distance of mean frame features."""
+    """How segments become clusters; the released code takes the cosine distance of mean frame features.
 
-    keep: float = KEEP  # share of a cluster's members that stay
-    distance: str = "euclidean"  # for "nearest to the centre"
-    unit_norm: bool = False  # scale the vectors to length 1 before clustering
+    Attributes:
+        keep: Share of a cluster's members that stay.
+        distance: "euclidean" or "cosine", for which members are nearest to the centre.
+        unit_norm: Scale the vectors to length 1 before clustering.
+        restarts: Of K-means.
+        seeds: Of K-means; scores are averaged over them.
+    """
+
+    keep: float = KEEP
+    distance: str = "euclidean"
+    unit_norm: bool = False
     restarts: int = 10
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
@@ -62,10 +70,14 @@ class Table1Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskInput:
-    """One task: per video the segment of each frame, its labels at the same rate, and one vector per segment.
+    """One task, as Table 1 scores it.
 
-    ``segments[v]`` (N_v,) are row numbers of ``vectors[v]`` (S_v, D), or -1. Without vectors they are cluster ids that
-    mean the same in all videos. ``labels[v]`` (N_v,) are indices into the task's ``n_steps`` steps, or -1.
+    Attributes:
+        segments: Of each video (N_v,) row numbers of its vectors, or -1. Without vectors they are cluster ids that mean
+            the same in all videos.
+        labels: Of each video (N_v,), at the same rate: indices into the task's steps, or -1.
+        n_steps: How many steps the task has.
+        vectors: Of each video (S_v, D), one row per segment.
     """
 
     segments: Sequence[npt.ArrayLike]
@@ -76,7 +88,13 @@ class TaskInput:
 
 @dataclass(frozen=True, slots=True)
 class Table1Result:
-    """``mean`` and ``spread`` over seeds of the average over tasks, by metric; ``per_task`` is the mean over seeds."""
+    """The scores of a dataset, by metric.
+
+    Attributes:
+        mean: Of the average over tasks, over seeds.
+        spread: Its standard deviation over seeds.
+        per_task: The mean over seeds of each task.
+    """
 
     mean: Mapping[str, float]
     spread: Mapping[str, float]
@@ -152,6 +170,11 @@ def score_table1(tasks: Mapping[str, TaskInput], options: Table1Options | None =
 
     Raises:
         InputError: no tasks, or arrays that do not fit together (the message names the task).
+
+    Examples:
+        >>> task = TaskInput(segments=[[0, 0, 1], [1, 0, 0]], labels=[[0, 0, 1], [1, 0, 0]], n_steps=2)
+        >>> score_table1({"pancakes": task}).mean["f1"]
+        1.0
     """
     options = options or Table1Options()
     if not tasks:

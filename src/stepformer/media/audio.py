@@ -15,6 +15,7 @@ from stepformer.errors import InputError, UsageError
 from stepformer.media.container import Clock, Problems, bearable_s, copy_packets, opened, packets_of
 
 SAMPLE_RATE_HZ = 16_000
+"""Samples per second of all sound here."""
 _SLACK_S = 0.05  # time stamps may wobble this much before silence is put in or samples are cut
 
 Samples = npt.NDArray[np.float32]
@@ -24,7 +25,10 @@ def audio_blocks(path: str | os.PathLike[str], block_s: float = 30.0) -> Iterato
     """The sound in blocks of ``block_s`` seconds (the last may be shorter), so that a day of it fits in memory.
 
     Time zero is the video's: sound that starts late is preceded by silence, and gaps are filled with it, so
-    that a word's sample tells its second. Raises :class:`InputError` when there is no sound track.
+    that a word's sample tells its second.
+
+    Raises:
+        InputError: there is no sound track.
     """
     if not block_s > 0:
         raise UsageError(f"block_s must be positive, got {block_s}")
@@ -43,7 +47,11 @@ def audio_blocks(path: str | os.PathLike[str], block_s: float = 30.0) -> Iterato
 
 
 def read_audio(path: str | os.PathLike[str]) -> Samples:
-    """The whole sound track at once: 64 kB a second."""
+    """The whole sound track at once: mono, 64 kB per second.
+
+    Raises:
+        InputError: there is no sound track.
+    """
     blocks = list(audio_blocks(path))
     if not blocks:
         raise InputError(f"{path} has a sound track, but nothing of it can be decoded")

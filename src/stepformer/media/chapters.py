@@ -32,6 +32,15 @@ def write_chapters(
     mp4, m4v and mov keep only where chapters start and want the first at zero: where the first step starts later, a
     chapter called "Intro" goes before it, and a chapter lasts until the next.
     Data tracks (telemetry, time codes) are left behind, as they are by ffmpeg itself.
+
+    Raises:
+        UsageError: a suffix of another container.
+        InputError: the source is no video.
+
+    Examples:
+        >>> info = write_chapters("pancakes.mp4", "chapters.mkv", [Step(0, 10, "crack the eggs"), Step(10, 30)])
+        >>> [chapter.label for chapter in info.chapters]
+        ['crack the eggs', 'Step 2']
     """
     import av
 

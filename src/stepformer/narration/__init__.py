@@ -1,8 +1,9 @@
 """Subtitles in, ordered verb phrases out: read, punctuate, resolve references, parse, extract.
 
->>> cues = read_subtitles("talk.vtt")            # doctest: +SKIP
->>> for phrase in extract_phrases(cues):         # doctest: +SKIP
-...     print(phrase.start_s, phrase.text)
+Examples:
+    >>> cues = sf.narration.read_subtitles("talk.vtt")
+    >>> [(phrase.start_s, phrase.text) for phrase in sf.narration.extract_phrases(cues) if not phrase.chatter]
+    [(1.0, 'crack the eggs'), (12.0, 'whisk the batter')]
 """
 
 from __future__ import annotations

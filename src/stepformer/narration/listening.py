@@ -23,9 +23,13 @@ Source = Literal["file", "beside", "inside", "speech", "none"]
 class Listening:
     """How narration is found. The defaults take subtitles where there are any and listen where there are none.
 
-    subtitles: a file instead of all else. beside: look for subtitles beside and inside the video. speech: turn speech
-    into text where there are no subtitles. speech_model: "base", "small" or a folder. language: of the subtitles that
-    are preferred, and of the speech. cache: keep what was heard.
+    Attributes:
+        subtitles: A file instead of all else.
+        beside: Look for subtitles beside and inside the video.
+        speech: Turn speech into text where there are no subtitles.
+        speech_model: "base", "small" or a folder.
+        language: Of the subtitles that are preferred, and of the speech.
+        cache: Keep what was heard.
     """
 
     subtitles: str | os.PathLike[str] | None = None
@@ -42,7 +46,14 @@ class Listening:
 
 @dataclass(frozen=True, slots=True)
 class Narration:
-    """What is said in one video. ``where`` says in words where it is from; ``notes`` what a user should know of it."""
+    """What is said in one video.
+
+    Attributes:
+        cues: What is said, and when.
+        source: Which kind of source it is from.
+        where: The same in words.
+        notes: What a user should know of it.
+    """
 
     cues: tuple[Cue, ...] = ()
     source: Source = "none"
@@ -59,11 +70,19 @@ def narration_of(
 ) -> Narration:
     """What is said in a video: the subtitles given, else those beside it, those inside it, else its speech.
 
-    What is missing is a note, not an error, unless it was named: a video is still a video without its
-    words. report: called while sound is heard, with seconds done and seconds in all.
+    What is missing is a note, not an error, unless it was named: a video is still a video without its words.
+
+    Args:
+        video: The file.
+        how: Where narration is looked for.
+        report: Called while sound is heard, with seconds done and seconds in all.
 
     Raises:
         InputError: the subtitle file that was given cannot be read.
+
+    Examples:
+        >>> narration_of("talk.mp4").where          # subtitles lie beside this video
+        'talk.vtt'
     """
     found = _found(video, how or Listening(), report)
     if is_english(found.cues) is not False:

@@ -12,10 +12,19 @@ from stepformer.errors import UsageError
 class Phrase:
     """One thing that the speaker says is done: ``verb + (particle) + object + (preposition + its object)``.
 
-    With the option ``detail`` the other words of its clause stand behind that in ``text``.
-
-    ``start_s`` and ``end_s`` are when its words were said. ``chatter`` marks talk around the steps ("subscribe to
-    my channel"). ``groundability`` in [0, 1] is how likely a camera would see it.
+    Attributes:
+        text: The phrase; with the option ``detail`` the other words of its clause stand behind it.
+        start_s: When its first word was said.
+        end_s: When its last word was said.
+        chatter: It is talk around the steps ("subscribe to my channel").
+        groundability: How likely a camera would see it, in [0, 1].
+        verb: Its lemma.
+        particle: As in "cut up".
+        object: With references resolved.
+        preposition: "into the bowl".
+        negated: It must not be done.
+        sentence: What was said around it.
+        said_object: Where a reference was resolved, the object as it was said: "it", or "" for nothing.
     """
 
     text: str
@@ -23,13 +32,13 @@ class Phrase:
     end_s: float
     chatter: bool = False
     groundability: float = 0.5
-    verb: str = ""  # lemma
+    verb: str = ""
     particle: str = ""
-    object: str = ""  # with references resolved
-    preposition: str = ""  # "into the bowl"
+    object: str = ""
+    preposition: str = ""
     negated: bool = False
-    sentence: str = ""  # what was said around it
-    said_object: str | None = None  # where a reference was resolved, the object as it was said: "it", or "" for nothing
+    sentence: str = ""
+    said_object: str | None = None
 
     @property
     def middle_s(self) -> float:
@@ -43,17 +52,29 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class PhraseOptions:
-    """What the pipeline does. The defaults work out of the box; every stage can be switched off to measure it."""
+    """What the pipeline does. The defaults work out of the box; every stage can be switched off to measure it.
 
-    punctuation: str = "rules"  # "rules", "none", or a plugin's: see pipeline.SEGMENTERS
-    coreference: str = "rules"  # "rules", "none", or a plugin's: see pipeline.RESOLVERS
-    parser: str | None = None  # folder or package of a spaCy pipeline; None takes an installed one, else the pinned one
-    disfluencies: bool = True  # take fillers and stammers out before parsing
-    steer: bool = True  # help the parser with imperatives that look like nouns
-    detail: bool = False  # behind the pattern, the other words of its clause: "cut the peas diagonally lengthwise"
-    chatter: bool = True  # give chatter too, marked; False leaves it out
+    Attributes:
+        punctuation: "rules", "none", or a plugin's name.
+        coreference: "rules", "none", or a plugin's name.
+        parser: Folder or package of a spaCy pipeline; None takes an installed one, else the pinned one.
+        disfluencies: Take fillers and stammers out before parsing.
+        steer: Help the parser with imperatives that look like nouns.
+        detail: Behind the pattern, the other words of its clause: "cut the peas diagonally lengthwise".
+        chatter: Give chatter too, marked; False leaves it out.
+        min_groundability: Leave out phrases whose groundability is lower.
+        released: As the released code: a direct object (no "tap on the icon"), at most 100 letters and 15 words, no
+            repeats.
+    """
+
+    punctuation: str = "rules"
+    coreference: str = "rules"
+    parser: str | None = None
+    disfluencies: bool = True
+    steer: bool = True
+    detail: bool = False
+    chatter: bool = True
     min_groundability: float = 0.0
-    # as the released code: a direct object (no "tap on the icon"), at most 100 letters and 15 words, no repeats
     released: bool = False
 
     def __post_init__(self) -> None:

@@ -19,16 +19,26 @@ from stepformer.narration.syntax import Tree
 
 _PLAIN = str.maketrans({"\0": " ", "’": "'", "‘": "'", "“": '"', "”": '"'})
 SEGMENTERS: Registry[Callable[..., Segmenter]] = Registry("punctuation stage", "segmenters", {"rules": RuleSegmenter})
+"""What finds sentence ends, by name; a plugin adds its own."""
 RESOLVERS: Registry[Callable[..., Resolver]] = Registry("co-reference stage", "resolvers", {"rules": RuleResolver})
+"""What resolves pronouns, by name; a plugin adds its own."""
 Stage = TypeVar("Stage")
 
 
 def extract_phrases(cues: Iterable[Cue], options: PhraseOptions | None = None) -> list[Phrase]:
     """Verb phrases of one video's narration, ordered by the time they start.
 
+    Args:
+        cues: What is said, and when.
+        options: Stages to switch off or to replace.
+
     Raises:
         MissingError: the parser's pipeline is not here, or a package that a stage needs is not installed.
         UsageError: an option makes no sense.
+
+    Examples:
+        >>> [phrase.text for phrase in extract_phrases([Cue(0.0, 4.0, "crack the eggs and whisk them")])]
+        ['crack the eggs', 'whisk the eggs']
     """
     options = options or PhraseOptions()
     phrases = list(phrases_of(trees_of(cues, options), options))

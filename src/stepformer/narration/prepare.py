@@ -95,8 +95,9 @@ def prepare(
     anything is done, so that what is missing is said once.
 
     Raises:
-        InputError: ``src`` is missing or has no subtitles. UsageError: ``dst`` has another ending, or was begun with
-            other options. MissingError: the parser or an extra is not here.
+        InputError: ``src`` is missing or has no subtitles.
+        UsageError: ``dst`` has another ending, or was begun with other options.
+        MissingError: the parser or an extra is not here.
     """
     src, dst, options = Path(src), Path(dst), options or PhraseOptions()
     if dst.suffix not in (".parquet", ".jsonl"):

@@ -41,18 +41,18 @@ class ColourEncoder:
 
     def __init__(self):
         rng = np.random.default_rng(3)
-        self._map = rng.standard_normal((4, WIDTH)).astype(np.float32)
+        self._map = rng.standard_normal((4, self.dim)).astype(np.float32)
         self._other = rng.standard_normal((4, 8)).astype(np.float32)
         self.videos_encoded = 0
 
     def encode_text(self, texts):
         import hashlib
 
-        out = np.zeros((len(texts), WIDTH), np.float32)
+        out = np.zeros((len(texts), self.dim), np.float32)
         for i, text in enumerate(texts):
             for word in text.lower().split() or [""]:
                 seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
-                out[i] += np.random.default_rng(seed).standard_normal(WIDTH).astype(np.float32)
+                out[i] += np.random.default_rng(seed).standard_normal(self.dim).astype(np.float32)
         return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-9)
 
     def encode_video(self, frames):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepformer.app.procedure import VideoSteps
+from stepformer.app.procedure.records import VideoSteps
 from stepformer.timeline import Step, Timeline
 
 

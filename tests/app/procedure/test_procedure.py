@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from planted import Planted, found_labels, pair_f1, plant
 
 from stepformer.app.naming import PhraseBank
-from stepformer.app.procedure import VideoSteps, cluster_steps, find_procedure
-from stepformer.app.procedure.clustering import cheapest_path
+from stepformer.app.procedure.clustering import cheapest_path, cluster_steps
 from stepformer.app.procedure.finding import (
     best_order,
     consistency,
+    find_procedure,
     group_likeness,
     least_likeness,
     likeness,
     precedence,
     transitions,
 )
+from stepformer.app.procedure.records import VideoSteps
 from stepformer.cli.procedure import as_text
 from stepformer.errors import InputError, UsageError
 from stepformer.evaluation.kmeans import kmeans

@@ -17,8 +17,17 @@ import pytest
 
 from stepformer.app.discover.stepformer import StepFormer
 from stepformer.app.naming import PhraseBank
-from stepformer.app.search import FOLDER, HERE, IndexedVideo, IndexInfo, IndexWriter, open_index, update_index
-from stepformer.app.search.index import generation_folder, read_info, uncentred, unit
+from stepformer.app.search import HERE, open_index, update_index
+from stepformer.app.search.index import (
+    FOLDER,
+    IndexedVideo,
+    IndexInfo,
+    IndexWriter,
+    generation_folder,
+    read_info,
+    uncentred,
+    unit,
+)
 from stepformer.cli import main
 from stepformer.core.checkpoint import load_checkpoint
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter

@@ -24,19 +24,22 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 def load_model(
     name: str | os.PathLike[str] = DEFAULT, *, encoder: str | Encoder | None = None, device: str | None = None
 ) -> StepFormer:
-    """The model called ``name``: "default", a checkpoint file, a folder with one, or a hub id "owner/name".
+    """A model by name.
 
-    encoder: a name or an encoder object instead of the one the model was trained on (their spaces must agree).
-    device: "cpu" or "cuda"; by default the GPU where there is one.
-
-    Examples:
-        >>> model = load_model("default")
-        >>> [step.label for step in model.discover("pancakes.mp4", steps=3)]    # doctest: +SKIP
-        ['crack the eggs', 'whisk the eggs', 'pour into the pan']
+    Args:
+        name: "default", a checkpoint file, a folder with one, or a hub id "owner/name".
+        encoder: A name or an encoder object instead of the one the model was trained on (their spaces must agree).
+        device: "cpu" or "cuda"; by default the GPU where there is one.
 
     Raises:
         MissingError: no such model is here, or the hub is needed and huggingface_hub is not installed.
         InputError: what is there is not a checkpoint.
+
+    Examples:
+        >>> model = load_model("default")
+        >>> timeline = model.discover("pancakes.mp4")       # here a video of three plain colours, ten seconds each
+        >>> [(step.start_s, step.end_s) for step in timeline]
+        [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0)]
     """
     from stepformer.app.discover.stepformer import StepFormer
     from stepformer.core.checkpoint import load_checkpoint

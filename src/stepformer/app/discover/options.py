@@ -19,7 +19,16 @@ USES: tuple[Use, ...] = ("both", "slots", "structure")
 
 @dataclass(frozen=True, slots=True)
 class DiscoverOptions:
-    """How finely a video is cut and by what: the options of :meth:`StepFormer.discover`, checked."""
+    """How finely a video is cut and by what: the options of :meth:`StepFormer.discover`, checked.
+
+    Attributes:
+        steps: How many steps.
+        detail: From 0 (few, long steps) to 1 (many, short ones).
+        percentile: The paper's threshold: this percentile of the slot-frame similarities.
+        similarity: The released code's: the threshold itself.
+        ordered: Slots come in order; False is the paper's ablation.
+        use: "both" slots and structure, "slots" or "structure".
+    """
 
     steps: int | None = None
     detail: float | None = None

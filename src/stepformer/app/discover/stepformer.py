@@ -50,9 +50,15 @@ _STILL = 1e-6  # variance of unit vectors below which a picture never changes
 class Finding:
     """A timeline with what it was made from, for pictures, search and procedures.
 
-    similarity: (K, N) of slots (or texts) with frames. step_vectors: (M, D) one per step of the timeline, its
-    slot's where it has one. segment_vectors: (M, D) the mean of the step's frames. slots: (K, D). features: as
-    they were seen, N of them. seconds: time spent in each part. said: (L, D) what is said that is no chatter.
+    Attributes:
+        timeline: The steps.
+        similarity: (K, N) of slots (or texts) with frames.
+        step_vectors: (M, D) one per step of the timeline, its slot's where it has one.
+        segment_vectors: (M, D) the mean of the step's frames.
+        slots: (K, D).
+        features: As they were seen, N of them.
+        seconds: Time spent in each part.
+        said: (L, D) what is said that is no chatter.
     """
 
     timeline: Timeline
@@ -71,7 +77,14 @@ class Finding:
 
 
 class StepFormer:
-    """A trained decoder with the encoder it belongs to. Made by :func:`stepformer.load_model`."""
+    """A trained decoder with the encoder it belongs to. Made by :func:`stepformer.load_model`.
+
+    Args:
+        checkpoint: Weights and options.
+        name: What outputs and messages call the model.
+        encoder: A name or an encoder object instead of the checkpoint's own.
+        device: Where the decoder runs.
+    """
 
     def __init__(
         self, checkpoint: Checkpoint, name: str = "", encoder: str | Encoder | None = None, device: str = "cpu"
@@ -82,7 +95,7 @@ class StepFormer:
         self._banks: dict[str, PhraseBank] = {}
 
     @cached_property
-    def encoder(self) -> Any:
+    def encoder(self) -> Encoder:
         """The encoder, loaded when it is first needed."""
         from stepformer import encoders
 
@@ -106,7 +119,13 @@ class StepFormer:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def read(self, video: str | os.PathLike[str], report: Report | None = None, cache: bool = True) -> Features:
-        """Decodes and encodes a video, or takes what was kept from before."""
+        """Decodes and encodes a video, or takes what was kept from before.
+
+        Args:
+            video: The file.
+            report: Called with seconds done and seconds in all.
+            cache: Keep the features for the next time.
+        """
         return read_video(video, self.encoder, report, cache)
 
     @torch.inference_mode()
@@ -141,15 +160,25 @@ class StepFormer:
     ) -> Timeline:
         """The steps of a video file, with the words of its narration where it has one.
 
-        At most one of steps (how many), detail (0 few and long, 0.5 the default, 1 many and short), percentile
-        (the paper's threshold: this percentile of the slot-frame similarities) and similarity (the released code's:
-        the threshold itself). ordered: slots in order; False is the paper's ablation. use: "both" slots and structure,
-        "slots" (with percentile=90 the paper's inference) or "structure". listening: where narration is looked for (by
-        default subtitles, else speech). labels="none": no names. bank: phrases to guess names from. report: called with
-        seconds done and seconds in all. cache: keep the features for the next time.
+        Give at most one of steps, detail, percentile and similarity.
+
+        Args:
+            video: The file.
+            steps: How many steps; by default their number follows from the video.
+            detail: From 0 (few, long steps) to 1 (many, short ones); 0.5 is the default.
+            percentile: The paper's threshold: this percentile of the slot-frame similarities.
+            similarity: The released code's: the threshold itself.
+            ordered: Slots come in order; False is the paper's ablation.
+            use: "both" slots and structure, "slots" (with percentile=90 the paper's inference) or "structure".
+            listening: Where narration is looked for; by default subtitles, else speech.
+            labels: "none" leaves the steps without names.
+            bank: Phrases to guess names from.
+            report: Called with seconds done and seconds in all.
+            cache: Keep the features for the next time.
 
         Raises:
-            InputError: the file cannot be read as video. UsageError: options that make no sense.
+            InputError: the file cannot be read as video.
+            UsageError: options that make no sense.
         """
         from stepformer.narration.listening import narration_of
 
@@ -173,11 +202,21 @@ class StepFormer:
         video: str = "",
         duration_s: float = 0.0,
     ) -> Timeline:
-        """The steps of features (N, D) of the model's encoder, ``rate_hz`` of them per second.
+        """The steps of features that you have; the other options are those of :meth:`discover`.
 
-        structure: (N, S) other features to place boundaries by; without it the vectors themselves are used. Steps
-        have names only with ``labels="auto"``, which loads the text side. video, duration_s: of the timeline. The
-        other options are those of :meth:`discover`.
+        Args:
+            vectors: (N, D) of the model's encoder.
+            rate_hz: How many there are per second.
+            structure: (N, S) other features to place boundaries by; without it the vectors themselves are used.
+            labels: Steps have names only with "auto", which loads the text side.
+            video: What the timeline calls the video.
+            duration_s: Its length; by default N / rate_hz.
+
+        Examples:
+            >>> vectors = np.repeat(np.eye(2, 512), 30, axis=0)     # thirty seconds of one thing, then of another
+            >>> timeline = sf.load_model().discover_features(vectors, rate_hz=1.0)
+            >>> [(step.start_s, step.end_s) for step in timeline]
+            [(0.0, 30.0), (30.0, 60.0)]
         """
         features = Features(np.asarray(vectors), rate_hz, structure, duration_s, video)
         options = DiscoverOptions(steps, detail, percentile, similarity, ordered, use)
@@ -192,7 +231,15 @@ class StepFormer:
         labels: Labels = "auto",
         bank: Sequence[str] | None = None,
     ) -> Finding:
-        """As :meth:`discover`, from features, with everything the timeline was made from."""
+        """As :meth:`discover`, from features, with everything the timeline was made from.
+
+        Args:
+            features: What :meth:`read` gave, or your own.
+            options: How finely the video is cut and by what.
+            narration: What is said, see :func:`stepformer.narration.narration_of`.
+            labels: "none" leaves the steps without names.
+            bank: Phrases to guess names from.
+        """
         options = options or DiscoverOptions()
         seen = _at_working_rate(features)
         began = time.perf_counter()
@@ -262,10 +309,26 @@ class StepFormer:
     ) -> Timeline:
         """When the given steps happen. A step that is not in the video is named in ``meta["absent"]``, not forced.
 
-        ordered: the steps happen in the order given; False allows any order and repeats. method: "slots", the paper's
-        inference, or "text", texts and cuts, instead of what the model's options say (``meta["method"]`` has it; of the
-        model that ships it is "text"). all_present: every step is taken to be in the video. listening, report, cache:
-        as in :meth:`discover`.
+        Args:
+            video: The file.
+            texts: The steps.
+            ordered: They happen in the order given; False allows any order and repeats.
+            method: "slots", the paper's inference, or "text", texts and cuts, instead of what the model's options say
+                (``meta["method"]`` has it; of the model that ships it is "text").
+            all_present: Every step is taken to be in the video.
+            listening: As in :meth:`discover`.
+            report: As in :meth:`discover`.
+            cache: As in :meth:`discover`.
+
+        Raises:
+            InputError: the file cannot be read as video.
+            UsageError: no texts, or an empty one.
+
+        Examples:
+            >>> model = sf.load_model()
+            >>> timeline = model.locate("pancakes.mp4", ["crack the eggs", "whisk", "pour into the pan"])
+            >>> [(step.label, step.start_s, step.end_s) for step in timeline]
+            [('crack the eggs', 0.0, 10.0), ('whisk', 10.0, 20.0), ('pour into the pan', 20.0, 30.0)]
         """
         from stepformer.narration.listening import narration_of
 
@@ -287,7 +350,26 @@ class StepFormer:
         method: Method | None = None,
         video: str = "",
     ) -> Timeline:
-        """As :meth:`locate`, from features (N, D); ``text_vectors`` (M, D) spares the text encoder."""
+        """As :meth:`locate`, from features that you have.
+
+        Args:
+            vectors: (N, D) of the model's encoder.
+            texts: The steps.
+            rate_hz: How many vectors there are per second.
+            structure: (N, S) other features to place boundaries by.
+            text_vectors: (M, D) of the texts: with them no text encoder is needed, and no step is called absent.
+            ordered: As in :meth:`locate`.
+            method: As in :meth:`locate`.
+            video: What the timeline calls the video.
+
+        Examples:
+            >>> vectors = np.repeat(np.eye(2, 512), 30, axis=0)
+            >>> texts = {"whisk": np.eye(512)[0], "pour into the pan": np.eye(512)[1]}
+            >>> model = sf.load_model()
+            >>> timeline = model.locate_features(vectors, [*texts], text_vectors=np.stack([*texts.values()]))
+            >>> [(step.label, step.start_s) for step in timeline]
+            [('whisk', 0.0), ('pour into the pan', 30.0)]
+        """
         features = Features(np.asarray(vectors), rate_hz, structure, video=video)
         texts = check_texts(texts)
         return self.place(features, texts, ordered, text_vectors=text_vectors, method=method).timeline
@@ -303,7 +385,17 @@ class StepFormer:
         all_present: bool = False,
         narration: Narration | None = None,
     ) -> Finding:
-        """As :meth:`locate`, from features, with everything the timeline was made from."""
+        """As :meth:`locate`, from features, with everything the timeline was made from.
+
+        Args:
+            features: What :meth:`read` gave, or your own.
+            texts: The steps.
+            ordered: As in :meth:`locate`.
+            text_vectors: As in :meth:`locate_features`.
+            method: As in :meth:`locate`.
+            all_present: As in :meth:`locate`.
+            narration: What is said, see :func:`stepformer.narration.narration_of`.
+        """
         seen = _at_working_rate(features)
         began = time.perf_counter()
         given = text_vectors is not None

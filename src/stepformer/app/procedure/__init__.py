@@ -1,11 +1,9 @@
 """Several videos of one task to one ordered list of common steps.
 
->>> import stepformer as sf
->>> procedure = sf.procedure.find(["a.mp4", "b.mp4", "c.mp4"])      # doctest: +SKIP
->>> [step.name for step in procedure.steps]                         # doctest: +SKIP
-['crack the eggs', 'whisk the eggs', 'pour into the pan']
-
-`clustering` groups steps across videos, `finding` orders and names them, and judges whether the videos are of one task.
+Examples:
+    >>> procedure = sf.procedure.find(["pancakes.mp4", "crepes.mp4"])
+    >>> [(step.videos, step.duration_s) for step in procedure.steps]        # three common steps, each in both videos
+    [(2, 10.0), (2, 10.0), (2, 10.0)]
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from stepformer.app.procedure.clustering import StepClusters, choose_count, cluster_steps
 from stepformer.app.procedure.finding import MIN_SHARE, find_procedure, stretches_of
 from stepformer.app.procedure.records import CommonStep, Procedure, VideoSteps
 
@@ -23,10 +20,7 @@ if TYPE_CHECKING:
     from stepformer.encoders.reading import Features
     from stepformer.narration import Listening
 
-__all__ = [
-    "CommonStep", "Procedure", "StepClusters", "VideoSteps",
-    "choose_count", "cluster_steps", "find", "find_procedure", "from_findings",
-]  # fmt: skip
+__all__ = ["CommonStep", "Procedure", "find"]
 
 
 def find(
@@ -42,10 +36,15 @@ def find(
 ) -> Procedure:
     """The common steps of videos of one task: files, features, or what :meth:`StepFormer.find` gave.
 
-    model: by default the one that ships. steps: how many common steps to find (default: the number that tells the steps
-    of different videos apart best). min_share: the share of the videos that have a common step. detail: how finely
-    videos are cut, 0 to 1. labels: "none" leaves names out. listening: where narration is looked for. seed: of the
-    clustering.
+    Args:
+        videos: Two or more.
+        model: By default the one that ships.
+        steps: How many common steps to find; by default the number that tells the steps of different videos apart best.
+        min_share: A common step is in at least this share of the videos.
+        detail: How finely videos are cut, 0 to 1.
+        labels: "none" leaves names out.
+        listening: Where narration is looked for.
+        seed: Of the clustering.
 
     Raises:
         InputError: fewer than two videos, or nothing that two of them have in common.

@@ -47,16 +47,28 @@ class VideoSteps:
 
 @dataclass(frozen=True, slots=True)
 class CommonStep:
-    """One step of the task. ``videos`` of all have it, ``times`` in all (more where a video repeats it)."""
+    """One step of the task.
+
+    Attributes:
+        name: What it is called.
+        videos: How many videos have it.
+        times: How often it happens in all of them; more where a video repeats it.
+        share: Videos with it / videos.
+        place: The mean share of the video's length at which it happens.
+        duration_s: Median seconds.
+        agreement: The mean cosine of its occurrences with their centre.
+        guess: Its name is the nearest phrase of a bank; it was not said.
+        similarity: Of the name, where it is such a phrase.
+    """
 
     name: str
     videos: int
     times: int
-    share: float  # videos with it / videos
-    place: float  # mean share of the video's length at which it happens
-    duration_s: float  # median seconds
-    agreement: float  # mean cosine of its occurrences with their centre
-    guess: bool = False  # the name is the nearest phrase of a bank, it was not said
+    share: float
+    place: float
+    duration_s: float
+    agreement: float
+    guess: bool = False
     similarity: float | None = None
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """Where in a library of processed videos a step happens: an index of step and frame vectors, and questions to it.
 
->>> import stepformer as sf
->>> sf.search.update_index("videos/").added                                    # doctest: +SKIP
-12
->>> for hit in sf.search.open_index("videos/").search("flip the pancake"):     # doctest: +SKIP
-...     print(hit.video, hit.start_s, hit.end_s, hit.label)
+Examples:
+    >>> sf.search.update_index("videos/").added
+    2
+    >>> best = sf.search.open_index("videos/").search("whisk the batter")[0]
+    >>> best.start_s, best.end_s
+    (10.0, 20.0)
 """
 
 from __future__ import annotations
 
-from stepformer.app.search.index import FOLDER, HERE, Hit, IndexedVideo, IndexInfo, IndexWriter, SearchIndex, open_index
-from stepformer.app.search.library import update_index
+from stepformer.app.search.index import HERE, Hit, IndexInfo, SearchIndex, open_index
+from stepformer.app.search.library import Update, update_index
 
-__all__ = [
-    "FOLDER", "HERE", "Hit", "IndexInfo", "IndexWriter", "IndexedVideo", "SearchIndex", "open_index", "update_index",
-]  # fmt: skip
+__all__ = ["HERE", "Hit", "IndexInfo", "SearchIndex", "Update", "open_index", "update_index"]

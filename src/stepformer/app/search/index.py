@@ -473,7 +473,14 @@ class SearchIndex:
         return encoders.load(self.info.encoder)
 
     def search(self, text: str, top: int = TOP, per_video: int = PER_VIDEO, exact: bool = False) -> list[Hit]:
-        """The best places for a text, best first; at most ``per_video`` of one video."""
+        """The best places for a text, best first.
+
+        Args:
+            text: What to look for, in words.
+            top: How many places.
+            per_video: At most so many of one video.
+            exact: Compare with every vector instead of walking the graph.
+        """
         return self.search_vector(self.encode(text), top, per_video, exact)
 
     def encode(self, text: str) -> Vectors:
@@ -555,4 +562,10 @@ class SearchIndex:
         return np.asarray(found.keys, np.int64), 1 - np.asarray(found.distances, np.float32)
 
 
-open_index = SearchIndex
+def open_index(folder: str | os.PathLike[str]) -> SearchIndex:
+    """The index of a library folder, opened for asking.
+
+    Raises:
+        InputError: there is none yet (the message says how to make it), or it is damaged.
+    """
+    return SearchIndex(folder)

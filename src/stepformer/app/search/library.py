@@ -50,7 +50,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What an update did."""
+    """What an update did.
+
+    Attributes:
+        added: How many videos are new.
+        replaced: How many had changed.
+        removed: How many are gone.
+        kept: How many are as they were.
+        failed: The names of those that could not be read, and why.
+        info: What the index holds now; None where there is none.
+    """
 
     added: int
     replaced: int
@@ -135,10 +144,20 @@ def update_index(
 ) -> Update:
     """Makes the index of a library, or brings it up to date: new and changed videos in, vanished ones out.
 
-    A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns. model:
-    by default the one that ships. rebuild: from scratch. report: called with videos done, videos in all, and a name.
-    each: indexes video files elsewhere, in their order. apart: the graphs of the index that is there are changed in a
-    process of their own. (The command line has a process for each: videos crash decoders, forged graphs crash usearch.)
+    A video that cannot be read is left out and listed; the rest are done. Two updates of one folder take turns.
+
+    Args:
+        folder: A feature store, a folder of stores, or a folder of videos.
+        model: By default the one that ships.
+        rebuild: Start from scratch.
+        listening: Where narration is looked for.
+        report: Called with videos done, videos in all, and a name.
+        each: Indexes video files elsewhere, in their order.
+        apart: Change the graphs of the index that is there in a process of their own. (The command line has a process
+            for each: videos crash decoders, forged graphs crash usearch.)
+
+    Raises:
+        InputError: the folder has no videos and no store.
     """
     from filelock import FileLock
 

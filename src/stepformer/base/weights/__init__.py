@@ -1,6 +1,5 @@
 """Named weights: where they come from, pinned by SHA-256. They are data, never code.
 
->>> folder = pull("minilm")              # doctest: +SKIP
 >>> entry("minilm").license
 'Apache-2.0'
 

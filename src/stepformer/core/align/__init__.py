@@ -1,13 +1,11 @@
 """The Drop-DTW family: ordered alignment of two sequences in which elements of either side may be dropped.
 
-Rows are steps or slots, columns are frames or phrases. ``drop_dtw`` aligns one pair and gives an
-:class:`Alignment`; ``drop_dtw_batch`` aligns a padded batch of torch tensors on the device they are on;
-``soft_drop_dtw`` gives such a batch's costs with a gradient. The exact problem that is solved, what infinite costs mean
-and how ties are broken is written in :mod:`stepformer.core.align.reference`, which is also the slow, obvious
+Rows are steps or slots, columns are frames or phrases. :func:`drop_dtw` aligns one pair and gives an
+:class:`Alignment`; :func:`drop_dtw_batch` aligns a padded batch of torch tensors on the device they are on;
+:func:`soft_drop_dtw` gives such a batch's costs with a gradient. The exact problem that is solved, what infinite costs
+mean and how ties are broken is written in :mod:`stepformer.core.align.reference`, which is also the slow, obvious
 implementation; the compiled CPU kernel, the batched torch version and the Triton kernel do the same float64 additions
 and comparisons and so return the very same paths.
-
-Names are loaded when they are first used: numba, torch and Triton are imported only by what needs them.
 """
 
 from __future__ import annotations

@@ -61,22 +61,34 @@ def drop_dtw_batch(
 ) -> Tensor | NDArray[Any] | tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]]:
     """:func:`drop_dtw` for each item of a batch: (B, K, N) costs to (B, K, N) bool on the same device.
 
-    ``costs``        (B, K, N) tensor of any float type, or a NumPy array: then arrays come back. No gradient flows
-                     through an alignment, and a RuntimeWarning says so where one is asked for: soft_drop_dtw has one
-    ``column_drop``  a number, (B,), (B, N) or anything that broadcasts to (B, N); None = columns may not be dropped
-    ``row_drop``     a number, (B,), (B, K) or anything that broadcasts to (B, K); None = rows may not be dropped
-    ``lengths``      (B,) how many columns of each item count; None = all. What lies past them may be anything, NaN too,
-                     and is False in the result
-    ``row_lengths``  (B,) how many rows of each item count; None = all
-    ``return_cost``  also give the costs, (B,) float64; an infeasible item has cost ``inf`` and no match
-    ``check``        look for NaN and for lengths out of range, and raise. This waits for the device, so training
-                     says ``check=False``: then nothing waits, NaN counts as ``inf``, and lengths must be right
-    ``backend``      "auto": on CUDA Triton where it works, on the CPU numba where it is installed, plain torch
-                     otherwise; or one of these by name. All give the same result. On the CPU torch's number of threads
-                     holds for numba too, which uses one thread for a batch of less than 2^20 cells
-
     To drop on both sides at one similarity threshold, give ``-similarity``, ``row_drop=0.0`` and
     ``column_drop=percentile_drop(similarity)``.
+
+    Args:
+        costs: (B, K, N) tensor of any float type, or a NumPy array: then arrays come back. No gradient flows through an
+            alignment, and a RuntimeWarning says so where one is asked for: :func:`soft_drop_dtw` has one.
+        column_drop: A number, (B,), (B, N) or anything that broadcasts to (B, N); None = columns may not be dropped.
+        row_drop: A number, (B,), (B, K) or anything that broadcasts to (B, K); None = rows may not be dropped.
+        lengths: (B,) how many columns of each item count; None = all. What lies past them may be anything, NaN too, and
+            is False in the result.
+        matching: As in :func:`drop_dtw`.
+        contiguous: As in :func:`drop_dtw`.
+        row_lengths: (B,) how many rows of each item count; None = all.
+        return_cost: Also give the costs, (B,) float64; an infeasible item has cost ``inf`` and no match.
+        check: Look for NaN and for lengths out of range, and raise. This waits for the device, so training says
+            ``check=False``: then nothing waits, NaN counts as ``inf``, and lengths must be right.
+        backend: "auto": on CUDA Triton where it works, on the CPU numba where it is installed, plain torch otherwise;
+            or one of these by name. All give the same result. On the CPU torch's number of threads holds for numba too,
+            which uses one thread for a batch of less than 2^20 cells.
+
+    Raises:
+        NonFiniteError: a cost is NaN; the message says where.
+        UsageError: shapes, lengths or options that do not fit.
+
+    Examples:
+        >>> costs = torch.tensor([[[0.1, 0.2, 0.9], [0.9, 0.8, 0.1]]])
+        >>> drop_dtw_batch(costs, column_drop=0.5, lengths=torch.tensor([2]), row_drop=0.5).int().tolist()
+        [[[1, 1, 0], [0, 0, 0]]]
     """
     one_to_one = check_matching(matching)
     if backend not in _BACKENDS:
@@ -108,6 +120,11 @@ def order_agnostic_batch(
     For the ablation that gives up the order. Arguments as in :func:`drop_dtw_batch`; a row without columns costs
     nothing; of equally cheap rows the first is taken, and a match goes before a drop. An item with a column that may
     neither be matched nor dropped has no match.
+
+    Examples:
+        >>> costs = torch.tensor([[[0.9, 0.1, 0.9], [0.1, 0.9, 0.9]]])
+        >>> order_agnostic_batch(costs, column_drop=0.5).int().tolist()     # the third column is dropped
+        [[[0, 1, 0], [1, 0, 0]]]
     """
     c, u, _, rows, columns = (x.detach() for x in checked(costs, column_drop, 0.0, lengths, row_lengths, check))
     K = c.shape[1]
@@ -147,15 +164,21 @@ def percentile_drop(
 
     Of the n similarities of an item, the threshold is the k-th largest, k = max(1, floor(keep · n)): a percentile of
     the match costs, as Drop-DTW defines it, taken as an order statistic without interpolation. The drop cost is minus
-    the threshold. ``keep`` in (0, 1]. An item without similarities has drop cost 0: there is nothing to match anyway.
+    the threshold. An item without similarities has drop cost 0: there is nothing to match anyway. NaN in a list or
+    array is an error that says where; in a tensor it stays NaN, for the alignment to report.
 
-    ``similarity``   (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,),
-                     one threshold per item, on the same device and in the same type, without waiting for the device
-    ``top_per_row``  take only each row's largest similarities, up to this number, before the threshold
-                     is taken; 12 with keep=0.8 is what the released code does in training
-    ``lengths``, ``row_lengths``  (B,) how many columns and rows of each item count (tensors only)
+    Args:
+        similarity: (K, N) list or array: gives a float. (K, N) tensor: a tensor of no axes. (B, K, N) tensor: (B,), one
+            threshold per item, on the same device and in the same type, without waiting for the device.
+        keep: The share of the similarities that reach the threshold, in (0, 1].
+        top_per_row: Take only each row's largest similarities, up to this number, before the threshold is taken; 12
+            with keep=0.8 is what the released code does in training.
+        lengths: (B,) how many columns of each item count (tensors only).
+        row_lengths: (B,) how many rows of each item count (tensors only).
 
-    NaN in a list or array is an error that says where; in a tensor it stays NaN, for the alignment to report.
+    Examples:
+        >>> percentile_drop([[0.9, 0.1], [0.2, 0.8]], keep=0.5)     # two of four similarities reach 0.8
+        -0.8
     """
     if not 0.0 < keep <= 1.0:
         raise UsageError(f"keep is the share of similarities above the threshold, in (0, 1]; got {keep}")

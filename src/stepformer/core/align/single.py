@@ -24,10 +24,11 @@ MATCHINGS = ("one_to_one", "many_to_one")
 class Alignment:
     """One alignment of K rows (steps, slots) with N columns (frames, phrases).
 
-    ``cost``        matched costs + drop costs of dropped columns + drop costs of dropped rows; ``inf`` if no
-                    alignment is allowed, and then every column is -1
-    ``assignment``  (N,) int64, read-only: the row of each column, -1 = dropped
-    ``rows``        K, which the assignment alone does not tell
+    Attributes:
+        cost: Matched costs + drop costs of dropped columns + drop costs of dropped rows; ``inf`` if no alignment is
+            allowed, and then every column is -1.
+        assignment: (N,) int64, read-only: the row of each column, -1 = dropped.
+        rows: K, which the assignment alone does not tell.
     """
 
     cost: float
@@ -48,23 +49,27 @@ def drop_dtw(
 ) -> Alignment:
     """The cheapest ordered alignment of K rows with N columns in which elements may be dropped.
 
-    ``costs``        (K, N) list, array or tensor: the cost of matching row (step, slot) and column (frame, phrase)
-    ``column_drop``  cost of dropping a column: one number, (N,), or None = columns may not be dropped
-    ``row_drop``     cost of dropping a row: one number, (K,), or None = rows may not be dropped
-    ``matching``     "many_to_one": several columns to one row, never several rows to one column;
-                     "one_to_one": at most one column per row as well
-    ``contiguous``   a row's columns have no dropped column between them (of no effect one-to-one)
-
     The total is the matched costs plus the drop costs of dropped columns and dropped rows. ``inf`` forbids a match or
     a drop; if nothing is allowed (more undroppable rows than columns, say) ``.cost`` is ``inf`` and every column is
     -1. ``-inf`` is better than any finite cost, but does not lift what ``+inf`` forbids. Sums are made in float64
     whatever the input. Either side may have no elements.
 
-    >>> a = drop_dtw([[0.1, 0.2, 0.9, 0.9], [0.9, 0.9, 0.8, 0.1]], column_drop=0.5)
-    >>> a.assignment.tolist(), round(a.cost, 2)      # the third column is dropped
-    ([0, 0, -1, 1], 0.9)
+    Args:
+        costs: (K, N) list, array or tensor: the cost of matching row (step, slot) and column (frame, phrase).
+        column_drop: Cost of dropping a column: one number, (N,), or None = columns may not be dropped.
+        row_drop: Cost of dropping a row: one number, (K,), or None = rows may not be dropped.
+        matching: "many_to_one": several columns to one row, never several rows to one column; "one_to_one": at most
+            one column per row as well.
+        contiguous: A row's columns have no dropped column between them (of no effect one-to-one).
 
-    Raises NonFiniteError, which says where, if a cost is NaN, and UsageError for shapes that do not fit.
+    Raises:
+        NonFiniteError: a cost is NaN; the message says where.
+        UsageError: shapes that do not fit.
+
+    Examples:
+        >>> a = drop_dtw([[0.1, 0.2, 0.9, 0.9], [0.9, 0.9, 0.8, 0.1]], column_drop=0.5)
+        >>> a.assignment.tolist(), round(a.cost, 2)      # the third column is dropped
+        ([0, 0, -1, 1], 0.9)
     """
     one_to_one = check_matching(matching)
     c = as_costs(costs)

@@ -47,14 +47,19 @@ def soft_drop_dtw(
 ) -> Tensor:
     """The soft cost of aligning each item of a batch, with gradients to costs and drop costs: (B, K, N) -> (B,).
 
-    Arguments as in :func:`stepformer.core.align.drop_dtw_batch`; ``row_drop=None`` keeps every row, a number or tensor
-    makes the two-sided form. ``temperature`` is in the units of the costs. What lies past ``lengths`` and
-    ``row_lengths`` may be anything and has gradient 0. An item without any allowed alignment costs ``inf`` and has
-    gradient 0. ``-inf`` is no cost here. With ``check=False`` nothing waits for the device, and NaN forbids as ``inf``
-    does. Sums are made in float64 (float32 on MPS); the result has the type of the costs, at least float32.
+    Arguments as in :func:`drop_dtw_batch`; ``row_drop=None`` keeps every row, a number or tensor makes the two-sided
+    form. ``temperature`` is in the units of the costs. What lies past ``lengths`` and ``row_lengths`` may be anything
+    and has gradient 0. An item without any allowed alignment costs ``inf`` and has gradient 0. ``-inf`` is no cost
+    here. With ``check=False`` nothing waits for the device, and NaN forbids as ``inf`` does. Sums are made in float64
+    (float32 on MPS); the result has the type of the costs, at least float32.
 
-    First derivatives only. The matrix of match probabilities is the gradient itself:
-    ``torch.autograd.grad(soft_drop_dtw(costs, ...).sum(), costs)[0]``.
+    Examples:
+        First derivatives only; the gradient is the probability of each match. The middle column fits both rows.
+
+        >>> costs = torch.tensor([[[0.0, 0.1, 0.9], [0.9, 0.1, 0.0]]], requires_grad=True)
+        >>> torch.autograd.grad(soft_drop_dtw(costs, column_drop=0.5).sum(), costs)[0].abs().round(decimals=1)
+        tensor([[[1.0000, 0.5000, 0.0000],
+                 [0.0000, 0.5000, 1.0000]]])
     """
     one_to_one = check_matching(matching)
     if not temperature > 0:

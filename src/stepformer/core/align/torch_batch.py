@@ -35,7 +35,12 @@ def sum_dtype(device: torch.device) -> torch.dtype:
 
 
 def columns_of(matrix: Tensor) -> Tensor:
-    """(..., K, N) bool matches to (..., N) int64: the row of each column, -1 = dropped."""
+    """(..., K, N) bool matches to (..., N) int64: the row of each column, -1 = dropped.
+
+    Examples:
+        >>> columns_of(torch.tensor([[True, False, False], [False, False, True]])).tolist()
+        [0, -1, 1]
+    """
     if matrix.shape[-2] == 0:
         return torch.full(matrix.shape[:-2] + matrix.shape[-1:], -1, dtype=torch.int64, device=matrix.device)
     row = torch.arange(matrix.shape[-2], device=matrix.device)[:, None]

@@ -17,33 +17,51 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stepformer.base.arrays import matrix
+from stepformer.base.lazy import lazy
 from stepformer.base.plugins import Registry
 from stepformer.errors import InputError, UsageError
 
-__all__ = ["BASELINES", "Baseline", "FeatureVideo", "Setting", "baseline"]
+if TYPE_CHECKING:
+    from stepformer.evaluation.baselines.elhamifar import Elhamifar
+    from stepformer.evaluation.baselines.kukleva import Kukleva
+    from stepformer.evaluation.baselines.shen import FittedShen, Shen
+
+__getattr__, __dir__ = lazy(__name__, {"elhamifar": "Elhamifar", "kukleva": "Kukleva", "shen": "FittedShen Shen"})
+
+__all__ = [
+    "BASELINES", "Baseline", "Elhamifar", "FeatureVideo", "Fitted", "FittedShen", "Kukleva", "Setting", "Shen",
+    "baseline",
+]  # fmt: skip
 
 BACKGROUND = -1
 
 Setting = Literal["weak", "unsupervised"]
+"""One model per task, or one for all videos."""
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 Numbers = TypeVar("Numbers", bound=np.generic)
-Options = TypeVar("Options", bound="Baseline")
+Options = TypeVar("Options", bound="Baseline[Any]")
 Model = TypeVar("Model")
+Learned = TypeVar("Learned")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureVideo:
     """One video as a baseline sees it; arrays are checked and made float32 when it is made.
 
-    features: (N, D), ``rate_hz`` vectors per second. phrase_vectors: (L, D) narration in the space of the features,
-    with ``phrase_times_s`` (L, 2) start and end seconds.
+    Attributes:
+        video: Its name.
+        task: What it shows.
+        features: (N, D).
+        rate_hz: How many there are per second.
+        phrase_vectors: (L, D) narration in the space of the features.
+        phrase_times_s: (L, 2) their start and end seconds.
     """
 
     video: str
@@ -101,7 +119,7 @@ class Given:
         return {task: [videos[i] for i in where] for task, where in by_task(videos).items()}
 
 
-class Baseline(ABC):
+class Baseline(ABC, Generic[Learned]):
     """One published method; its options are the fields of the dataclass that implements it."""
 
     name: ClassVar[str]
@@ -115,9 +133,22 @@ class Baseline(ABC):
         setting: Setting = "weak",
         seed: int = 0,
         device: str = "cpu",
-    ) -> Any:
-        """Trains on ``videos``; ``n_steps`` is the number of steps of each task. What it gives can ``segment(videos)``,
-        as :class:`Fitted` does.
+    ) -> Learned:
+        """Trains on videos.
+
+        Args:
+            videos: All of one width; those of a task are also segmented together.
+            n_steps: The number of steps of each task.
+            setting: "weak" fits one model per task, "unsupervised" one for all.
+            seed: Of everything that is random.
+            device: Where networks train.
+
+        Returns:
+            What was learned: it can ``segment(videos)``, as :class:`Fitted` does.
+
+        Raises:
+            UsageError: no videos, a task without a number of steps, or a setting that the method does not have.
+            InputError: features of two widths.
         """
         if setting not in self.settings:
             raise UsageError(f"{self.name} has no setting {setting!r}; it has: {', '.join(self.settings)}")
@@ -129,7 +160,7 @@ class Baseline(ABC):
         return self.train(videos, Given(dict(n_steps), widths.pop(), setting, seed, device))
 
     @abstractmethod
-    def train(self, videos: Sequence[FeatureVideo], given: Given) -> Any:
+    def train(self, videos: Sequence[FeatureVideo], given: Given) -> Learned:
         """What :meth:`fit` gives, of input that was checked."""
 
 
@@ -167,15 +198,28 @@ class Fitted(ABC, Generic[Options, Model]):
         """The same for the videos of one task."""
 
 
-BASELINES: Registry[Callable[..., Baseline]] = Registry("baseline", "baselines", {
+BASELINES: Registry[Callable[..., Baseline[Any]]] = Registry("baseline", "baselines", {
     "kukleva": "stepformer.evaluation.baselines.kukleva:Kukleva",
     "elhamifar": "stepformer.evaluation.baselines.elhamifar:Elhamifar",
     "shen": "stepformer.evaluation.baselines.shen:Shen",
 })  # fmt: skip
+"""Baselines by name; a plugin adds its own."""
 
 
-def baseline(name: str, **options: Any) -> Baseline:
-    """The baseline called ``name`` with its options, imported when asked for."""
+def baseline(name: str, **options: Any) -> Baseline[Any]:
+    """A baseline by its registered name, a plugin's too.
+
+    Args:
+        name: "kukleva", "elhamifar", "shen" or a plugin's.
+        **options: Fields of the method's class: :class:`Kukleva`, :class:`Elhamifar` and :class:`Shen` list theirs.
+
+    Examples:
+        >>> x = np.repeat(np.eye(2, 16, dtype=np.float32), 10, axis=0)         # two steps of ten seconds
+        >>> videos = [FeatureVideo(name, "pancakes", x) for name in ("one", "two")]
+        >>> fitted = baseline("kukleva", epochs=1).fit(videos, {"pancakes": 2})
+        >>> [len(ids) for ids in fitted.segment(videos)]
+        [20, 20]
+    """
     return BASELINES[name](**options)
 
 

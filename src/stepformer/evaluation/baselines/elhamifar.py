@@ -43,7 +43,7 @@ from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)
-class Elhamifar(Baseline):
+class Elhamifar(Baseline["FittedElhamifar"]):
     """Options of the method."""
 
     key_steps: int = 50  # M, shared by all tasks

@@ -49,7 +49,7 @@ from stepformer.evaluation.kmeans import keep_nearest, kmeans
 
 
 @dataclass(frozen=True, slots=True)
-class Kukleva(Baseline):
+class Kukleva(Baseline["FittedKukleva"]):
     """Options of the method; ``background`` is the share of each cluster that becomes background (tau in the paper)."""
 
     embedding: int = 20

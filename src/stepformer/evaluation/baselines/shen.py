@@ -50,7 +50,7 @@ _POINTS = 1 << 18  # frames, of models that learn side by side
 
 
 @dataclass(frozen=True, slots=True)
-class Shen(Baseline):
+class Shen(Baseline["FittedShen"]):
     """Options of the method; ``slots`` is the number of prototypes of one video in zero-shot localisation."""
 
     rounds: int = 5  # of soft K-means

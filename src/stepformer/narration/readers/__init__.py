@@ -40,9 +40,14 @@ _JSON = re.compile(r"\{\s*[\"}]|\[\s*(?:[{\[\"\]\-0-9]|null|true|false)|[{\[]\s*
 def read_subtitles(path: str | os.PathLike[str], format: str | None = None, video: str | None = None) -> list[Cue]:
     """Cues of one video, ordered by time, without markup, each word once.
 
-    Reads WebVTT, SRT, YouTube json3 and srv, TTML, HowTo100M captions, Whisper and WhisperX JSON, CSV, and
-    plain text with times. ``format`` is a name of ``FORMATS``, or None to find it from the content. ``video`` names
-    the video where the file has several (HowTo100M).
+    Reads WebVTT, SRT, YouTube json3 and srv, TTML, HowTo100M captions, Whisper and WhisperX JSON, CSV, and plain text
+    with times.
+
+    Args:
+        path: The file.
+        format: "vtt", "srt", "json3", "ttml", "howto100m", "whisperx", "csv" or "text"; by default found from the
+            content.
+        video: Names the video where the file has several (HowTo100M).
 
     Raises:
         InputError: the file is missing or is not subtitles; the message names the file, the line and what was
@@ -57,9 +62,10 @@ def parse_subtitles(
 ) -> list[Cue]:
     """As :func:`read_subtitles`, from the content of a file. ``name`` is what messages call it.
 
-    >>> cues = parse_subtitles("1\\n00:00:01,000 --> 00:00:03,000\\n<i>crack</i> the eggs\\n")
-    >>> cues[0].start_s, cues[0].text
-    (1.0, 'crack the eggs')
+    Examples:
+        >>> cues = parse_subtitles("1\\n00:00:01,000 --> 00:00:03,000\\n<i>crack</i> the eggs\\n")
+        >>> cues[0].start_s, cues[0].text
+        (1.0, 'crack the eggs')
     """
     text = decode(data, name)
     if format is not None and format not in FORMATS:

@@ -1,8 +1,13 @@
 """Timelines as files: one small writer per format, and one table of them.
 
-    stepformer.export.write(timeline, "chapters.vtt")                # format from the suffix
-    stepformer.export.write(timeline, "chapters.txt", format="youtube")
-    timeline = stepformer.export.read("chapters.vtt")                # where a format can be read back
+Examples:
+    >>> timeline = sf.Timeline("eggs.mp4", 60.0, (sf.Step(5, 20, "crack the eggs"), sf.Step(20, 31.5, "whisk")))
+    >>> sf.export.write(timeline, "chapters.vtt").format             # from the suffix
+    'vtt'
+    >>> sf.export.write(timeline, "chapters.txt", format="youtube").notes
+    ("'crack the eggs' moved from 0:05 to 0:00, where the first chapter must be",)
+    >>> [step.label for step in sf.export.read("chapters.vtt")]      # where a format can be read back
+    ['crack the eggs', 'whisk']
 
 A new format is a function ``render(timeline, options) -> Rendered`` (text) or ``save(timeline, path, options)
 -> notes`` (anything else), and one line in :data:`FORMATS`. Files are written beside and renamed into place.
@@ -41,16 +46,27 @@ DEFAULT_FPS = 25.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of all writers; each uses those that mean something to it."""
+    """Options of all writers; each uses those that mean something to it.
 
-    video: str | None = None  # the media file, where it is not the timeline's own `video`
-    fps: float | None = None  # frames per second of frame-based formats; else the video's, else 25
-    title: str | None = None  # of a page or picture; else the video's file name
-    task: str | None = None  # task id or class of annotation formats (CrossTask, COIN)
-    task_steps: tuple[str, ...] = ()  # the task's ordered step names: annotation formats number steps by them
-    similarity: ArrayLike | None = None  # (K, N) steps or slots against frames, shown by the plot
-    embed: bool = False  # page: put the video itself into the file
-    target: Path | None = None  # where the file goes; `write` says so, for paths relative to it
+    Attributes:
+        video: The media file, where it is not the timeline's own ``video``.
+        fps: Frames per second of frame-based formats; else the video's, else 25.
+        title: Of a page or picture; else the video's file name.
+        task: Task id or class of annotation formats (CrossTask, COIN).
+        task_steps: The task's ordered step names: annotation formats number steps by them.
+        similarity: (K, N) steps or slots against frames, shown by the plot.
+        embed: Put the video itself into the page.
+        target: Where the file goes; ``write`` says so, for paths relative to it.
+    """
+
+    video: str | None = None
+    fps: float | None = None
+    title: str | None = None
+    task: str | None = None
+    task_steps: tuple[str, ...] = ()
+    similarity: ArrayLike | None = None
+    embed: bool = False
+    target: Path | None = None
 
     def __post_init__(self) -> None:
         if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
@@ -161,6 +177,7 @@ _TABLE = (
 )  # fmt: skip
 
 FORMATS: Registry[Format] = Registry("export format", "exporters", {entry.name: entry for entry in _TABLE})
+"""All formats by name; a plugin adds its own."""
 
 
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> Format:
@@ -200,18 +217,20 @@ def write(
     embed: bool = False,
     sure_only: bool = False,
 ) -> Written:
-    """Writes ``timeline`` to ``path`` in the format of its suffix, or in the one named.
+    """Writes a timeline to a file; a format uses the options that mean something to it.
 
-    A format uses the options that mean something to it. video: the media file, where it is not the timeline's own.
-    fps: of frame-based formats (default: the video's, else 25). title: of a page or picture. task, task_steps: id and
-    ordered step names of annotation formats. similarity: (K, N), shown by the plot. embed: the video inside
-    the page. sure_only: names that are guesses are left out.
-
-    Examples:
-        >>> write(timeline, "chapters.vtt").format                              # doctest: +SKIP
-        'vtt'
-        >>> write(timeline, "sheet.jpg", video="pancakes.mp4").notes            # doctest: +SKIP
-        ()
+    Args:
+        timeline: The steps.
+        path: Where to; what is there is replaced.
+        format: A name; by default the one that the suffix tells.
+        video: The media file, where it is not the timeline's own.
+        fps: Of frame-based formats; by default the video's, else 25.
+        title: Of a page or picture.
+        task: Id of the task, for annotation formats.
+        task_steps: Its ordered step names.
+        similarity: (K, N), shown by the plot.
+        embed: Put the video itself into the page.
+        sure_only: Leave out names that are guesses.
 
     Raises:
         UsageError: an unknown format, or an option that makes no sense.
