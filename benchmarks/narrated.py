@@ -8,7 +8,6 @@ come after they are spoken of on YouCook2's real narration (dev half), what that
 from __future__ import annotations
 
 import argparse
-import functools
 import gzip
 import itertools
 import json
@@ -30,15 +29,17 @@ from stepformer.core.inference import find_steps
 from stepformer.core.model import Slots
 from stepformer.evaluation.hungarian import assign
 from stepformer.evaluation.statistics import interval, mean_draws
+from stepformer.narration import Cue, extract_phrases
 from stepformer.narration.evidence import OPTIONS, EvidenceOptions, frame_evidence
 from stepformer.narration.listening import Narration
-from stepformer.narration.phrases import Phrase, PhraseOptions
+from stepformer.narration.phrases import Phrase
+from stepformer.timeline import Step
 
-HELP = """Scores discovery with narration that is right, absent, shuffled in time or of another video, by the engine
-alone and as the product does it (names bring back steps that are spoken of, and cut a step where two are named),
-against equal cuts, K-means and the phrases' own times as cuts: F1 of cuts (within 3 s), F1 of steps (IoU of at least
-0.5) and the number of steps, with 95% intervals of the difference from no narration (paired bootstrap over videos).
---fit prints the chosen constants instead; it needs YouCook2 with speech in --data."""
+HELP = """Scores discovery with narration that is right, absent, shuffled in time or of another video, as the product
+does it, and by the phrases' evidence without the actions that are worth a step of their own, against equal cuts,
+K-means and the phrases' own times as cuts: F1 of cuts (within 3 s), F1 of steps (IoU of at least 0.5), the number of
+steps, and how many have a name, and a sure one, with 95% intervals of the difference from no narration (paired
+bootstrap over videos). --fit prints the chosen constants instead; it needs YouCook2 with speech in --data."""
 EXAMPLES = [
     "stepformer bench narrated --world world.safetensors --data DATASETS",
     "stepformer bench narrated --world world.safetensors --data DATASETS --fit",
@@ -53,99 +54,79 @@ Spans = list[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Narrated:
-    """A video with what is said in it: phrases in order and their vectors (L, D); ``output``: the model's."""
+    """A video with what is said in it, and what the model makes of its pictures."""
 
     video: RealVideo
-    phrases: list[Phrase]
-    vectors: NDArray[np.float32]
+    cues: tuple[Cue, ...]
     output: Slots
     model: Any
 
 
-@dataclass(frozen=True)
-class Known(Narration):
-    """Narration whose phrases are known."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """A narration for a video: cues, the phrases in them, and the phrases' vectors (L, D)."""
 
-    known: tuple[Phrase, ...] = ()
-
-    def phrases(self, options: PhraseOptions | None = None) -> list[Phrase]:
-        """What is said."""
-        return list(self.known)
+    cues: tuple[Cue, ...]
+    phrases: list[Phrase]
+    vectors: NDArray[np.float32]
 
 
 def simulated(world_file: Path, split: str, limit: int, model: Any, seed: int = 0) -> list[Narrated]:
-    """Narrated videos of a simulated split; what phrases are (chatter, groundability) is judged by their words."""
+    """Narrated videos of a simulated split, every phrase a sentence of its own."""
     from benchmarks.real import simulated as videos_of
     from stepformer.data.simulator import Simulator
     from stepformer.data.world import load_world
     from stepformer.evaluation.validation import make_trial
-    from stepformer.narration import Cue, extract_phrases
-
-    @functools.cache
-    def read(text: str) -> Phrase | None:
-        found = extract_phrases([Cue(0.0, _SAID_S, text)])
-        return found[0] if found else None
 
     world = load_world(world_file)
     trial = make_trial(Simulator(world), split, limit, seed)
-    spoken: list[tuple[list[Phrase], NDArray[np.float32]]] = []
+    spoken = []
     for batch in trial.batches:
         for i in range(len(batch.video)):
             if not bool((batch.labels[i] >= 0).any()):
                 continue  # as benchmarks.real.simulated leaves it out
-            phrases, rows = [], []
+            cues = []
             for j in torch.nonzero(batch.phrase_mask[i]).squeeze(1).tolist():
-                phrase = read(world.texts[int(batch.phrase_ids[i, j])])
-                if phrase is not None:
-                    # real narration is early by later_s; the simulator's is not
-                    start_s = max(0.0, float(batch.phrase_times[i, j]) - OPTIONS.later_s - _SAID_S / 2)
-                    phrases.append(replace(phrase, start_s=start_s, end_s=start_s + _SAID_S))
-                    rows.append(batch.phrases[i, j].numpy())
-            spoken.append((phrases, np.asarray(rows, np.float32).reshape(len(rows), world.dim)))
+                # real narration is early by later_s; the simulator's is not
+                start_s = max(0.0, float(batch.phrase_times[i, j]) - OPTIONS.later_s - _SAID_S / 2)
+                cues.append(Cue(start_s, start_s + _SAID_S, f"{world.texts[int(batch.phrase_ids[i, j])]}."))
+            spoken.append(tuple(cues))
     videos = videos_of(world_file, limit, seed, split)
-    return [Narrated(v, p, x, model.run(v.features.vectors), model) for v, (p, x) in zip(videos, spoken, strict=True)]
+    return [Narrated(v, cues, model.run(v.features.vectors), model) for v, cues in zip(videos, spoken, strict=True)]
 
 
 def real(folder: Path, model: Any) -> list[Narrated]:
     """Action100M: automatic captions of the speech, as they are."""
-    from stepformer.narration import Cue, extract_phrases
-
     with gzip.open(folder / "videos.json.gz", "rt", encoding="utf-8") as stream:
         said = {video["video_uid"]: video["transcript"] for video in json.load(stream)}
     out = []
     for video in action100m(folder, model.encoder):
         lines = [(float(start), str(text)) for start, text in said[video.name]]
         ends = [start for start, _ in lines[1:]] + [video.features.duration_s]
-        cues = [Cue(start, max(end, start + 0.1), text) for (start, text), end in zip(lines, ends, strict=True)]
-        phrases = extract_phrases(cues)
-        vectors = model.encoder.encode_text([phrase.text for phrase in phrases])
-        out.append(Narrated(video, phrases, vectors, model.run(_seen(video).vectors), model))
+        cues = tuple(Cue(start, max(end, start + 0.1), text) for (start, text), end in zip(lines, ends, strict=True))
+        out.append(Narrated(video, cues, model.run(_seen(video).vectors), model))
     return out
 
 
-def narration_of(videos: list[Narrated], i: int, kind: str) -> tuple[list[Phrase], NDArray[np.float32]]:
+def narration_of(videos: list[Narrated], i: int, kind: str) -> Said:
     """The narration of video ``i``: its own, its own at shuffled times, or one of another video, stretched to fit."""
-    own = videos[i]
-    if kind == "right":
-        return own.phrases, own.vectors
+    own, cues = videos[i], videos[i].cues
     if kind == "shuffled":
-        order = np.random.default_rng(i).permutation(len(own.phrases))
-        moved = [replace(p, start_s=own.phrases[j].start_s, end_s=own.phrases[j].end_s)
-                 for p, j in zip(own.phrases, order, strict=True)]  # fmt: skip
-        return moved, own.vectors
-    other = videos[(i + len(videos) // 2) % len(videos)]  # tasks stand together: this is another one
-    scale = own.video.features.duration_s / other.video.features.duration_s
-    moved = [replace(p, start_s=p.start_s * scale, end_s=p.end_s * scale) for p in other.phrases]
-    return moved, other.vectors
+        order = np.random.default_rng(i).permutation(len(cues))
+        cues = tuple(replace(cue, text=cues[j].text, words=()) for cue, j in zip(cues, order, strict=True))
+    elif kind == "foreign":
+        other = videos[(i + len(videos) // 2) % len(videos)]  # tasks stand together: this is another one
+        scale = own.video.features.duration_s / other.video.features.duration_s
+        cues = tuple(replace(c, start_s=c.start_s * scale, end_s=c.end_s * scale, words=()) for c in other.cues)
+    phrases = extract_phrases(cues)
+    return Said(cues, phrases, own.model.encoder.encode_text([phrase.text for phrase in phrases]))
 
 
-def discovered(
-    own: Narrated, phrases: tuple[list[Phrase], NDArray[np.float32]] | None, options: EvidenceOptions = OPTIONS
-) -> Spans:
-    """Steps of one video, with what is said in it."""
+def discovered(own: Narrated, narration: Said | None, options: EvidenceOptions = OPTIONS) -> Spans:
+    """Steps of one video by the evidence of what is said in it, whatever may name a step."""
     seen = _seen(own.video)
-    if phrases is not None and phrases[0]:
-        evidence, structure = said(phrases, seen, options)
+    if narration is not None and narration.phrases:
+        evidence, structure = said((narration.phrases, narration.vectors), seen, options)
     else:
         evidence, structure = None, torch.from_numpy(np.asarray(seen.cutting, np.float32))[None]
     result = find_steps(
@@ -155,16 +136,15 @@ def discovered(
     return [(piece.first / seen.rate_hz, piece.last / seen.rate_hz) for piece in result.segments[0]]
 
 
-def product(own: Narrated, phrases: list[Phrase]) -> Spans:
-    """Steps of one video as the product finds and names them: after the engine, names bring steps back and cut them."""
-    found = own.model.find(own.video.features, narration=Known(source="file", known=tuple(phrases))).timeline
-    return [(step.start_s, step.end_s) for step in found]
+def product(own: Narrated, narration: Said) -> list[Step]:
+    """Steps of one video as the product finds and names them."""
+    return list(own.model.find(own.video.features, narration=Narration(narration.cues, "file")).timeline)
 
 
-def at_phrases(own: Narrated) -> Spans:
+def at_phrases(own: Narrated, narration: Said) -> Spans:
     """A step from each spoken action to the next."""
     end_s = own.video.features.duration_s
-    starts = sorted({p.start_s for p in own.phrases if not p.chatter and not p.negated and p.start_s < end_s})
+    starts = sorted({p.start_s for p in narration.phrases if not p.chatter and not p.negated and p.start_s < end_s})
     return [(a, b) for a, b in itertools.pairwise([*starts, end_s]) if b - a > 0.5] or [(0.0, end_s)]
 
 
@@ -179,20 +159,24 @@ def step_f1(found: Spans, marked: Spans) -> float:
     return 2.0 * float((iou[rows, columns] >= LEAST_IOU).sum()) / (len(found) + len(marked))
 
 
-def scores(own: Narrated, found: Spans) -> tuple[float, float, float]:
-    """F1 of cuts, F1 of steps, how many steps."""
+def scores(own: Narrated, steps: Any) -> tuple[float, ...]:
+    """F1 of cuts, F1 of steps, and how many steps there are, with names, and with sure ones; of spans or steps."""
     end_s = own.video.features.duration_s
     marked = [(start, min(end, end_s)) for start, end, _ in own.video.steps]
-    return boundary_f1(_cuts(found, end_s), _cuts(marked, end_s), TOLERANCE_S), step_f1(found, marked), len(found)
+    named = [step for step in steps if isinstance(step, Step) and step.label]
+    found = [(step.start_s, step.end_s) if isinstance(step, Step) else step for step in steps]
+    cuts = boundary_f1(_cuts(found, end_s), _cuts(marked, end_s), TOLERANCE_S)
+    return cuts, step_f1(found, marked), len(found), len(named), sum(not step.meta["guess"] for step in named)
 
 
-def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Spans]]:
+def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Any]]:
     """Name -> the steps of video i."""
     alone = [discovered(video, None) for video in videos]
-    out: dict[str, Callable[[int], Spans]] = {"no narration": lambda i: alone[i]}
-    for kind in KINDS:
-        out[f"narration {kind}"] = lambda i, kind=kind: discovered(videos[i], narration_of(videos, i, kind))  # type: ignore[misc]
-        out[f"narration {kind}, product"] = lambda i, kind=kind: product(videos[i], narration_of(videos, i, kind)[0])  # type: ignore[misc]
+    spoken = {kind: [narration_of(videos, i, kind) for i in range(len(videos))] for kind in KINDS}
+    out: dict[str, Callable[[int], Any]] = {"no narration": lambda i: alone[i]}
+    for kind, own in spoken.items():
+        out[f"narration {kind}, as evidence"] = lambda i, own=own: discovered(videos[i], own[i])  # type: ignore[misc]
+        out[f"narration {kind}"] = lambda i, own=own: product(videos[i], own[i])  # type: ignore[misc]
 
     def end_s(i: int) -> float:
         return videos[i].video.features.duration_s
@@ -200,7 +184,7 @@ def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Spans]]:
     out["equal, as many as without narration"] = lambda i: _equal(max(1, len(alone[i])), end_s(i))
     out["equal, given the number"] = lambda i: _equal(len(videos[i].video.steps), end_s(i))
     out["K-means of frames, given the number"] = lambda i: _kmeans(videos[i].video, None)
-    out["the phrases' own times"] = lambda i: at_phrases(videos[i])
+    out["the phrases' own times"] = lambda i: at_phrases(videos[i], spoken["right"][i])
     return out
 
 
@@ -218,7 +202,6 @@ def timing(path: Path, limit: int = 80) -> tuple[EvidenceOptions, float]:
     """When steps come after they are spoken of: the values that tell frames of human steps best from the rest on real
     narration, and how well (AUC)."""
     from benchmarks.spoken import load_youcook2
-    from stepformer.narration import extract_phrases
 
     told_of = []
     for video in [v for v in load_youcook2(path) if v.half == "dev"][:limit]:
@@ -247,11 +230,10 @@ def worth(videos: list[Narrated], start: EvidenceOptions) -> tuple[EvidenceOptio
         "doubt": (0.0, 0.2, 0.4), "full_at": (1.0, 2.0, 4.0),
     }  # fmt: skip
 
+    spoken = [(own, narration_of(videos, i, kind)) for i, own in enumerate(videos) for kind in ("right", "foreign")]
+
     def value(options: EvidenceOptions) -> float:
-        return float(np.mean([
-            scores(own, discovered(own, narration_of(videos, i, kind), options))[1]
-            for i, own in enumerate(videos) for kind in ("right", "foreign")
-        ]))  # fmt: skip
+        return float(np.mean([scores(own, discovered(own, one, options))[1] for own, one in spoken]))
 
     best, top = start, value(start)
     for name, values in ranges.items():
@@ -292,25 +274,27 @@ def run(args: argparse.Namespace) -> int:
             name: np.array([scores(own, find(i)) for i, own in enumerate(videos)])
             for name, find in methods(videos).items()
         }
-        values = np.stack(list(table.values()))  # (R, V, 3)
+        values = np.stack(list(table.values()))  # (R, V, 5)
         marked = float(np.mean([len(own.video.steps) for own in videos]))
         draws = [mean_draws(values[..., column], np.arange(len(videos)), "videos") for column in (0, 1)]
         for r, name in enumerate(table):
-            cuts, steps, number = values[r].mean(0).tolist()
+            cuts, steps, number, named, sure = values[r].mean(0).tolist()
             gain = [interval(draw[:, r] - draw[:, 0]) for draw in draws]
             rows.append({
                 "data": data, "videos": len(videos), "method": name, "cut_f1": cuts, "step_f1": steps, "steps": number,
-                "marked": marked, "cut_gain": gain[0], "step_gain": gain[1],
+                "named": named, "sure": sure, "marked": marked, "cut_gain": gain[0], "step_gain": gain[1],
             })  # fmt: skip
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    print("| data | method | steps (marked) | F1 of cuts | beyond no narration, 95% | F1 of steps | beyond, 95% |")
-    print("|---|---|---|---|---|---|---|")
+    columns = ("data", "method", "steps (marked)", "named, sure", "F1 of cuts", "beyond no narration, 95%")
+    print(f"| {' | '.join(columns)} | F1 of steps | beyond, 95% |")
+    print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         (a, b), (c, d) = row["cut_gain"], row["step_gain"]
         print(
             f"| {row['data']} ({row['videos']}) | {row['method']} | {row['steps']:.1f} ({row['marked']:.1f}) | "
+            f"{row['named']:.1f}, {row['sure']:.1f} | "
             f"{row['cut_f1']:.3f} | {a:+.3f} to {b:+.3f} | {row['step_f1']:.3f} | {c:+.3f} to {d:+.3f} |"
         )
     return 0
