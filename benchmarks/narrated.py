@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.quality import boundary_f1
 from benchmarks.real import _cuts, _equal, _kmeans, _seen
 from benchmarks.real_data import RealVideo, action100m
-from stepformer.app.discover.stepformer import said
+from stepformer.app.discover.heard import Heard, as_batch
 from stepformer.cli.options import add
 from stepformer.core.inference import find_steps
 from stepformer.core.model import Slots
@@ -32,7 +32,6 @@ from stepformer.evaluation.statistics import interval, mean_draws
 from stepformer.narration import Cue, extract_phrases
 from stepformer.narration.evidence import OPTIONS, EvidenceOptions, frame_evidence
 from stepformer.narration.listening import Narration
-from stepformer.narration.phrases import Phrase
 from stepformer.timeline import Step
 
 HELP = """Scores discovery with narration that is right, absent, shuffled in time or of another video, as the product
@@ -60,15 +59,6 @@ class Narrated:
     cues: tuple[Cue, ...]
     output: Slots
     model: Any
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Said:
-    """A narration for a video: cues, the phrases in them, and the phrases' vectors (L, D)."""
-
-    cues: tuple[Cue, ...]
-    phrases: list[Phrase]
-    vectors: NDArray[np.float32]
 
 
 def simulated(world_file: Path, split: str, limit: int, model: Any, seed: int = 0) -> list[Narrated]:
@@ -108,7 +98,7 @@ def real(folder: Path, model: Any) -> list[Narrated]:
     return out
 
 
-def narration_of(videos: list[Narrated], i: int, kind: str) -> Said:
+def narration_of(videos: list[Narrated], i: int, kind: str) -> Heard:
     """The narration of video ``i``: its own, its own at shuffled times, or one of another video, stretched to fit."""
     own, cues = videos[i], videos[i].cues
     if kind == "shuffled":
@@ -119,29 +109,27 @@ def narration_of(videos: list[Narrated], i: int, kind: str) -> Said:
         scale = own.video.features.duration_s / other.video.features.duration_s
         cues = tuple(replace(c, start_s=c.start_s * scale, end_s=c.end_s * scale, words=()) for c in other.cues)
     phrases = extract_phrases(cues)
-    return Said(cues, phrases, own.model.encoder.encode_text([phrase.text for phrase in phrases]))
+    return Heard(cues, phrases, own.model.encoder.encode_text([phrase.text for phrase in phrases]))
 
 
-def discovered(own: Narrated, narration: Said | None, options: EvidenceOptions = OPTIONS) -> Spans:
+def discovered(own: Narrated, narration: Heard | None, options: EvidenceOptions = OPTIONS) -> Spans:
     """Steps of one video by the evidence of what is said in it, whatever may name a step."""
     seen = _seen(own.video)
-    if narration is not None and narration.phrases:
-        evidence, structure = said((narration.phrases, narration.vectors), seen, options)
-    else:
-        evidence, structure = None, torch.from_numpy(np.asarray(seen.cutting, np.float32))[None]
+    told = narration if narration and narration.phrases else None
     result = find_steps(
-        own.output, torch.ones(1, len(seen), dtype=torch.bool), own.model.inference, structure=structure,
-        rate_hz=seen.rate_hz, evidence=evidence,
+        own.output, torch.ones(1, len(seen), dtype=torch.bool), own.model.inference, rate_hz=seen.rate_hz,
+        structure=told.structure(seen, options) if told else as_batch(seen.cutting),
+        evidence=told.evidence(seen, options) if told else None,
     )  # fmt: skip
     return [(piece.first / seen.rate_hz, piece.last / seen.rate_hz) for piece in result.segments[0]]
 
 
-def product(own: Narrated, narration: Said) -> list[Step]:
+def product(own: Narrated, narration: Heard) -> list[Step]:
     """Steps of one video as the product finds and names them."""
     return list(own.model.find(own.video.features, narration=Narration(narration.cues, "file")).timeline)
 
 
-def at_phrases(own: Narrated, narration: Said) -> Spans:
+def at_phrases(own: Narrated, narration: Heard) -> Spans:
     """A step from each spoken action to the next."""
     end_s = own.video.features.duration_s
     starts = sorted({p.start_s for p in narration.phrases if not p.chatter and not p.negated and p.start_s < end_s})

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from stepformer.app.naming import Name
 from stepformer.encoders.name_classifier import WORDS_BEFORE, WORDS_BEHIND, as_read
@@ -40,11 +42,12 @@ class Candidates:
     phrases: tuple[Phrase, ...]
     scores: NDArray[np.float64]
 
-    def acts(self, frames: int, rate_hz: float) -> NDArray[np.bool_]:
-        """(N,) the frames at which something is said that is likely enough to be shown as a name."""
-        shown = np.zeros(frames, bool)
-        middles = np.array([phrase.middle_s for phrase in self.phrases])[self.scores >= SHOWN_SAID]
-        shown[np.clip(middles * rate_hz, 0, frames - 1).astype(np.int64)] = True
+    def acts(self, frames: int, rate_hz: float) -> Tensor:
+        """(1, N) the frames at which something is said that is likely enough to be shown as a name."""
+        shown = torch.zeros(1, frames, dtype=torch.bool)
+        for phrase, score in zip(self.phrases, self.scores, strict=True):
+            if score >= SHOWN_SAID:
+                shown[0, min(int(phrase.middle_s * rate_hz), frames - 1)] = True
         return shown
 
     def near(self, spans_s: Sequence[tuple[float, float]]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import torch
 from discover_parts import WIDTH, planted, tiny_model
 
 from stepformer.app.discover import stepformer as module
+from stepformer.app.discover.heard import Heard
 from stepformer.app.discover.options import DiscoverOptions
 from stepformer.app.naming import Name
 from stepformer.core.inference import find_steps
@@ -153,7 +154,7 @@ def test_a_change_of_topic_cuts_where_the_picture_tells_nothing():
     phrases = [Phrase("x", 5.0 * i, 5.0 * i + 2, groundability=1.0, verb="x") for i in range(24)]
     first, second = np.eye(WIDTH, dtype=np.float32)[:2]
     vectors = np.stack([first if p.start_s < 57 else second for p in phrases])
-    _, structure = module.said((phrases, vectors), seen)
+    structure = Heard((), phrases, vectors).structure(seen)
     mask = torch.ones(1, 120, dtype=torch.bool)
     output = tiny_model().run(seen.vectors)
     config = replace(DEFAULT_INFERENCE, step_weight=0.0)

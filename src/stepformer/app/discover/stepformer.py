@@ -14,29 +14,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from stepformer.app.discover.heard import Heard, as_batch
 from stepformer.app.discover.options import DiscoverOptions, Use, check_texts
 from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, tell_apart, topic_of
-from stepformer.app.spoken import Candidates, candidates
+from stepformer.app.spoken import Candidates
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
 from stepformer.core.devices import SMALL_FRAMES, one_thread
-from stepformer.core.evidence import noise_share
-from stepformer.core.inference import Spread, find_steps, find_texts
+from stepformer.core.inference import find_steps, find_texts
 from stepformer.core.model import Slots
 from stepformer.core.options import PAPER_INFERENCE
 from stepformer.core.segments import Segment
 from stepformer.encoders.base import Encoder, Vectors
 from stepformer.encoders.reading import Features, Report, read_video
-from stepformer.errors import InputError, MissingError, UsageError
+from stepformer.errors import InputError, UsageError
 from stepformer.timeline import Step, Timeline
 from stepformer.version import __version__
 
 if TYPE_CHECKING:
-    from stepformer.narration import Phrase
-    from stepformer.narration.evidence import EvidenceOptions
     from stepformer.narration.listening import Listening, Narration
-
-    Heard = tuple[list[Phrase], Vectors]  # what is said, as phrases with their vectors (L, D)
 
 Labels = Literal["auto", "none"]
 Method = Literal["slots", "text"]
@@ -246,16 +242,15 @@ class StepFormer:
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
         notes: list[str] = []
-        heard = self._heard(narration, notes)
-        spoken = None if narration is None or heard is None else _spoken_names(narration, heard[0], notes)
-        evidence, structure, acts = None, _batch(seen.cutting), None  # type: Any, Any, Any
-        if heard is not None and options.use != "structure":
-            evidence, structure = said(heard, seen)
-            acts = None if spoken is None else torch.from_numpy(spoken.acts(len(seen), seen.rate_hz))[None]
+        heard = Heard.of(narration, self.encoder, notes) if narration else None
+        spoken = heard.names(notes) if heard else None
+        told = None if options.use == "structure" else heard
         with one_thread(len(seen) <= SMALL_FRAMES):
             found = find_steps(
-                output, _all(output), options.inference(self.inference), structure=structure, rate_hz=seen.rate_hz,
-                steps=options.steps, evidence=evidence, acts=acts,
+                output, _all(output), options.inference(self.inference), rate_hz=seen.rate_hz, steps=options.steps,
+                structure=told.structure(seen) if told else as_batch(seen.cutting),
+                evidence=told.evidence(seen) if told else None,
+                acts=spoken.acts(len(seen), seen.rate_hz) if spoken and told else None,
             )  # fmt: skip
         pieces: Sequence[Segment] = found.segments[0]
         penalty, similarity = float(found.penalty[0]), found.similarity[0].float().numpy()
@@ -289,7 +284,7 @@ class StepFormer:
         if narration is not None and narration.cues:
             meta["narration"] = {"source": narration.source, "where": narration.where}
         spent = features.seconds | {"model": modelled - began, "align": aligned - modelled, "label": labelled - aligned}
-        phrases = None if heard is None else heard[1][[not phrase.chatter for phrase in heard[0]]]
+        phrases = heard.vectors[[not phrase.chatter for phrase in heard.phrases]] if heard else None
         timeline = _timeline(features, steps, meta, notes)
         return Finding(timeline, similarity, step_vectors, segment_vectors, slots, seen, spent, phrases)
 
@@ -404,7 +399,7 @@ class StepFormer:
         notes: list[str] = []
         judged = not (given or all_present)
         bank = self._bank_here(None, notes, "every text is assumed to be present") if judged else None
-        heard = None if given else self._heard(narration, notes)
+        heard = None if given or narration is None else Heard.of(narration, self.encoder, notes)
         embedded = time.perf_counter()
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
@@ -417,10 +412,10 @@ class StepFormer:
             config = replace(config, text_share=1.0)
         with one_thread(len(seen) <= SMALL_FRAMES):
             found = find_texts(
-                output, _all(output), _batch(vectors), torch.tensor([len(texts)]), config,
-                structure=_batch(seen.cutting) if heard is None else said(heard, seen)[1], rate_hz=seen.rate_hz,
+                output, _all(output), as_batch(vectors), torch.tensor([len(texts)]), config,
+                structure=heard.structure(seen) if heard else as_batch(seen.cutting), rate_hz=seen.rate_hz,
                 present=None if present is None else torch.from_numpy(present)[None],
-                text_evidence=self._text_evidence(narration, heard, texts, seen),
+                text_evidence=heard.of_texts(texts, self.encoder, seen) if heard else None,
             )  # fmt: skip
         aligned = time.perf_counter()
         pieces = found.segments[0]
@@ -454,42 +449,6 @@ class StepFormer:
         if key not in self._banks:
             self._banks[key] = load_bank(self.encoder, texts)
         return self._banks[key]
-
-    def _heard(self, narration: Narration | None, notes: list[str]) -> Heard | None:
-        """What is said; None where nothing is. What a user should know of it goes to ``notes``."""
-        if narration is None:
-            return None
-        notes += narration.notes
-        try:
-            phrases = narration.phrases()
-        except MissingError as error:
-            if narration.source == "file":
-                raise
-            notes.append(f"{narration.where}: its words are not used: {error}")
-            return None
-        if phrases:
-            return phrases, np.asarray(self.encoder.encode_text([phrase.text for phrase in phrases]), np.float32)
-        if narration.cues:
-            notes.append(f"{narration.where} names no action, so no step has a name")
-        return None
-
-    def _text_evidence(
-        self, narration: Narration | None, heard: Heard | None, texts: Sequence[str], seen: Features
-    ) -> torch.Tensor | None:
-        """(1, M, N) what is said, as evidence for single texts; None where nothing is.
-
-        Whole sentences are compared, since what is done to a thing is often said without a verb; by their meaning,
-        where the encoder tells it apart from what it looks like.
-        """
-        if narration is None or heard is None:
-            return None
-        from stepformer.narration.evidence import agreement, text_evidence
-
-        meaning = getattr(self.encoder, "encode_sentences", self.encoder.encode_text)
-        similarity = unit(meaning(list(texts))) @ unit(meaning([cue.text for cue in narration.cues])).T
-        spans_s = [(cue.start_s, cue.end_s) for cue in narration.cues]
-        trust = agreement(*heard, seen.vectors, seen.rate_hz)
-        return _batch(text_evidence(spans_s, similarity, len(seen), seen.rate_hz, trust))
 
     def _bank_here(self, texts: Sequence[str] | None, notes: list[str], without: str) -> PhraseBank | None:
         """The bank; None, with a note, where the encoder is a table of vectors that lacks the one that ships."""
@@ -547,48 +506,6 @@ def _timeline(features: Features, steps: tuple[Step, ...], meta: dict[str, Any],
 def _all(output: Slots) -> torch.Tensor:
     """(1, N) the mask of one video."""
     return torch.ones(output.frames.shape[:2], dtype=torch.bool)
-
-
-def _batch(vectors: NDArray[Any]) -> torch.Tensor:
-    """(1, N, D) one video's vectors."""
-    return torch.from_numpy(np.asarray(vectors, np.float32))[None]
-
-
-def said(
-    heard: tuple[Sequence[Phrase], Vectors], seen: Features, options: EvidenceOptions | None = None
-) -> tuple[torch.Tensor, torch.Tensor | Spread]:
-    """What is said, as evidence for steps (1, N), and structure with it: where the talk changes its topic, a step may
-    end. The weight of the talk grows with the pictures' noise."""
-    from stepformer.core.segments import spread_out
-    from stepformer.narration.evidence import OPTIONS, agreement, frame_evidence, topics
-
-    options = options or OPTIONS
-    phrases, vectors = heard
-    count, rate_hz = len(seen), seen.rate_hz
-    evidence = frame_evidence(
-        phrases, count, rate_hz, phrase_vectors=vectors, frame_vectors=seen.vectors, options=options
-    )
-    track = topics(phrases, vectors, count, rate_hz, options)
-    if track is None:
-        return _batch(evidence), _batch(seen.cutting)
-    mask = torch.ones(1, count, dtype=torch.bool)
-    pictures, talk = (spread_out(_batch(x), mask) for x in (seen.cutting, track))
-    share = options.topic * agreement(phrases, vectors, seen.vectors, rate_hz, options)
-    share *= min(1.0, float(noise_share(pictures, mask, rate_hz)[0]))
-    both = torch.cat((pictures * (1 - share) ** 0.5, talk * share**0.5), 2)
-    return _batch(evidence), Spread(both)
-
-
-def _spoken_names(narration: Narration, phrases: list[Phrase], notes: list[str]) -> Candidates | None:
-    """What is said that may name steps; None where nothing can, or, with a note, without the sentence encoder that
-    reads it."""
-    from stepformer.encoders.name_classifier import default_name_classifier
-
-    try:
-        return candidates(phrases, narration.cues, default_name_classifier())
-    except MissingError as error:
-        notes.append(f"the narration names no steps: {error}")
-        return None
 
 
 def _at_working_rate(features: Features) -> Features:
