@@ -61,7 +61,6 @@ _SHIFTS = 16
 _SLOTS = ModelConfig().slots  # of a control
 _SPLIT = 2.0  # looks of noise that a further step must explain, however many are usual
 _SPOKEN, _SPOKEN_S = 4.0, 1.5  # in penalties: what a step is worth in which an action is spoken of; how long it is
-_CENTRE = 1.0
 _BY_CHANCE = 0.5  # times the standard deviation of a sum over a usual step: what rows gain where a step is split
 
 
@@ -143,8 +142,6 @@ def find_steps(
     elif falls_into is not None:
         noise = noise_share(structure_spread, mask, rate_hz)
         usual = usual_number(falls_into)
-        if _CENTRE and spoken is not None:
-            usual = torch.maximum(usual, _CENTRE * spoken.at.sum(1).to(usual.dtype))
         number = number_costs(usual, mask, noise, config)
         # what is usual never splits what is all the same; noise counts by looks: a higher rate has no more of it
         look = noise.new_tensor(look_frames(mask, rate_hz))
