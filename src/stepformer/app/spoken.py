@@ -29,6 +29,7 @@ EARLY_S, LATE_S = 10.0, 1.0
 """A step may be spoken of this long before it begins and after it ends."""
 SHOWN_SAID, SURE_SAID = 0.7, 0.9
 """A spoken name is shown if its score is at least the first, and is sure from the second."""
+_ACT = 0.5  # a score from which the engine gives an action a step of its own
 _VAGUE = 0.5  # of a score: an acceptable name, as "stir it", counts half, so that none of them is shown
 _SEEN, _SEEN_USUALLY = 2.66, 0.75  # log odds per share of the bank that fits the pictures worse, and its usual value
 
@@ -43,10 +44,10 @@ class Candidates:
     scores: NDArray[np.float64]
 
     def acts(self, frames: int, rate_hz: float) -> Tensor:
-        """(1, N) the frames at which something is said that is likely enough to be shown as a name."""
+        """(1, N) the frames at which something is said that is more likely than not to name a step."""
         shown = torch.zeros(1, frames, dtype=torch.bool)
         for phrase, score in zip(self.phrases, self.scores, strict=True):
-            if score >= SHOWN_SAID:
+            if score >= _ACT:
                 shown[0, min(int(phrase.middle_s * rate_hz), frames - 1)] = True
         return shown
 
