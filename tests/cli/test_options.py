@@ -30,6 +30,18 @@ def resolved(*argv, command="discover"):
     return resolve(command_parser(command), command, list(argv), train.FIELDS if command == "train" else ())
 
 
+@pytest.mark.parametrize(("flag", "variable", "in_file", "verbose"), [
+    ("-q", "", "verbose", False), ("-v", "", "quiet", True), ("", "QUIET", "verbose", False), ("-v", "QUIET", "", True),
+])  # fmt: skip
+def test_how_much_is_said_follows_the_stronger_source(monkeypatch, flag, variable, in_file, verbose):
+    if in_file:
+        Path("stepformer.toml").write_text(f"{in_file} = true\n")
+    if variable:
+        monkeypatch.setenv(f"STEPFORMER_{variable}", "1")
+    args = resolved(*filter(None, ["a.mp4", flag]))
+    assert (args.verbose, args.quiet) == (verbose, not verbose)
+
+
 # -- one meaning, and its default ---------------------------------------------------------------------------------
 
 

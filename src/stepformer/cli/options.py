@@ -347,6 +347,10 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
             args.sources[key] = "default"
     if "out" in options and args.out and options["out"].metavar == FOLDER:
         check_place(args.out, folder=True)  # before the work, which may take hours
+    if args.verbose and args.quiet:  # -q on the command line wins over "verbose = true" in a file, as any flag does
+        strength = {"flag": 0, "environment": 1}
+        loud, still = (strength.get(args.sources[key], 2) for key in ("verbose", "quiet"))
+        args.verbose, args.quiet = loud <= still, still < loud
     args.command = command
     return args
 
