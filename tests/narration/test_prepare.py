@@ -46,6 +46,8 @@ def test_a_video_has_one_subtitle_file(parser, folder, tmp_path) -> None:
     """That which discover and prepare features would take."""
     for name in ("v0.de.srt", "v1.srt", "v2.live_chat.json3", "v3.info.json", "v4.steps.vtt"):
         (folder / name).write_text(SRT.replace("eggs", "onions"))
+    for name in ("stepformer.options.json", "procedure.json", "more/v5.steps.json"):
+        (folder / name).write_text('{"schema_version": 1, "steps": []}')
     report = prepare(folder, tmp_path / "out.jsonl")
     assert (report.videos, report.failed) == (6, [])
     found = rows(tmp_path / "out.jsonl")
