@@ -57,6 +57,15 @@ def test_a_video_has_one_subtitle_file(parser, folder, tmp_path) -> None:
     assert {row["video"] for row in rows(tmp_path / "asked.jsonl")} == {"v4.steps"}
 
 
+def test_what_is_not_english_gives_no_phrases_here_either(parser, folder, tmp_path, capsys) -> None:
+    german = "schneide die Zwiebel in kleine Stücke und brate sie dann in der Pfanne, bis sie ganz goldbraun ist; "
+    german += "gib jetzt den Knoblauch dazu"
+    (folder / "v0.en.srt").write_text(f"1\n00:00:01,000 --> 00:00:03,000\n{german}\n")
+    assert main(["prepare", "phrases", str(folder), str(tmp_path / "out.jsonl"), "--jobs", "1"]) == 0
+    assert "no phrases of 1: not English" in capsys.readouterr().err
+    assert "v0" not in {row["video"] for row in rows(tmp_path / "out.jsonl")}
+
+
 def test_a_damaged_list_of_finished_videos_gets_a_sentence(parser, folder, tmp_path) -> None:
     parts, settings = tmp_path / "out.jsonl.parts", {"source": folder.name, "options": asdict(PhraseOptions())}
     for lines in ("garbage\n", f"{json.dumps(settings)}\n[1]\n", f"{json.dumps(settings)}\n{{}}\n"):
