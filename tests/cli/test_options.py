@@ -72,6 +72,8 @@ def test_help_states_every_default(command):
         for value in given:
             assert value is None or str(value) in action.help.partition("(default: ")[2], f"{command} {action.dest}"
     assert "Switches are off unless given" in text
+    if command in ("discover", "locate"):  # files of --format need no --out
+        assert "results (default: beside each video)" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

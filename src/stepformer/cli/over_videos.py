@@ -60,7 +60,7 @@ def add_videos(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "subtitles", *LISTENING, "model", "encoder", "device", "threads", "jobs", "rate", "write", "format",
         "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache", "time_limit", "cluster",
-        "dry_run", out={"metavar": FOLDER})  # fmt: skip
+        "dry_run", out={"metavar": FOLDER, "help": "where to write the results (default: beside each video)"})  # fmt: skip
 
 
 def _work(job: Job) -> Done:
