@@ -42,6 +42,16 @@ def test_how_much_is_said_follows_the_stronger_source(monkeypatch, flag, variabl
     assert (args.verbose, args.quiet) == (verbose, not verbose)
 
 
+def test_a_flag_wins_over_what_excludes_it_in_a_file(monkeypatch, capsys):
+    Path("stepformer.toml").write_text("steps = 3\n")
+    Path("a.npy").write_bytes(b"")
+    assert main(["discover", "a.npy", "--detail", "0.2", "--dry-run"]) == 0
+    assert main(["discover", "a.npy", "--detail", "0.2", "--steps", "3", "--dry-run"]) == 2
+    assert "got steps and detail" in capsys.readouterr().err
+    monkeypatch.setenv("STEPFORMER_DETAIL", "0.2")
+    assert main(["discover", "a.npy", "--dry-run"]) == 0
+
+
 # -- one meaning, and its default ---------------------------------------------------------------------------------
 
 
