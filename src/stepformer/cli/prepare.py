@@ -128,7 +128,7 @@ def _phrases(args: argparse.Namespace) -> int:
         if args.json:
             answer(args, {"dst": str(args.dst), "skipped": True}, said)
         return 0
-    with Progress("phrases", None, "words") as progress:
+    with Progress("words", None, "words") as progress:
 
         def advance(words: int, report: Report) -> None:
             progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)

@@ -30,7 +30,7 @@ def test_list_pull_list_verify(tiny, capsys):
     assert json.loads(capsys.readouterr().out)[-1]["path"] is None
     assert cli.main(["models", "pull", "tiny"]) == 0
     printed = capsys.readouterr()
-    assert "model.bin" in printed.out and "downloading" in printed.err  # progress goes to stderr
+    assert "model.bin" in printed.out and "downloading tiny" in printed.err  # progress goes to stderr
     assert cli.main(["models", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[-1]["path"].endswith("model.bin")
     assert cli.main(["models", "verify"]) == 0
