@@ -173,6 +173,15 @@ def test_what_the_system_refuses_is_one_sentence(command, capsys):
     assert "cannot be written: embedded null byte" in capsys.readouterr().err
 
 
+def test_a_result_that_the_disk_does_not_take_is_one_sentence(command, capsys, monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        command(lambda args: print("a result", flush=True))
+        assert main(["made-up"]) == 1
+        monkeypatch.undo()
+    assert capsys.readouterr().err == "stepformer: the result cannot be printed: No space left on device\n"
+
+
 def test_a_log_file_on_a_full_disk_is_given_up_with_one_sentence(command, capsys):
     def fail(args):
         raise InputError("it is broken")

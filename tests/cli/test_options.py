@@ -30,6 +30,28 @@ def resolved(*argv, command="discover"):
     return resolve(command_parser(command), command, list(argv), train.FIELDS if command == "train" else ())
 
 
+@pytest.mark.parametrize(("flag", "variable", "in_file", "verbose"), [
+    ("-q", "", "verbose", False), ("-v", "", "quiet", True), ("", "QUIET", "verbose", False), ("-v", "QUIET", "", True),
+])  # fmt: skip
+def test_how_much_is_said_follows_the_stronger_source(monkeypatch, flag, variable, in_file, verbose):
+    if in_file:
+        Path("stepformer.toml").write_text(f"{in_file} = true\n")
+    if variable:
+        monkeypatch.setenv(f"STEPFORMER_{variable}", "1")
+    args = resolved(*filter(None, ["a.mp4", flag]))
+    assert (args.verbose, args.quiet) == (verbose, not verbose)
+
+
+def test_a_flag_wins_over_what_excludes_it_in_a_file(monkeypatch, capsys):
+    Path("stepformer.toml").write_text("steps = 3\n")
+    Path("a.npy").write_bytes(b"")
+    assert main(["discover", "a.npy", "--detail", "0.2", "--dry-run"]) == 0
+    assert main(["discover", "a.npy", "--detail", "0.2", "--steps", "3", "--dry-run"]) == 2
+    assert "got steps and detail" in capsys.readouterr().err
+    monkeypatch.setenv("STEPFORMER_DETAIL", "0.2")
+    assert main(["discover", "a.npy", "--dry-run"]) == 0
+
+
 # -- one meaning, and its default ---------------------------------------------------------------------------------
 
 
@@ -60,6 +82,8 @@ def test_help_states_every_default(command):
         for value in given:
             assert value is None or str(value) in action.help.partition("(default: ")[2], f"{command} {action.dest}"
     assert "Switches are off unless given" in text
+    if command in ("discover", "locate"):  # files of --format need no --out
+        assert "results (default: beside each video)" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

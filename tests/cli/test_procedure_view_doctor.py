@@ -55,7 +55,7 @@ def test_procedure_of_videos(videos, model, tmp_path, capsys):
     assert (out / "flow.mmd").read_text().startswith("flowchart TD")
     assert (out / "flow.png").stat().st_size > 5000
     assert len(list((out / "timelines").glob("*.json"))) == 4
-    told = Timeline.from_json((out / "timelines" / "take0.json").read_text())
+    told = Timeline.from_json((out / "timelines" / "take0.steps.json").read_text())
     assert all("common" in step.meta for step in told)
     assert json.loads((out / "procedure.json").read_text())["steps"] == result["steps"]
 

@@ -68,6 +68,27 @@ def test_padding_is_masked(store):
         assert bool((values[~mask] == 0).all()) and bool((values[mask] != 0).all())
 
 
+def test_frames_and_phrases_come_in_their_order(tmp_path):
+    """A loader that shuffles a video's frames would teach a model that order means nothing."""
+    videos = {}
+    with StoreWriter(tmp_path / "s", StoreInfo("toy", "toy-1", dim=DIM)) as writer:
+        for name, frames in (("a", 9), ("b", 12), ("c", 5)):
+            rng = np.random.default_rng(frames)
+            said = tuple(StoredPhrase(f"p{j}", j, j + 1, False) for j in range(4))
+            features, text = (rng.standard_normal((n, DIM)).astype(np.float16) for n in (frames, len(said)))
+            writer.append(StoredVideo(name, features.astype(np.float32), 1.0, float(frames), None, said, text))
+            videos[frames] = features, text
+    for most in (100, 6):
+        batch = StoreBatches([tmp_path / "s"], most, 0.0, seed=1).batch(0, 3)
+        seen = set()
+        for video, there, phrases in zip(batch.video, batch.video_mask, batch.phrases, strict=True):
+            frames = next(n for n, (_, text) in videos.items() if np.array_equal(phrases.numpy(), text))
+            expected = shorten(videos[frames][0], most)
+            np.testing.assert_allclose(video[there].float().numpy(), expected, atol=2e-3)
+            seen.add(frames)
+        assert seen == {*videos}
+
+
 def test_long_videos_are_averaged_down(store):
     batch = StoreBatches([store], 7, 0.0, seed=1).batch(0, 10)
     assert batch.video.shape[1] == 7

@@ -238,7 +238,7 @@ class Doubler:
 
 
 def test_arrays_with_captions(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepformer.data.features.extract_phrases", lambda cues, options=None: list(cues))
+    monkeypatch.setattr("stepformer.narration.listening.extract_phrases", lambda cues, options=None: list(cues))
     arrays = tmp_path / "arrays"
     arrays.mkdir()
     np.save(arrays / "a.npy", np.full((4, 6), 2.0, np.float32))
@@ -280,7 +280,7 @@ def spoken(monkeypatch):
     def phrases(cues, options=None):
         return [StoredPhrase(cue.text, cue.start_s, cue.end_s) for cue in cues]
 
-    monkeypatch.setattr("stepformer.data.features.extract_phrases", phrases)
+    monkeypatch.setattr("stepformer.narration.listening.extract_phrases", phrases)
 
 
 def written(path, rows=4, width=6):

@@ -65,6 +65,7 @@ def test_subtitles_that_we_wrote_are_not_what_was_said(folder):
     touch("talk.mp4", "talk.steps.vtt", "talk.chapters.srt", "talk.info.json", "talk.live_chat.json3", "talks.vtt")
     assert subtitles_beside("talk.mp4") is None
     assert subtitles_beside(Path("nowhere") / "talk.mp4") is None
+    assert is_ours(Path("stepformer.options.json")) and is_ours(Path("more/procedure.json"))
     assert is_ours(Path("talk.steps.vtt")) and not is_ours(Path("talk.en.vtt"))
 
 

@@ -46,6 +46,8 @@ def test_a_video_has_one_subtitle_file(parser, folder, tmp_path) -> None:
     """That which discover and prepare features would take."""
     for name in ("v0.de.srt", "v1.srt", "v2.live_chat.json3", "v3.info.json", "v4.steps.vtt"):
         (folder / name).write_text(SRT.replace("eggs", "onions"))
+    for name in ("stepformer.options.json", "procedure.json", "more/v5.steps.json"):
+        (folder / name).write_text('{"schema_version": 1, "steps": []}')
     report = prepare(folder, tmp_path / "out.jsonl")
     assert (report.videos, report.failed) == (6, [])
     found = rows(tmp_path / "out.jsonl")
@@ -53,6 +55,15 @@ def test_a_video_has_one_subtitle_file(parser, folder, tmp_path) -> None:
     assert {row["video"] for row in found if "onions" in row["text"]} == {"v1"}  # it names no language
     prepare(folder / "v4.steps.vtt", tmp_path / "asked.jsonl")  # given by name
     assert {row["video"] for row in rows(tmp_path / "asked.jsonl")} == {"v4.steps"}
+
+
+def test_what_is_not_english_gives_no_phrases_here_either(parser, folder, tmp_path, capsys) -> None:
+    german = "schneide die Zwiebel in kleine Stücke und brate sie dann in der Pfanne, bis sie ganz goldbraun ist; "
+    german += "gib jetzt den Knoblauch dazu"
+    (folder / "v0.en.srt").write_text(f"1\n00:00:01,000 --> 00:00:03,000\n{german}\n")
+    assert main(["prepare", "phrases", str(folder), str(tmp_path / "out.jsonl"), "--jobs", "1"]) == 0
+    assert "no phrases of 1: not English" in capsys.readouterr().err
+    assert "v0" not in {row["video"] for row in rows(tmp_path / "out.jsonl")}
 
 
 def test_a_damaged_list_of_finished_videos_gets_a_sentence(parser, folder, tmp_path) -> None:

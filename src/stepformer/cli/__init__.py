@@ -11,11 +11,13 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 unreadable input, 4 missing weights or e
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +183,7 @@ def _caught(action: Callable[[], int | None], debug: bool) -> int:
         log.error("interrupted")
         return 130
     except BrokenPipeError:
-        # the reader (head, less) has gone; leave quietly and keep the interpreter from flushing into the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _no_more_output()  # the reader (head, less) has gone: leave quietly
         return 0
     except (StepFormerError, OSError, MemoryError) as error:
         if debug:
@@ -194,8 +195,18 @@ def _caught(action: Callable[[], int | None], debug: bool) -> int:
             log.error(str(error))
             return error.exit_code
         # a full disk, a folder that may not be written to: nothing that a traceback explains better
-        log.error("%s%s", f"{error.filename}: " if error.filename is not None else "", error.strerror or error)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        if not where and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            where = "the result cannot be printed: "  # files are written with their names, stdout has none
+            _no_more_output()
+        log.error("%s%s", where, error.strerror or error)
         return 1
+
+
+def _no_more_output() -> None:
+    """Keeps the interpreter from flushing into what took no more."""
+    with suppress(OSError, ValueError):  # in a notebook stdout is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

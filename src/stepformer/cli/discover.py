@@ -10,7 +10,7 @@ from typing import Any
 
 from stepformer.app.discover.options import USES, DiscoverOptions
 from stepformer.cli.inputs import Input
-from stepformer.cli.options import add
+from stepformer.cli.options import add, strongest
 from stepformer.cli.over_videos import add_videos, run_over
 from stepformer.narration.listening import Listening
 
@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from stepformer.app.naming import read_bank
 
+    strongest(args, "steps", "detail", "percentile", "similarity")
     options = DiscoverOptions(
         steps=args.steps, detail=args.detail, percentile=args.percentile, similarity=args.similarity,
         ordered=not args.unordered, use=args.use,

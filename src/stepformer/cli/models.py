@@ -117,7 +117,7 @@ def _decoder_facts(name: str) -> dict[str, Any]:
         "preset": made.get("preset"),
         "trained": ", ".join(f"{key} {made[key]}" for key in ("step", "batch", "seed", "device") if key in made),
         "text sources": {source: f"{share:.0%} {made['data'].get(source, '')}" for source, share in sources},
-        "inference": {key: str(value) for key, value in asdict(checkpoint.inference).items()},
+        "inference": asdict(checkpoint.inference),
         "here": str(path),
     }
 

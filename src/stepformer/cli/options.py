@@ -347,8 +347,20 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
             args.sources[key] = "default"
     if "out" in options and args.out and options["out"].metavar == FOLDER:
         check_place(args.out, folder=True)  # before the work, which may take hours
+    strongest(args, "verbose", "quiet")
     args.command = command
     return args
+
+
+def strongest(args: argparse.Namespace, *keys: str) -> None:
+    """Of options that exclude each other, one that is set in a weaker place than another is not set: ``--detail`` on
+    the command line wins over ``steps`` in a file."""
+    given = [key for key in keys if getattr(args, key) not in (None, False)]
+    places = {key: ("flag", "environment", args.sources[key]).index(args.sources[key]) for key in given}
+    for key in given:
+        if places[key] > min(places.values()):
+            setattr(args, key, False if getattr(args, key) is True else None)
+            args.sources[key] = "default"
 
 
 def misspelt(known: Iterable[str]) -> list[str]:

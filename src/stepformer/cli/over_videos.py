@@ -58,9 +58,10 @@ def add_videos(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "videos", nargs="*", metavar="VIDEO", help="files, folders, patterns, features, a feature store, or - for stdin"
     )
+    out = {"metavar": FOLDER, "help": "where to write the results (default: beside each video)"}
     add(parser, "subtitles", *LISTENING, "model", "encoder", "device", "threads", "jobs", "rate", "write", "format",
         "out", "plot", "overwrite", "skip_existing", "keep_going", "no_cache", "time_limit", "cluster",
-        "dry_run", out={"metavar": FOLDER})  # fmt: skip
+        "dry_run", out=out)  # fmt: skip
 
 
 def _work(job: Job) -> Done:

@@ -128,7 +128,7 @@ def _phrases(args: argparse.Namespace) -> int:
         if args.json:
             answer(args, {"dst": str(args.dst), "skipped": True}, said)
         return 0
-    with Progress("phrases", None, "words") as progress:
+    with Progress("words", None, "words") as progress:
 
         def advance(words: int, report: Report) -> None:
             progress.advance(words, f"{len(report.failed)} failed" if report.failed else None)
@@ -136,10 +136,13 @@ def _phrases(args: argparse.Namespace) -> int:
         report = prepare(args.src, args.dst, options, workers_of(args), advance, args.cluster)
     result = {
         "dst": str(args.dst), "videos": report.videos, "phrases": report.phrases, "resumed": report.resumed,
+        "not_english": report.not_english,
         "failed": [{"source": name, "error": error} for name, error in report.failed],
     }  # fmt: skip
     before = f", {report.resumed} done before" if report.resumed else ""
     answer(args, result, f"{args.dst}: {report.phrases} phrases of {report.videos} videos{before}")
+    if report.not_english:
+        log.warning(f"no phrases of {report.not_english}: not English, the only language that phrases are found in")
     for name, error in report.failed:
         log.error(f"failed: {of(name, error)}")
     return 5 if report.failed else 0

@@ -121,8 +121,9 @@ def _write(procedure: Any, folder: Path, title: str | None) -> dict[str, str]:
         stem = Path(timeline.video).stem or f"video-{number + 1}"
         name = stem if stem not in taken else f"{stem}-{number + 1}"
         taken.add(name)
-        files[f"timelines/{name}.json"] = folder / "timelines" / f"{name}.json"
-        write_text(files[f"timelines/{name}.json"], timeline.to_json() + "\n")
+        file = f"timelines/{name}.steps.json"  # as discover names it
+        files[file] = folder / file
+        write_text(files[file], timeline.to_json() + "\n")
     return {name: str(path) for name, path in files.items()}
 
 

@@ -32,7 +32,7 @@ from stepformer.data.store import SHARD_BYTES, StoredPhrase, StoredVideo, StoreI
 from stepformer.encoders.reading import encode_file
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
 from stepformer.media.finding import SUFFIXES, find_videos, subtitles_beside, subtitles_of
-from stepformer.narration import Cue, Listening, PhraseOptions, extract_phrases, narration_of
+from stepformer.narration import Cue, Listening, Narration, PhraseOptions, extract_phrases, narration_of
 from stepformer.version import __version__
 
 DEFAULT_LISTENING = Listening()
@@ -532,7 +532,7 @@ def _array_sample(
         raise InputError(
             f"{path} has {encoded.vectors.shape[1]} columns, but encoder {encoder.name!r} makes {encoder.dim}"
         )
-    heard = list(extract_phrases(cues, phrase_options or PhraseOptions(detail=True))) if cues else []
+    heard = Narration(tuple(cues)).phrases(phrase_options or PhraseOptions(detail=True))
     knows = getattr(encoder, "knows", lambda texts: [True] * len(texts))
     known = knows([phrase.text for phrase in heard])
     phrases = list(itertools.compress(heard, known))

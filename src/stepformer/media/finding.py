@@ -27,6 +27,7 @@ SUFFIXES = (
 """Endings by which videos are found in a folder; a file given by name may have any."""
 
 _OURS = ("steps", "chapters")  # talk.steps.mp4, talk.steps.vtt, and the clips in talk.steps/
+_OUR_FILES = ("stepformer.options.json", "procedure.json")
 
 
 def find_videos(names: Iterable[str | os.PathLike[str]], *, ids: bool = False) -> list[Path]:
@@ -68,7 +69,8 @@ def is_video(path: Path) -> bool:
 
 def is_ours(path: Path) -> bool:
     """Whether a file was written by stepformer, by its name or by that of a folder it is in."""
-    return any(part.rpartition(".")[2] in _OURS for part in (*path.parts[:-1], path.stem) if "." in part)
+    named = (*path.parts[:-1], path.stem)
+    return path.name in _OUR_FILES or any("." in part and part.rpartition(".")[2] in _OURS for part in named)
 
 
 # -- subtitles ----------------------------------------------------------------------------------------------------

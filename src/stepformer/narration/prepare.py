@@ -22,9 +22,11 @@ from stepformer.base.files import no_such
 from stepformer.base.guard import reading
 from stepformer.errors import InputError, UsageError, WriteError
 from stepformer.media.finding import subtitles_of
+from stepformer.narration.cleaning import is_english
+from stepformer.narration.listening import Narration
 from stepformer.narration.parse import find_pipeline
 from stepformer.narration.phrases import PhraseOptions
-from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, extract_phrases, make_stage
+from stepformer.narration.pipeline import RESOLVERS, SEGMENTERS, make_stage
 from stepformer.narration.readers import SUFFIXES, read_subtitles, tidy
 from stepformer.narration.readers.structured import cues_of, iter_captions
 
@@ -48,12 +50,13 @@ class Source:
 
 @dataclass(slots=True)
 class Report:
-    """What a run did. ``failed`` has (video or file, reason)."""
+    """What a run did. ``failed`` has (video or file, reason); ``not_english`` are videos without phrases for it."""
 
     videos: int = 0
     phrases: int = 0
     words: int = 0
     resumed: int = 0
+    not_english: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -70,13 +73,14 @@ def sources(src: Path) -> Iterator[Source]:
             yield Source(number, video, str(src), content)
 
 
-def _do(options: PhraseOptions, source: Source) -> tuple[list[dict[str, Any]], int]:
-    """Phrases of one video and its number of words; runs in a worker."""
+def _do(options: PhraseOptions, source: Source) -> tuple[list[dict[str, Any]], int, bool]:
+    """Phrases of one video, its number of words, and whether it may be English; runs in a worker."""
     if source.content is None:
         cues = read_subtitles(source.path)
     else:
         cues = tidy(cues_of(source.content, f"{source.path}: video {source.video}"))
-    return [phrase.to_dict() for phrase in extract_phrases(cues, options)], sum(len(cue.text.split()) for cue in cues)
+    phrases = [phrase.to_dict() for phrase in Narration(tuple(cues)).phrases(options)]
+    return phrases, sum(len(cue.text.split()) for cue in cues), is_english(cues) is not False
 
 
 def prepare(
@@ -120,7 +124,8 @@ def prepare(
                 name = source.path if source.content is None else source.video
                 report.failed.append((name, outcome.error or "failed"))
             else:
-                phrases, words = outcome.value
+                phrases, words, english = outcome.value
+                report.not_english += not english
                 done.add({"number": source.number, "video": source.video, "phrases": phrases})
                 report.words += words
             if advance is not None:

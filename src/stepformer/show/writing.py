@@ -72,7 +72,7 @@ def step_names(timeline: Timeline) -> list[str]:
 
 
 def is_guess(step: Step) -> bool:
-    """Whether the name is not sure: it was neither typed nor said."""
+    """Whether the name is not sure: it was said but may not fit, or the frames suggest it."""
     return bool(step.meta.get("guess"))
 
 
@@ -80,7 +80,9 @@ def without_guesses(timeline: Timeline) -> Timeline:
     """The timeline with sure names only; other steps have none."""
 
     def unnamed(step: Step) -> Step:
-        meta = {key: value for key, value in step.meta.items() if key not in ("guess", "source", "name_score")}
+        meta = {
+            key: value for key, value in step.meta.items() if key not in ("guess", "source", "name_score", "said_s")
+        }
         return replace(step, label=None, meta=meta)
 
     return replace(timeline, steps=tuple(unnamed(step) if is_guess(step) else step for step in timeline))

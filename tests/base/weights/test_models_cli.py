@@ -30,7 +30,7 @@ def test_list_pull_list_verify(tiny, capsys):
     assert json.loads(capsys.readouterr().out)[-1]["path"] is None
     assert cli.main(["models", "pull", "tiny"]) == 0
     printed = capsys.readouterr()
-    assert "model.bin" in printed.out and "downloading" in printed.err  # progress goes to stderr
+    assert "model.bin" in printed.out and "downloading tiny" in printed.err  # progress goes to stderr
     assert cli.main(["models", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[-1]["path"].endswith("model.bin")
     assert cli.main(["models", "verify"]) == 0
@@ -43,6 +43,9 @@ def test_info_says_where_it_comes_from(tiny, capsys):
     assert cli.main(["models", "info", "tiny"]) == 0
     out = capsys.readouterr().out
     assert "MIT" in out and tiny.containers[0].sha256 in out and "models pull tiny" in out
+    assert cli.main(["models", "info", "default", "--json"]) == 0
+    inference = json.loads(capsys.readouterr().out)["inference"]
+    assert inference["ordered"] is True and inference["detail"] == 0.5 and inference["similarity"] is None
 
 
 def test_exit_codes(tiny, site, capsys):

@@ -43,6 +43,8 @@ def test_one_place_decides() -> None:
     sure = without_guesses(TIMELINE)
     assert [step.label for step in sure] == ["crack the eggs", None, None]
     assert sure[1].meta == {} and not is_guess(sure[1])
+    spoken = Step(0.0, 9.0, "whisk", 0.5, 0, {"source": "spoken", "guess": True, "name_score": 0.7, "said_s": 2.0})
+    assert without_guesses(Timeline("talk.mp4", 9.0, (spoken,)))[0].meta == {}
 
 
 def test_the_command(tmp_path, capsys) -> None:

@@ -62,6 +62,13 @@ def test_guess_marks():
     assert [e.text for e in page.find_class("guess")] == ["guess 0.41"]
 
 
+@pytest.mark.parametrize(("source", "why"), [("spoken", "was said"), ("seen", "was not said"), (None, "is not sure")])
+def test_why_a_name_is_a_guess(source, why):
+    meta = {"guess": True} | ({"source": source} if source else {})
+    _, page = page_of(Timeline("talk.mp4", 9.0, (Step(0.0, 9.0, "whisk", meta=meta),)))
+    assert why in page.find_class("guess")[0].get("title")
+
+
 def test_missing_video_is_noted():
     rendered = export.render(pancakes(), "html")
     assert any("was not found" in note for note in rendered.notes)

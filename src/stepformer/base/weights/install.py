@@ -85,7 +85,7 @@ def _from_hub(weights: Weights, folder: Path, quiet: bool) -> tuple[dict[str, st
         url = f"{base}/{weights.hub_repo}/resolve/main/{urllib.parse.quote(file.hub)}"
         # kept outside the temporary folder until whole, so that a broken download can be continued
         waiting = _waiting_room() / file.sha256
-        download(url, waiting, file.sha256, quiet=quiet)
+        download(url, waiting, file.sha256, name=weights.name, quiet=quiet)
         target = folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         waiting.replace(target)
@@ -101,7 +101,7 @@ def _from_containers(weights: Weights, folder: Path, quiet: bool) -> tuple[dict[
         waiting = _waiting_room() / container.sha256
         if not waiting.exists() or sha256_of(waiting) != container.sha256:
             url = find_file(container.project, container.filename)
-            download(url, waiting, container.sha256, container.size, quiet=quiet)
+            download(url, waiting, container.sha256, container.size, name=weights.name, quiet=quiet)
         archives.append(waiting)
     digests = unpack(weights.files, archives, folder)
     for archive in archives:
@@ -222,8 +222,9 @@ def disk_full(error: OSError, folder: Path) -> StepFormerError | None:
     return DiskFullError(f"the disk of {folder} is full") if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
 
 
-def download(url: str, target: Path, sha256: str, size: int | None = None, *, quiet: bool = False) -> Path:
+def download(url: str, target: Path, sha256: str, size: int | None = None, *, name: str, quiet: bool = False) -> Path:
     """Fetches ``url`` to ``target``; a ``.partial`` file beside it is continued. Checked against ``sha256``.
+    ``name`` is that of the weights, which a user knows, unlike the file.
 
     A break is tried again from where it stopped. When it stays broken the partial file is kept for the next
     time; when the hash is wrong or the disk is full it is removed.
@@ -233,8 +234,7 @@ def download(url: str, target: Path, sha256: str, size: int | None = None, *, qu
     have = partial.stat().st_size if partial.exists() else 0
     if size is not None:
         need_space(target.parent, size - have)
-    label = f"downloading {urllib.parse.unquote(Path(urllib.parse.urlsplit(url).path).name)}"
-    with Progress(label, None if size is None else round(size / 1e6, 1), "MB", quiet=quiet) as progress:
+    with Progress(f"downloading {name}", None if size is None else round(size / 1e6, 1), "MB", quiet=quiet) as progress:
         for attempt in range(1, _TRIES + 1):
             try:
                 _continue(url, partial, progress)

@@ -163,12 +163,18 @@ def _steps(timeline: Timeline, thumbs: list[str], source: str) -> str:
     return "\n".join(out)
 
 
+_WHY_A_GUESS = {
+    "spoken": "This was said in the video; it may not be the name of this step.",
+    "seen": "This is the phrase of a list that best fits the frames; it was not said in the video.",
+}
+
+
 def _guess(step: Step) -> str:
     if not is_guess(step):
         return ""
     similarity = step.meta.get("name_score")
     number = f" {similarity:.2f}" if isinstance(similarity, int | float) else ""
-    note = "This name was picked from a list of phrases because it looks alike; it was not said in the video."
+    note = _WHY_A_GUESS.get(str(step.meta.get("source")), "This name is not sure.")
     return f'<span class="guess" title="{note}">guess{number}</span>'
 
 
