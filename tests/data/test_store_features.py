@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.timecode import read_time_s, write_clip
 from stepformer import cli, encoders
+from stepformer.base.cache import cache_folder
 from stepformer.data import features
 from stepformer.data.features import Settings, find_sources, prepare_features
 from stepformer.data.store import FeatureStore
@@ -140,6 +141,28 @@ def test_changed_files_are_done_again(tmp_path, phrases):
     assert len(store["a"].features) == 8
     assert [p.text for p in store["b"].phrases] == ["whisk"]
     assert len(store) == 2
+
+
+def test_a_video_in_work_when_stopped_goes_on_where_it_was(tmp_path, monkeypatch, phrases):
+    write_clip(tmp_path / "a.mp4", [i / 2 for i in range(80)])
+    monkeypatch.setattr(features, "_FRAMES_AT_ONCE", 8)
+    settings, (source,) = Settings(str(tmp_path / "store"), "clock"), find_sources(tmp_path / "a.mp4")
+    encode, seen = ClockEncoder.encode_video, []
+
+    def stopping(self, frames):
+        if len(seen) == 2:
+            seen.append(0)
+            raise KeyboardInterrupt
+        seen.append(len(frames))
+        return encode(self, frames)
+
+    monkeypatch.setattr(ClockEncoder, "encode_video", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        features._encode(source, settings)
+    *_, (summary, _) = prepare_features([source], settings)
+    assert not summary.failed and sum(seen) == 40  # no picture twice
+    assert len(FeatureStore(tmp_path / "store")["a"].features) == 40
+    assert not list(cache_folder("features").rglob("*.partial"))
 
 
 def test_a_truncated_video_is_stored_as_far_as_it_goes(tmp_path, capsys):

@@ -12,7 +12,7 @@ import pytest
 from stepformer import media
 from stepformer.encoders import reading
 from stepformer.encoders.base import Encoded
-from stepformer.encoders.reading import MOST_VECTORS, encode_file
+from stepformer.encoders.reading import MOST_VECTORS, Partial, encode_file
 from stepformer.media.picture import FrameSpec
 
 HOUR = 3_600
@@ -74,9 +74,9 @@ def test_memory_does_not_grow_with_the_length_of_a_video(video_of, tmp_path, mon
         video_of(hours * HOUR, [SimpleNamespace(text="damage")] if how == "damaged" else ())
         kept = tmp_path / f"{hours}.safetensors"
         if how == "goes on":
-            encode_file(Path("v.mp4"), Counter(), partial=reading._Partial(kept))
+            encode_file(Path("v.mp4"), Counter(), partial=Partial(kept))
         tracemalloc.start()
-        encode_file(Path("v.mp4"), Counter(), partial=reading._Partial(kept))
+        encode_file(Path("v.mp4"), Counter(), partial=Partial(kept))
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size

@@ -155,14 +155,9 @@ def topic_of(video: Floats, bank: PhraseBank) -> str | None:
 
 
 def present_texts(texts: Floats, slots: Floats, vectors: Floats, bank: PhraseBank) -> NDArray[np.bool_]:
-    """(M,) whether the best fit of each text (M, D) anywhere in the video is good enough to be no chance.
-
-    Where the space's pictures are known the fit is with single vectors of the video (N, D), in standard deviations, so
-    that texts that are near to everything gain nothing. Else it is a cosine, less the bank's mean, with slots (K, D)
-    and the means of as many equal stretches, and at least that of a share of the bank.
-    """
-    if bank.pictures is not None:
-        return best_fit(texts, vectors, bank.pictures) >= PRESENT_SEEN
+    """(M,) whether the best fit of each text (M, D) anywhere in the video is good enough to be no chance, where nothing
+    is known of the space's pictures: a cosine, less the bank's mean, with slots (K, D) and the means of as many equal
+    stretches of vectors (N, D), and at least that of a share of the bank."""
     import torch
 
     from stepformer.core.inference import pooled_slots
@@ -180,7 +175,8 @@ def present_texts(texts: Floats, slots: Floats, vectors: Floats, bank: PhraseBan
 
 
 def best_fit(texts: Floats, vectors: Floats, pictures: PictureStatistics) -> NDArray[np.float32]:
-    """(M,) how well each text (M, D) fits the picture (N, D) that it fits best, in standard deviations."""
+    """(M,) how well each text (M, D) fits the picture (N, D) that it fits best, in standard deviations, so that texts
+    that are near to everything gain nothing."""
     return np.asarray(pictures.standard(vectors, pictures.scaled(texts)).max(0))
 
 

@@ -59,6 +59,7 @@ _TIE = 1e-3
 _TIE_OF_PLACES = 1e-4  # per squared part: without evidence, texts take equal parts
 _SHIFTS = 16
 _SLOTS = ModelConfig().slots  # of a control
+_GIVEN = 0.5  # share of the evidence for steps that counts where their number is given
 _SPLIT = 2.0  # looks of noise that a further step must explain, however many are usual
 _SPOKEN, _SPOKEN_S = 4.0, 1.5  # in penalties: what a step is worth in which an action is spoken of; how long it is
 _BY_CHANCE = 0.5  # times the standard deviation of a sum over a usual step: what rows gain where a step is split
@@ -111,6 +112,8 @@ def find_steps(
     as a frame that has nothing in common with its segment costs. acts: (B, N) bool, the frames at which an action is
     spoken of that is worth a step of its own.
     """
+    if steps is not None and not config.is_drop_dtw:  # a given number implies little background
+        config = replace(config, step_weight=_GIVEN * config.step_weight)
     unread = cosines(output.slots, output.frames) if config.read_share else None
     similarity = slot_similarity(output, mask, config)
     structure = output.frames if structure is None else structure

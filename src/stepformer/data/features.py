@@ -29,7 +29,7 @@ from stepformer.base.guard import read_text, tar_files
 from stepformer.base.many import limit_threads
 from stepformer.data.records import find_features, video_id
 from stepformer.data.store import SHARD_BYTES, StoredPhrase, StoredVideo, StoreInfo, StoreWriter, file_stamp, spool
-from stepformer.encoders.reading import encode_file
+from stepformer.encoders.reading import Partial, encode_file
 from stepformer.errors import InputError, MissingError, StepFormerError, UsageError
 from stepformer.media.finding import SUFFIXES, find_videos, subtitles_beside, subtitles_of
 from stepformer.narration import Cue, Listening, Narration, PhraseOptions, extract_phrases, narration_of
@@ -219,9 +219,10 @@ def _start(settings: Settings) -> Any:
 
 def _encode(source: Source, settings: Settings) -> Done:
     encoder = _start(settings)
+    batch = max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1
+    partial = Partial.of(source.video, encoder, encoder.rate_hz, batch)
     seen = encode_file(
-        source.video, encoder, rate_hz=encoder.rate_hz, name=source.name,
-        batch=max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1,
+        source.video, encoder, rate_hz=encoder.rate_hz, batch=batch, partial=partial, name=source.name,
         threads=settings.threads,
     )  # fmt: skip
     began = time.perf_counter()
@@ -236,6 +237,8 @@ def _encode(source: Source, settings: Settings) -> Done:
         source.name, seen.vectors, encoder.rate_hz, seen.duration_s, seen.structure, tuple(phrases), vectors, meta
     )
     spool(settings.store, stored)
+    if partial is not None:
+        partial.forget()
     spent = seen.seconds
     return Done(source.name, seen.duration_s, len(phrases), spent["decode"], spent["encode"], text_s, problems)
 

@@ -128,22 +128,29 @@ def read_video(
         InputError: the file cannot be read as video.
     """
     path = Path(video)
-    kept: Path | None = None
-    if cache and encoder.wants is not None:
-        with opened(path) as container:  # a large file that is no video is not read through for its hash
-            video_stream(container, path)
-        with suppress(OSError):  # what is wrong with the file is said when it is opened
-            kept = kept_file("features", path, _VERSION, encoder.fingerprint, suffix=".safetensors")
+    kept = _place(path, encoder) if cache else None
     if kept is not None and (found := _load(kept, str(video))) is not None:
         if report is not None:
             report(found.duration_s, found.duration_s)
         return found
-    partial = None if kept is None else _Partial(kept)
+    partial = None if kept is None else Partial(kept)
     features = encode_file(path, encoder, report=report, partial=partial, name=str(video))
     if kept is not None and partial is not None:
         _keep(kept, features)
-        shutil.rmtree(partial.folder, ignore_errors=True)
+        partial.forget()
     return features
+
+
+def _place(path: Path, encoder: Any, *how: str) -> Path | None:
+    """Where the features of a video are kept; None where they are not: the encoder's own, or of an unreadable file."""
+    if encoder.wants is None:
+        return None
+    with opened(path) as container:  # a large file that is no video is not read through for its hash
+        video_stream(container, path)
+    try:
+        return kept_file("features", path, _VERSION, encoder.fingerprint, *how, suffix=".safetensors")
+    except OSError:  # what is wrong with the file is said when it is opened
+        return None
 
 
 def encode_file(
@@ -153,7 +160,7 @@ def encode_file(
     rate_hz: float | None = None,
     batch: int | None = None,
     report: Report | None = None,
-    partial: _Partial | None = None,
+    partial: Partial | None = None,
     name: str = "",
     threads: int = 0,
 ) -> Features:
@@ -311,12 +318,18 @@ def _means(rows: Vectors, of: int) -> Vectors:
     return rows if of == 1 else rows.reshape(-1, of, rows.shape[1]).mean(1)
 
 
-class _Partial:
+class Partial:
     """What has been encoded of a video that is not finished, in chunks, so that a stopped run goes on where it was.
 
     Chunks hold whole batches, so that the batches that follow, and with them every number, are those of a run that was
     never stopped. A video with damage is read from the start: what is said of damage counts all of it.
     """
+
+    @classmethod
+    def of(cls, video: Path, encoder: Encoder, rate_hz: float, batch: int) -> Partial | None:
+        """Of a video whose features are kept elsewhere once they are whole; None where it can have none."""
+        kept = _place(video, encoder, f"{rate_hz:g} {batch}")
+        return None if kept is None else cls(kept)
 
     def __init__(self, kept: Path) -> None:
         self.folder = kept.with_suffix(".partial")
@@ -342,6 +355,10 @@ class _Partial:
         self._new.add(part)
         if time.monotonic() - self._written > _CHUNK_S:
             self.write(reader)
+
+    def forget(self) -> None:
+        """The whole video is kept now."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def write(self, reader: Any) -> None:
         """The batches since the last chunk as a chunk."""

@@ -23,7 +23,8 @@ from stepformer.evaluation.metrics import own_labels
 from stepformer.evaluation.validation import Trial
 
 _BATCH = 16  # videos
-Found = list[tuple[VideoRecord, Callable[[], npt.NDArray[Any]]]]  # videos, and what reads the features (N, D) of each
+Seen = tuple[npt.NDArray[Any], npt.NDArray[Any] | None]  # features (N, D), structure (N, S) where there is any
+Found = list[tuple[VideoRecord, Callable[[], Seen]]]  # videos, and what reads them
 
 
 def _with_features(dataset: Dataset, features: str | Path | None, rate_hz: float) -> tuple[Found, float]:
@@ -33,16 +34,25 @@ def _with_features(dataset: Dataset, features: str | Path | None, rate_hz: float
         store = FeatureStore(features)
         rate_hz = store.info.rate_hz
         names = [(r, next((n for n in (r.key, r.video) if n in store.ids), None)) for r in annotated]
-        found: Found = [(r, partial(lambda n: store.read(n).features, name)) for r, name in names if name is not None]
+        found: Found = [(r, partial(_stored, store, name)) for r, name in names if name is not None]
     else:
         if features is not None:
             bare = replace(dataset, videos=tuple(replace(record, features=None) for record in annotated))
             annotated = list(with_features(bare, features, rate_hz).videos)
-        found = [(r, partial(load_array, r.features)) for r in annotated if r.features is not None]
+        found = [(r, partial(_in_file, r.features)) for r in annotated if r.features is not None]
     if not found:
         where = features or "its own folder; give one with --features"
         raise InputError(f"none of the {len(annotated)} annotated videos of {dataset.name} has features in {where}")
     return found, rate_hz
+
+
+def _stored(store: FeatureStore, name: str) -> Seen:
+    video = store.read(name)
+    return video.features, video.structure
+
+
+def _in_file(path: Path) -> Seen:
+    return load_array(path), None
 
 
 def phrases_of(
@@ -83,9 +93,11 @@ def trial_of(
     if texts is not None:
         named = sorted({steps[record.task][a.step] for record in records for a in record.labels})
         known = dict(zip(named, unit(text_side(texts).encode_text(named), np.float32), strict=True))
-    videos = []
+    videos, structures = [], []
     for record, load in found:
-        frames = np.asarray(load(), np.float32)
+        seen, structure = load()
+        frames = np.asarray(seen, np.float32)
+        structures += [] if structure is None else [np.asarray(structure, np.float32)]
         if not np.isfinite(frames).all():
             raise InputError(f"the features of {record.video} have NaN or infinity")
         n, width = frames.shape
@@ -101,7 +113,8 @@ def trial_of(
         vectors = unit([v for _, v in said], np.float32) if said else np.zeros((0, width), np.float32)
         videos.append((unit(frames, np.float32), labels, own, vectors, np.array(times, np.float32), kinds))
     number = {task: i for i, task in enumerate(steps)}
-    return records, padded(videos, np.array([number[record.task] for record in records]), rate_hz, device=device)
+    tasks = np.array([number[record.task] for record in records])
+    return records, padded(videos, tasks, rate_hz, structures, device=device)
 
 
 def padded(
@@ -109,10 +122,11 @@ def padded(
                            npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]],
     tasks: npt.NDArray[np.int64],
     rate_hz: float,
+    structures: Sequence[npt.NDArray[np.float32]] = (),
     device: str | torch.device = "cpu",
 ) -> Trial:  # fmt: skip
     """A trial of videos given as (frames (N, D), labels (N,) positions in the step list, step vectors (S, D) or None,
-    phrase vectors (L, D), phrase times (L,) in frames, step number within the task (S,)).
+    phrase vectors (L, D), phrase times (L,) in frames, step number within the task (S,)), and their structure (N, S).
     """
     widths = sorted({v[0].shape[1] for v in videos})
     if len(widths) > 1:
@@ -121,13 +135,13 @@ def padded(
 
     def stack(rows: Sequence[npt.ArrayLike], length: int, fill: float, kind: type) -> torch.Tensor:
         arrays = [np.asarray(row) for row in rows]
-        shape = (len(arrays), length, *((D,) if arrays[0].ndim == 2 else ()))
+        shape = len(arrays), length, *arrays[0].shape[1:]
         out = np.full(shape, fill, kind)
         for line, row in zip(out, arrays, strict=True):
             line[: len(row)] = row
         return torch.from_numpy(out).to(device)
 
-    batches, texts = [], []
+    batches, texts, cutting = [], [], []
     for first in range(0, len(videos), _BATCH):
         part = videos[first : first + _BATCH]
         N, L = max(len(v[0]) for v in part), max(1, *(len(v[3]) for v in part))
@@ -147,5 +161,6 @@ def padded(
         )
         none = np.zeros((0, D), np.float32)
         texts.append(stack([none if v[2] is None else v[2] for v in part], S, 0, np.float32))
+        cutting += [stack(own, N, 0, np.float32)] if (own := structures[first : first + _BATCH]) else []
     kinds = stack([v[5] for v in videos], S, -1, np.int64).cpu().numpy()
-    return Trial(batches, texts, np.asarray(tasks), kinds, rate_hz)
+    return Trial(batches, texts, np.asarray(tasks), kinds, rate_hz, cutting or None)

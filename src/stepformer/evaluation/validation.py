@@ -43,7 +43,8 @@ _PER_TASK = 4
 class Trial:
     """Videos of one split with everything that is known of them.
 
-    ``kinds`` (P, S) is each step instance's number within its task.
+    ``kinds`` (P, S) is each step instance's number within its task. ``cutting``: per batch (B, N, S) what boundaries
+    are placed by where the encoder has such vectors; else it is the frames.
     """
 
     batches: list[Batch]
@@ -51,13 +52,15 @@ class Trial:
     tasks: IntArray  # (P,)
     kinds: IntArray  # (P, S)
     rate_hz: float = 1.0
+    cutting: list[Tensor] | None = None
     _spread: dict[int, Spread] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def structure(self, number: int) -> Spread:
-        """What boundaries of a batch's videos are placed by: their raw frames. Computed once."""
+        """What boundaries of a batch's videos are placed by. Computed once."""
         if number not in self._spread:
             batch = self.batches[number]
-            self._spread[number] = Spread(spread_out(batch.video, batch.video_mask))
+            values = batch.video if self.cutting is None else self.cutting[number]
+            self._spread[number] = Spread(spread_out(values, batch.video_mask))
         return self._spread[number]
 
     def labels(self) -> list[IntArray]:

@@ -82,7 +82,10 @@ def _only(trial: Trial, members: IntArray) -> Trial:
     picked = [(number, slice(row, row + 1)) for number, row in (places[i] for i in members)]
     batches = [Batch(*(value[row] for value in trial.batches[number])) for number, row in picked]
     texts = [trial.texts[number][row] for number, row in picked]
-    return replace(trial, batches=batches, texts=texts, tasks=trial.tasks[members], kinds=trial.kinds[members])
+    cutting = trial.cutting and [trial.cutting[number][row] for number, row in picked]
+    return replace(
+        trial, batches=batches, texts=texts, tasks=trial.tasks[members], kinds=trial.kinds[members], cutting=cutting
+    )
 
 
 def median_video(stage: Stage) -> int:
@@ -144,8 +147,9 @@ def attention(scene: Scene) -> dict[str, tuple[npt.NDArray[np.float32], IntArray
     lengths = torch.tensor([texts.shape[1]], device=texts.device)
     out = {}
     config = replace(scene.config, text_share=0.0)  # each step by the slot it took alone
+    structure = own.structure(0)
     for name, rows in (("StepFormer slots", slots), ("ground-truth texts", no_slots(batch.video))):
-        found = find_texts(rows, batch.video_mask, texts, lengths, config, structure=batch.video, rate_hz=own.rate_hz)
+        found = find_texts(rows, batch.video_mask, texts, lengths, config, structure=structure, rate_hz=own.rate_hz)
         out[name] = (found.similarity[0].float().cpu().numpy(), found.assignment[0].cpu().numpy())
     return out
 

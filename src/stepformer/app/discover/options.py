@@ -66,9 +66,6 @@ class DiscoverOptions:
             weight = chosen.structure_weight or DEFAULT_INFERENCE.structure_weight
             share = chosen.penalty_share or DEFAULT_INFERENCE.penalty_share
             chosen = replace(chosen, step_weight=0.0, structure_weight=weight, penalty_share=share)
-        elif self.steps is not None:
-            # a given number of steps implies little background: evidence counts for less
-            chosen = replace(chosen, step_weight=chosen.step_weight / 2)
         if self.detail is not None:
             chosen = replace(chosen, detail=self.detail)
         # a threshold that the user gives is one for the best slot's similarity

@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from stepformer.app.discover.heard import Heard, as_batch
 from stepformer.app.discover.options import DiscoverOptions, Use, check_texts
-from stepformer.app.naming import Name, PhraseBank, guess, load_bank, present_texts, tell_apart, topic_of
+from stepformer.app.naming import (
+    PRESENT_SEEN,
+    Name,
+    PhraseBank,
+    best_fit,
+    guess,
+    load_bank,
+    present_texts,
+    tell_apart,
+    topic_of,
+)
 from stepformer.app.spoken import Candidates
 from stepformer.base.arrays import unit
 from stepformer.core.checkpoint import Checkpoint
@@ -395,16 +405,14 @@ class StepFormer:
         began = time.perf_counter()
         given = text_vectors is not None
         vectors = np.asarray(text_vectors if given else self.encoder.encode_text(list(texts)), np.float64)
-        # vectors that were handed over may be of any text side, so the bank cannot judge them
         notes: list[str] = []
-        judged = not (given or all_present)
-        bank = self._bank_here(None, notes, "every text is assumed to be present") if judged else None
         heard = None if given or narration is None else Heard.of(narration, self.encoder, notes)
         embedded = time.perf_counter()
         output = self.run(seen.vectors)
         modelled = time.perf_counter()
         slots = output.slots[0].numpy()
-        present = None if bank is None else present_texts(vectors, slots, seen.vectors, bank)
+        # vectors that were handed over may be of any text side, so that nothing can judge them
+        present = None if given or all_present else self._present(vectors, slots, seen, notes)
         config = replace(self.inference, ordered=self.inference.ordered and ordered)
         if method == "slots":
             config = replace(PAPER_INFERENCE, ordered=config.ordered)
@@ -459,6 +467,15 @@ class StepFormer:
                 raise
             notes.append(f"no phrase bank, so {without}: {error}")
             return None
+
+    def _present(
+        self, texts: NDArray[Any], slots: Vectors, seen: Features, notes: list[str]
+    ) -> NDArray[np.bool_] | None:
+        """(M,) which texts (M, D) are in the video; None, with a note, where there is nothing to judge that by."""
+        if (pictures := getattr(self.encoder, "pictures", None)) is not None:
+            return best_fit(texts, seen.vectors, pictures) >= PRESENT_SEEN
+        bank = self._bank_here(None, notes, "every text is assumed to be present")
+        return None if bank is None else present_texts(texts, slots, seen.vectors, bank)
 
     def _shares(self, spoken: Candidates, looks: Vectors) -> NDArray[np.float64] | None:
         """(M, L) the share of the phrase bank that fits each step (M, D) worse than each spoken name does; None where
