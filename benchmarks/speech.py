@@ -24,6 +24,7 @@ from stepformer.base.progress import Progress
 from stepformer.cli.options import add
 from stepformer.encoders.name_classifier import default_name_classifier
 from stepformer.errors import MissingError
+from stepformer.evaluation.statistics import interval, ratio, weights
 from stepformer.media import read_audio
 from stepformer.narration import Cue, Phrase, extract_phrases
 from stepformer.narration.cues import Word
@@ -37,7 +38,8 @@ packages) in a room with echoes and noise, and what is heard is aligned with wha
 is known to be misheard or not. It prints how well the certainty of a word tells whether it was misheard (AUC), then for
 several certainties from which on a word counts as heard (0: all do), the names that are shown, and those of them with a
 misheard word; the same of those that are sure; and, as a control, what is left if as many names are taken away by their
-score alone. "dev" are the talks and voices by which the certainty was chosen, "test" are others."""
+score alone; with 95% intervals of the differences in share (bootstrap over talks). "dev" are the talks and voices by
+which the certainty was chosen, "test" are others."""
 EXAMPLES = [
     "stepformer bench speech",
     "stepformer bench speech --utterances 60 --speech-model small",
@@ -117,8 +119,8 @@ def in_kitchen(sound: NDArray[np.float32], louder_db: float, seed: int) -> NDArr
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def heard_talks(split: str, count: int, model: str) -> Iterator[tuple[str, list[Cue]]]:
-    """What is said in our own talks, and what is heard of it. A second look at the same sounds reads the cache."""
+def heard_talks(split: str, count: int, model: str) -> Iterator[tuple[str, str, list[Cue]]]:
+    """Our talks: name, what is said, and what is heard of it. The same sound is heard once."""
     from benchmarks.said import invented
     from stepformer.narration.speech import transcribe
 
@@ -127,7 +129,8 @@ def heard_talks(split: str, count: int, model: str) -> Iterator[tuple[str, list[
     with tempfile.TemporaryDirectory() as folder, Progress("listening", count, "talks", quiet=False) as progress:
         path = Path(folder) / "said.wav"
         for at in range(count):
-            said = " ".join(cue.text for cue in talks[at % len(talks)].cues)
+            talk = talks[at % len(talks)]
+            said = " ".join(cue.text for cue in talk.cues)
             # from the second time on a talk has another voice
             speak(said, voices[(at + at // len(talks)) % len(voices)], path)
             sound = in_kitchen(read_audio(path), _LOUDER_DB[at // len(voices) % len(_LOUDER_DB)], at)
@@ -136,7 +139,7 @@ def heard_talks(split: str, count: int, model: str) -> Iterator[tuple[str, list[
                 file.setsampwidth(2)
                 file.setframerate(_RATE_HZ)
                 file.writeframes(sound.tobytes())
-            yield said, transcribe(path, model)
+            yield talk.name, said, transcribe(path, model)
             progress.advance()
 
 
@@ -155,14 +158,15 @@ def heard_right(said: str, words: Sequence[Word]) -> dict[Word, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A name that was heard: its score, and whether one of its words was misheard."""
+    """A name that was heard: in which talk, its score, and whether one of its words was misheard."""
 
+    talk: str
     score: float
     misheard: bool
 
 
 def names_of(
-    cues: Sequence[Cue], phrases: Sequence[Phrase], right: Mapping[Word, bool], classify: Any, least: float
+    talk: str, cues: Sequence[Cue], phrases: Sequence[Phrase], right: Mapping[Word, bool], classify: Any, least: float
 ) -> list[Shown]:
     """The names of a talk as the product gives them, with another certainty from which on a word counts as heard."""
     words = [word for cue in cues for word in cue.words]
@@ -176,15 +180,29 @@ def names_of(
     if found is None:
         return []
     return [
-        Shown(float(score), not all(right[word] for word in heard(name, phrase, words, starts)))
+        Shown(talk, float(score), not all(right[word] for word in heard(name, phrase, words, starts)))
         for name, phrase, score in zip(found.names, found.phrases, found.scores, strict=True)
     ]
 
 
-def counted(names: Iterable[Shown], least: float) -> dict[str, Any]:
-    """How many names have at least a score, and how many of them a misheard word."""
-    shown = [name.misheard for name in names if name.score >= least]
-    return {"count": len(shown), "misheard": sum(shown), "share": round(sum(shown) / max(1, len(shown)), 3)}
+def counted(names: Iterable[Shown]) -> dict[str, Any]:
+    """How many names, and how many of them have a misheard word."""
+    misheard = [name.misheard for name in names]
+    return {"count": len(misheard), "misheard": sum(misheard), "share": round(sum(misheard) / max(1, len(misheard)), 3)}
+
+
+def difference(names: Sequence[Shown], others: Sequence[Shown]) -> tuple[float, float]:
+    """95% of a bootstrap over talks: the share of names with a misheard word, less that of others."""
+    numbers = {talk: at for at, talk in enumerate(sorted({name.talk for name in (*names, *others)}))}
+    talks = [np.array([numbers[name.talk] for name in own], np.int64) for own in (names, others)]
+    misheard = [np.array([name.misheard for name in own], np.float64) for own in (names, others)]
+    draws = [
+        ratio(drawn[:, talks[0]] @ misheard[0], drawn[:, talks[0]].sum(1))
+        - ratio(drawn[:, talks[1]] @ misheard[1], drawn[:, talks[1]].sum(1))
+        for drawn in weights(len(numbers))
+    ]
+    low, high = interval(np.concatenate(draws))
+    return round(low, 3), round(high, 3)
 
 
 def names_heard(args: argparse.Namespace) -> int:
@@ -193,7 +211,7 @@ def names_heard(args: argparse.Namespace) -> int:
     errors = spoken = 0
     words: list[tuple[float, bool]] = []
     names: dict[float, list[Shown]] = {least: [] for least in _LEAST}
-    for said, cues in heard_talks(args.names, args.talks, args.speech_model):
+    for talk, said, cues in heard_talks(args.names, args.talks, args.speech_model):
         own = [word for cue in cues for word in cue.words]
         right = heard_right(said, own)
         errors += distance(plain(said), plain(" ".join(cue.text for cue in cues)))
@@ -201,20 +219,22 @@ def names_heard(args: argparse.Namespace) -> int:
         words += [(word.certainty, right[word]) for word in own if tells(word.text)]
         phrases = extract_phrases(cues)
         for least in _LEAST:
-            names[least] += names_of(cues, phrases, right, lambda texts: known(tuple(texts)), least)
+            names[least] += names_of(talk, cues, phrases, right, lambda texts: known(tuple(texts)), least)
     certain, was_right = np.array(words).T
     print(json.dumps({
         "split": args.names, "talks": args.talks, "model": args.speech_model, "word_error": round(errors / spoken, 3),
         "words_that_count": len(words), "misheard": round(1 - was_right.mean(), 3),
         "auc_of_certainty": round(auc(certain, was_right > 0), 3),
     }))  # fmt: skip
-    before = sorted((name.score for name in names[0.0]), reverse=True)
+    before = sorted(names[0.0], key=lambda name: -name.score)
     for least, found in names.items():
         row: dict[str, Any] = {"heard_from": least}
         for kind, threshold in (("shown", SHOWN_SAID), ("sure", SURE_SAID)):
-            row[kind] = counted(found, threshold)
-            count = row[kind]["count"]
-            row[f"{kind}_by_score_alone"] = counted(names[0.0], before[count - 1] if count else 2.0)
+            kept, every = ([name for name in side if name.score >= threshold] for side in (found, before))
+            alone = before[: len(kept)]
+            row[kind] = {**counted(kept), "by_score_alone": counted(alone)}
+            if kept and least:
+                row[kind] |= {"less_before": difference(kept, every), "less_alone": difference(kept, alone)}
         print(json.dumps(row))
     return 0
 

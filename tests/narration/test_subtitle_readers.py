@@ -215,13 +215,15 @@ def test_howto100m_one_and_many_videos() -> None:
 
 
 def test_whisperx_with_words_that_were_not_aligned() -> None:
-    words = [{"word": "Add", "start": 1.0, "end": 1.3}, {"word": "2"}, {"word": "eggs.", "start": 1.9, "end": 2.4}]
+    words = [{"word": "Add", "start": 1.0, "end": 1.3}, {"word": "2"}]
+    words.append({"word": "eggs.", "start": 1.9, "end": 2.4, "score": 0.4})
     data = {"segments": [{"start": 1.0, "end": 3.0, "text": " Add 2 eggs.", "words": words}]}
     (cue,) = parse_subtitles(json.dumps(data))
     assert [(word.text, word.start_s) for word in cue.words] == [("Add", 1.0), ("2", 1.3), ("eggs.", 1.9)]
+    assert all(word.certainty == 1.0 for word in cue.words)  # a score says how well sound and letters fit
 
 
-@pytest.mark.parametrize("key", ["probability", "score", "p"])
+@pytest.mark.parametrize("key", ["probability", "p"])
 def test_how_certain_a_recogniser_was_of_each_word_stays_with_it(key: str) -> None:
     given = [0.25, "0.5", 1, 7, -0.1, math.nan, math.inf, "x", None, True, [0.5]]  # from the 7 on no certainties
     words = [{"word": f"w{i}", "start": i, "end": i + 1, key: value} for i, value in enumerate(given)]

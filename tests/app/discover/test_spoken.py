@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stepformer.app.spoken import SHOWN_SAID, SURE_SAID, Candidates, candidates, heard
+from stepformer.app.spoken import HEARD, SHOWN_SAID, SURE_SAID, Candidates, candidates, heard
 from stepformer.narration import Cue, Phrase
 from stepformer.narration.cues import Word, words_around
 
@@ -110,8 +110,8 @@ def test_a_name_that_was_heard_with_little_certainty_loses_its_place():
     known = scores_of(talk(0.1, 0.99, 0.1, 0.98, 0.1, 0.2, 0.9, 0.9))
     assert known["peel the carrots"] > SURE_SAID  # small words and those around it do not count
     assert known["rush the potatoes"] < SHOWN_SAID
-    low, high = (scores_of(talk(1, 1, 1, c, 1, 1, 1, 1))["peel the carrots"] for c in (0.5, 0.9))
-    assert low < high < 0.95
+    carrots = [scores_of(talk(1, 1, 1, c, 1, 1, 1, 1))["peel the carrots"] for c in (0.0, 0.4, 0.5, HEARD, 1.0)]
+    assert carrots == pytest.approx([0.0, 0.95 * 0.4 / HEARD, 0.95 * 0.5 / HEARD, 0.95, 0.95])
 
 
 def test_without_certainties_names_are_what_they_were():

@@ -21,7 +21,8 @@ _LISTS = ("segments", "chunks", "transcription", "word_segments", "cues", "capti
 _STARTS = ("start", "start_s", "start_time", "begin", "from", "timestamp", "t")
 _ENDS = ("end", "end_s", "end_time", "stop", "to", "timestamp")
 _LENGTHS = ("duration", "dur", "duration_s")
-_CERTAINTIES = ("probability", "score", "p")  # of Whisper, WhisperX, whisper.cpp
+# of Whisper and whisper.cpp; WhisperX's "score" says how well letters fit the sound, which is another scale
+_CERTAINTIES = ("probability", "p")
 _TEXTS = ("text", "word", "caption", "sentence", "phrase", "description")
 
 
