@@ -24,7 +24,7 @@ STUDIES = {
     "sight": "encoder clip's text tower on held-out pictures, captions and true text vectors",
     "simulated": "a checkpoint on simulated videos, beside controls",
     "sizes": "the time of one alignment against its rows and columns",
-    "speech": "word error and seconds per minute of speech to text, on a synthetic voice",
+    "speech": "word error and speed of speech to text, and names with misheard words, on synthetic voices",
     "step": "the parts of a training step against their lower bounds, and step times against each size",
     "steps": "the number of steps found, against a constant and one per n seconds; makes its prior",
     "threshold": "the automatic drop threshold against the paper's and the released code's",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks.spoken import Spoken
@@ -100,3 +101,24 @@ def test_speed_bench_prints_a_share(parser, capsys) -> None:
 def test_memory_stays_flat(parser, capsys) -> None:
     assert main(["bench", "narration", "--memory", "200000", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["growth_second_half_mb"] < 60
+
+
+def test_words_that_were_heard_are_compared_with_what_was_said() -> None:
+    from benchmarks.speech import auc, heard_right
+    from stepformer.narration.cues import Word
+
+    heard = ["Rush", "the", "egg", "plant", "with", "butter,", "and", "um", "add", "the", "onion."]
+    words = [Word(float(at), at + 1.0, text) for at, text in enumerate(heard)]
+    right = heard_right("Brush the eggplant with butter and add the onions!", words)
+    assert [word.text for word in words if not right[word]] == ["Rush", "um"]
+    assert auc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False])) == pytest.approx(3.5 / 4)
+
+
+def test_the_noise_of_a_kitchen_is_as_loud_as_asked_and_the_same_every_time() -> None:
+    from benchmarks.speech import in_kitchen
+
+    voice = np.sin(np.arange(16_000) / 5).astype(np.float32)
+    quiet, loud = (in_kitchen(voice, louder_db, 0).astype(float) for louder_db in (60.0, 0.0))
+    quiet, loud = (sound / np.sqrt((sound**2).mean()) for sound in (quiet, loud))
+    assert 0.9 < 2 * np.mean(quiet * loud) ** 2 < 1.1  # half of the power is the voice's
+    assert (in_kitchen(voice, 10.0, 1) == in_kitchen(voice, 10.0, 1)).all()

@@ -19,8 +19,8 @@ RATE = speech.SAMPLE_RATE_HZ
 
 
 class _Word:
-    def __init__(self, word: str, start: float, end: float) -> None:
-        self.word, self.start, self.end = word, start, end
+    def __init__(self, word: str, start: float, end: float, probability: float) -> None:
+        self.word, self.start, self.end, self.probability = word, start, end, probability
 
 
 class _Segment:
@@ -50,9 +50,12 @@ def fake(monkeypatch, tmp_path):
             calls.append(len(sound))
             if np.abs(sound).max() > 0.95:
                 raise ValueError("it broke")
-            return iter(
-                [_Segment(0, 2, [_Word(" Crack", 0.1, 0.5), _Word(" the", 0.5, 0.7), _Word(" eggs.", 0.7, 1.5)])]
-            ), None
+            words = [
+                _Word(" Crack", 0.1, 0.5, 0.5),
+                _Word(" the", 0.5, 0.7, 0.98765),
+                _Word(" eggs.", 0.7, 1.5, float("nan")),
+            ]
+            return iter([_Segment(0, 2, words)]), None
 
     def spans(sound, options):
         loud = np.abs(sound) > 0.2
@@ -85,6 +88,7 @@ def test_the_transcript_is_kept_and_made_again_when_the_sound_changes(fake, tmp_
     talk = write_wav(tmp_path / "talk.wav", (1, 0), (4, 0.5), (1, 0))
     (cue,) = speech.transcribe(talk, model=tmp_path)
     assert cue.text == "Crack the eggs." and [word.start_s for word in cue.words] == [0.1, 0.5, 0.7]
+    assert [word.certainty for word in cue.words] == [0.5, 0.988, 1.0]  # of no number nothing is known
     assert speech.transcribe(talk, model=tmp_path) == [cue] and len(fake) == 1
     assert speech.transcribe(talk, model=tmp_path, cache=False) == [cue] and len(fake) == 2
     assert [path.name for path in tmp_path.glob("talk*")] == ["talk.wav"]  # nothing is written beside the video

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import time
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from stepformer.errors import InputError, UsageError
 from stepformer.narration import Cue, parse_subtitles, read_subtitles
 from stepformer.narration.cleaning import is_english
+from stepformer.narration.cues import Word, spread_words
 
 ROLLING = """WEBVTT
 Kind: captions
@@ -213,10 +215,41 @@ def test_howto100m_one_and_many_videos() -> None:
 
 
 def test_whisperx_with_words_that_were_not_aligned() -> None:
-    words = [{"word": "Add", "start": 1.0, "end": 1.3}, {"word": "2"}, {"word": "eggs.", "start": 1.9, "end": 2.4}]
+    words = [{"word": "Add", "start": 1.0, "end": 1.3}, {"word": "2"}]
+    words.append({"word": "eggs.", "start": 1.9, "end": 2.4, "score": 0.4})
     data = {"segments": [{"start": 1.0, "end": 3.0, "text": " Add 2 eggs.", "words": words}]}
     (cue,) = parse_subtitles(json.dumps(data))
     assert [(word.text, word.start_s) for word in cue.words] == [("Add", 1.0), ("2", 1.3), ("eggs.", 1.9)]
+    assert all(word.certainty == 1.0 for word in cue.words)  # a score says how well sound and letters fit
+
+
+@pytest.mark.parametrize("key", ["probability", "p"])
+def test_how_certain_a_recogniser_was_of_each_word_stays_with_it(key: str) -> None:
+    given = [0.25, "0.5", 1, 7, -0.1, math.nan, math.inf, "x", None, True, [0.5]]  # from the 7 on no certainties
+    words = [{"word": f"w{i}", "start": i, "end": i + 1, key: value} for i, value in enumerate(given)]
+    words += [{"word": "[Music]", "start": 19, "end": 20}, {"word": "one two", "start": 20, "end": 21, key: 0.75}]
+    text = " ".join(word["word"] for word in words)
+    cues = [{"start": 0, "end": 30, "text": text, "words": words}, {"start": 20.5, "end": 40, "text": "a"}]
+    cue, _ = parse_subtitles(json.dumps(cues))  # cleaned, and cut where the next one starts
+    assert [word.certainty for word in spread_words(cue)] == [0.25, 0.5, 1.0, *[1.0] * 8, 0.75, 0.75]
+
+
+def test_tokens_of_whisper_cpp_are_words_as_certain_as_their_least_certain_part() -> None:
+    parts = [("[_BEG_]", 0.9), (" Rush", 0.2), (" the", 1.0), (" pot", 0.9), ("atoes", 0.6), (".", 0.8), ("[_TT_9]", 0)]
+    tokens = [
+        {"text": text, "p": p, "offsets": {"from": i * 100, "to": i * 100 + 100}} for i, (text, p) in enumerate(parts)
+    ]
+    segment = {"offsets": {"from": 0, "to": 900}, "text": " Rush the potatoes.", "tokens": tokens}
+    (cue,) = parse_subtitles(json.dumps({"transcription": [segment]}))
+    assert cue.words == (Word(0.1, 0.2, "Rush", 0.2), Word(0.2, 0.3, "the", 1.0), Word(0.3, 0.6, "potatoes.", 0.6))
+    segment["tokens"] = [50364, 10000, 13]  # Whisper's own
+    assert parse_subtitles(json.dumps({"transcription": [segment]}))[0].words == ()
+
+
+@pytest.mark.parametrize("certainty", [math.nan, -0.1, 7.0])
+def test_a_word_with_an_impossible_certainty_is_no_word(certainty: float) -> None:
+    with pytest.raises(InputError, match="certainty"):
+        Word(0.0, 1.0, "salt", certainty)
 
 
 def test_a_bare_list_of_segments() -> None:

@@ -24,14 +24,18 @@ def _check(kind: str, start_s: float, end_s: float, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One spoken word (no white space in it) and when it was said."""
+    """One spoken word (no white space in it), when it was said, and how certain a recogniser was of it, in [0, 1];
+    1 where nothing is known of that, as in subtitles."""
 
     start_s: float
     end_s: float
     text: str
+    certainty: float = 1.0
 
     def __post_init__(self) -> None:
         _check("word", self.start_s, self.end_s, self.text)
+        if not 0.0 <= self.certainty <= 1.0:
+            raise InputError(f"a word has the certainty {self.certainty}; expected 0 to 1: {self.text[:40]!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from stepformer.base.plugins import Registry
@@ -66,9 +67,9 @@ def _spoken(cues: Iterable[Cue], options: PhraseOptions) -> list[Word]:
             # half of a surrogate pair is not text for a parser
             text = word.text.encode("utf-8", "replace").decode("utf-8").translate(_PLAIN)
             now = max(now, word.start_s)
-            words.extend(Word(now, max(now, word.end_s), part) for part in text.split())
+            words.extend(Word(now, max(now, word.end_s), part, word.certainty) for part in text.split())
     if _shouted(words):
-        words = [Word(word.start_s, word.end_s, word.text.lower()) for word in words]
+        words = [replace(word, text=word.text.lower()) for word in words]
     return smooth(words) if options.disfluencies else words
 
 

@@ -31,7 +31,7 @@ from stepformer.narration.readers import parse_subtitles
 
 MODELS = ("base", "small")
 """Names of speech models, pinned and fetched by ``stepformer models``."""
-_VERSION = "2"  # of what is kept
+_VERSION = "3"  # of what is kept
 _BLOCK_S = 30.0
 _PART_S = 600.0  # sound held at once
 _LEAST_SPEECH_S = 2.0  # in a part; less is a shout or a mistake of the voice check
@@ -205,7 +205,12 @@ def _listen(
 def _plain(segments: Iterable[Any], start_s: float) -> Iterator[dict[str, Any]]:
     for segment in segments:
         words = [
-            {"word": word.word.strip(), "start": round(start_s + word.start, 3), "end": round(start_s + word.end, 3)}
+            {
+                "word": word.word.strip(),
+                "start": round(start_s + word.start, 3),
+                "end": round(start_s + word.end, 3),
+                "probability": round(word.probability, 3),
+            }
             for word in segment.words or ()
             if math.isfinite(word.start) and math.isfinite(word.end)
         ]

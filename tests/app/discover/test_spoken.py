@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from stepformer.app.spoken import SHOWN_SAID, SURE_SAID, Candidates, candidates
+from stepformer.app.spoken import HEARD, SHOWN_SAID, SURE_SAID, Candidates, candidates, heard
 from stepformer.narration import Cue, Phrase
-from stepformer.narration.cues import words_around
+from stepformer.narration.cues import Word, words_around
 
 
 def phrase(text, at, chatter=False, negated=False, **more):
@@ -88,3 +90,40 @@ def test_the_words_around_are_those_said_before_and_behind():
     cues = [Cue(0.0, 2.0, "one two three four"), Cue(2.0, 4.0, "five six seven eight")]
     assert words_around(cues, [(2.0, 2.9)], 2, 1) == [("three four", "five six", "seven")]
     assert words_around(cues, [(0.0, 0.1), (9.0, 9.5)], 2, 1) == [("", "one", "two"), ("seven eight", "", "")]
+
+
+def talk(*certainties):
+    """ "Now peel the carrots and rush the potatoes", a second per word, and how certain each was."""
+    texts = ["Now", "peel", "the", "carrots", "and", "rush", "the", "potatoes"]
+    certain = certainties or [1.0] * len(texts)
+    words = tuple(Word(float(at), at + 1.0, text, c) for at, (text, c) in enumerate(zip(texts, certain, strict=True)))
+    return [Cue(0.0, 8.0, " ".join(texts), words)]
+
+
+def scores_of(cues):
+    said = [replace(phrase("peel the carrots", 1.0), end_s=4.0), replace(phrase("rush the potatoes", 5.0), end_s=8.0)]
+    one = candidates(said, cues, lambda texts: np.tile([0.0, 0.0, 0.1, 0.9], (len(texts), 1)))
+    return dict(zip(one.names, one.scores, strict=True))
+
+
+def test_a_name_that_was_heard_with_little_certainty_loses_its_place():
+    known = scores_of(talk(0.1, 0.99, 0.1, 0.98, 0.1, 0.2, 0.9, 0.9))
+    assert known["peel the carrots"] > SURE_SAID  # small words and those around it do not count
+    assert known["rush the potatoes"] < SHOWN_SAID
+    carrots = [scores_of(talk(1, 1, 1, c, 1, 1, 1, 1))["peel the carrots"] for c in (0.0, 0.4, 0.5, HEARD, 1.0)]
+    assert carrots == pytest.approx([0.0, 0.95 * 0.4 / HEARD, 0.95 * 0.5 / HEARD, 0.95, 0.95])
+
+
+def test_without_certainties_names_are_what_they_were():
+    usual = {0.5 * 0.1 + 0.9}
+    assert set(scores_of(talk()).values()) == usual
+    assert set(scores_of([replace(cue, words=()) for cue in talk()]).values()) == usual
+
+
+def test_words_of_a_name_are_found_in_their_other_forms_and_where_a_reference_was_resolved():
+    texts = ["the", "eggs", "are", "here", "so", "we", "are", "beating", "them", "the", "eggs"]
+    words = [Word(float(at), at + 1.0, text, 0.1 + at / 100) for at, text in enumerate(texts)]
+    said = replace(phrase("beat the eggs", 7.0), end_s=9.0)
+    starts = [word.start_s for word in words]
+    assert [word.start_s for word in heard("beat the eggs", said, words, starts)] == [7.0, 10.0]
+    assert heard("fry it", said, words, starts) == []

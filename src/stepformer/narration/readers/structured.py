@@ -21,6 +21,8 @@ _LISTS = ("segments", "chunks", "transcription", "word_segments", "cues", "capti
 _STARTS = ("start", "start_s", "start_time", "begin", "from", "timestamp", "t")
 _ENDS = ("end", "end_s", "end_time", "stop", "to", "timestamp")
 _LENGTHS = ("duration", "dur", "duration_s")
+# of Whisper and whisper.cpp; WhisperX's "score" says how well letters fit the sound, which is another scale
+_CERTAINTIES = ("probability", "p")
 _TEXTS = ("text", "word", "caption", "sentence", "phrase", "description")
 
 
@@ -69,7 +71,7 @@ def segments_of(value: object, name: str) -> list[Cue]:
         if not isinstance(item, dict):
             raise InputError(f"{name}: line 1: expected segment {at} to be an object, found {type(item).__name__}")
         said = next((item[key] for key in _TEXTS if key in item), "")
-        words = _segment_words(item.get("words"))
+        words = _segment_words(item["words"] if "words" in item else _words_of_tokens(item.get("tokens")))
         start_s = words[0].start_s if starts[at] is None and words else starts[at]
         if start_s is None or not isinstance(said, str):
             raise InputError(f"{name}: line 1: expected numbers 'start' and 'end' and a 'text' in segment {at}")
@@ -111,9 +113,31 @@ def _segment_words(items: object) -> tuple[Word, ...]:
         start_s, end_s = number(item.get("start")), number(item.get("end"))
         start_s = now if start_s is None else max(now, start_s)
         end_s = start_s if end_s is None else max(start_s, end_s)
-        words += [Word(start_s, end_s, part) for part in said.split()]
+        words += [Word(start_s, end_s, part, _certainty(item)) for part in said.split()]
         now = end_s if said.split() else start_s
     return tuple(words)
+
+
+def _words_of_tokens(items: object) -> list[dict[str, Any]]:
+    """Words of whisper.cpp's tokens, each as certain as its least certain token; [] of Whisper's, which are numbers."""
+    words: list[dict[str, Any]] = []
+    for item in items if isinstance(items, list) else ():
+        said = item.get("text") if isinstance(item, dict) else None
+        if not isinstance(said, str):
+            return []
+        if said.startswith("[_"):  # "[_BEG_]", "[_TT_150]"
+            continue
+        if said.startswith(" ") or not words:
+            words.append({"word": "", "start": _time(item, (), 0), "p": 1.0})
+        word = words[-1]
+        word.update(word=word["word"] + said, end=_time(item, (), 1), p=min(word["p"], _certainty(item)))
+    return words
+
+
+def _certainty(item: Mapping[str, Any]) -> float:
+    """How certain the recogniser was of a word; 1 where it does not say, or says what no certainty can be."""
+    found = next((number(item[key]) for key in _CERTAINTIES if key in item), None)
+    return 1.0 if found is None or not 0.0 <= found <= 1.0 else found
 
 
 def is_table(text: str) -> bool:
