@@ -26,7 +26,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     check_place(target)
-    with _made(target):
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = _beside(target)
     temporary = Path(name)
@@ -62,13 +62,14 @@ def check_place(path: str | os.PathLike[str], folder: bool = False) -> None:
 def make_folder(path: str | os.PathLike[str]) -> Path:
     """A folder, made where it is not there yet; a WriteError names it where it cannot be."""
     check_place(path, folder=True)
-    with _made(path):
+    with writing(path):
         Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path)
 
 
 @contextmanager
-def _made(path: str | os.PathLike[str]) -> Iterator[None]:
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns what the system refuses inside the block into a WriteError that names ``path``."""
     try:
         yield
     except (OSError, ValueError) as error:  # the latter for a zero byte in the name
@@ -122,7 +123,7 @@ def lock_folder(path: Path) -> IO[bytes]:
 
     Raises InputError where another process holds it, WriteError where nothing can be written.
     """
-    with _made(path):
+    with writing(path):
         handle = (path / ".writer.lock").open("ab")
     try:
         import fcntl

@@ -42,7 +42,7 @@ class Done:
     """What became of one video. ``refused``: files that a format would not make of it, with the reason."""
 
     source: Input
-    timeline: dict[str, Any] | None = None  # until it is printed
+    timeline: Timeline | None = None  # until it is printed
     written: list[dict[str, Any]] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     error: str | None = None
@@ -72,7 +72,7 @@ def _work(job: Job) -> Done:
         args = worker["args"]
         vectors = getattr(args, "vectors", False) or source.kind != "video"
         finding = args.find(worker["model"], source, args)
-        done.timeline, done.spent = finding.timeline.to_dict(), finding.seconds
+        done.timeline, done.spent = finding.timeline, finding.seconds
         for output in outputs:
             try:
                 done.written.append(write_one(finding, output, source, vectors))
@@ -120,8 +120,8 @@ def run_over(args: argparse.Namespace, find: Callable[..., Any]) -> int:
         for done in itertools.chain(broken, found):
             if done.timeline is not None:
                 with nullcontext() if out.isatty() else redirect_stdout(out):
-                    _print(done, args.json, several=len(sources) > 1)
-                done.steps, done.timeline = len(done.timeline["steps"]), None  # memory for thousands
+                    _print(done, done.timeline, args.json, several=len(sources) > 1)
+                done.steps, done.timeline = len(done.timeline), None  # memory for thousands
             results.append(done)
             for refused in done.refused:
                 log.warning(refused)
@@ -210,11 +210,9 @@ class VideoProgress(Progress):
         self._within = within_s
 
 
-def _print(done: Done, as_json: bool, several: bool) -> None:
-    assert done.timeline is not None
-    timeline = Timeline.from_dict(done.timeline)
+def _print(done: Done, timeline: Timeline, as_json: bool, several: bool) -> None:
     if as_json:
-        print(json.dumps(done.timeline, ensure_ascii=False) if several else timeline.to_json(), flush=True)
+        print(timeline.to_json(indent=None if several else 2), flush=True)
     else:
         from stepformer.show.terminal import draw
 

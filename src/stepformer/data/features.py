@@ -119,12 +119,11 @@ def find_sources(src: str | os.PathLike[str], language: str = LANGUAGE) -> list[
     store is its path without the suffix; where two would share one, the suffix stays.
     """
     path = Path(src)
-    if path.is_dir():
-        return _named([(video, subtitles_beside(video, language)) for video in find_videos([path])], path)
-    if not path.is_file():
+    if not (path.is_dir() or path.is_file()):
         raise no_such(path, "file or folder")
-    if path.suffix.lower() in SUFFIXES:
-        return _named([(path, subtitles_beside(path, language))], path.parent)
+    if path.is_dir() or path.suffix.lower() in SUFFIXES:
+        videos, root = (find_videos([path]), path) if path.is_dir() else ([path], path.parent)
+        return _named([(video, subtitles_beside(video, language)) for video in videos], root)
     pairs: list[tuple[Path, Path | None]] = []
     try:
         text = read_text(path)

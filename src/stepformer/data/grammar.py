@@ -95,9 +95,7 @@ class Grammar:
         for turn in range(-(-n // len(self.tasks))):
             order = np.random.default_rng((seed, 1, turn)).permutation(len(self.tasks)).tolist()
             picks += [(i, int(orders[i][turn % len(orders[i])])) for i in order]
-        # A task with few fillings comes round again and again: each filling is written out once.
-        made = {(i, at): self.tasks[i].fill(at) for i, at in dict.fromkeys(picks[:n])}
-        return [made[pick] for pick in picks[:n]]
+        return [self.tasks[i].fill(at) for i, at in picks[:n]]
 
 
 def read_grammar(folder: Traversable) -> Grammar:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from stepformer.base.arrays import softmax
 from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encoder
 
 LABELS = ("wrong", "not now", "acceptable", "good")
@@ -36,9 +37,7 @@ class NameClassifier:
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(L, 4) the chance of each of :data:`LABELS`, of texts made by :func:`as_read`."""
-        odds = self._encoder.encode_text(texts) @ self._weight.T + self._bias
-        odds = np.exp(odds - odds.max(1, keepdims=True)) if len(texts) else odds
-        return np.asarray(odds / odds.sum(1, keepdims=True), np.float32)
+        return softmax(self._encoder.encode_text(texts) @ self._weight.T + self._bias)
 
 
 @functools.cache

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stepformer.evaluation.protocols import Result
 
 COLUMNS = {"f1": "F1", "precision": "Prec.", "recall": "Rec.", "mof": "MoF", "iou": "IoU"}
+_MARKDOWN = str.maketrans({"|": r"\|"})
+_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"±": r"$\pm$", "–": "--", "−": "$-$"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,26 @@ class Table:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"every row of this table must have {len(self.columns)} cells")
 
-    def _texts(self) -> list[list[str]]:
-        return [["" if c is None else c if isinstance(c, str) else c.text() for c in row] for row in self.rows]
+    def _texts(self, bold: str, special: Mapping[int, str]) -> list[list[str]]:
+        """The cells as texts, the best of a column as ``bold`` has it, and characters that are ``special`` escaped."""
+
+        def text(cell: Cell | str | None) -> str:
+            plain = (cell.text() if isinstance(cell, Cell) else cell or "").translate(special)
+            return bold.format(plain) if isinstance(cell, Cell) and cell.bold else plain
+
+        return [[text(cell) for cell in row] for row in self.rows]
+
+    def _numeric(self) -> list[bool]:
+        """Whether a column has numbers."""
+        return [any(isinstance(row[i], Cell) for row in self.rows) for i in range(len(self.columns))]
 
     def to_text(self) -> str:
         """Aligned columns for a terminal."""
-        rows = [list(self.columns), *self._texts()]
+        rows = [list(self.columns), *self._texts("{}", {})]
         widths = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
-        numeric = [any(isinstance(row[i], Cell) for row in self.rows) for i in range(len(self.columns))]
 
         def line(row: Sequence[str]) -> str:
-            cells = (t.rjust(w) if n else t.ljust(w) for t, w, n in zip(row, widths, numeric, strict=True))
+            cells = (t.rjust(w) if n else t.ljust(w) for t, w, n in zip(row, widths, self._numeric(), strict=True))
             return "  ".join(cells).rstrip()
 
         rule = "  ".join("-" * w for w in widths)
@@ -66,31 +77,20 @@ class Table:
 
     def to_markdown(self) -> str:
         """A GitHub table; the best of a column in bold."""
-        body = []
-        for row, texts in zip(self.rows, self._texts(), strict=True):
-            cells = [f"**{t}**" if isinstance(c, Cell) and c.bold else t for c, t in zip(row, texts, strict=True)]
-            body.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        body = ["| " + " | ".join(row) + " |" for row in self._texts("**{}**", _MARKDOWN)]
         head = "| " + " | ".join(self.columns) + " |"
         return "\n".join([f"**{self.title}**", "", head, "|" + "---|" * len(self.columns), *body, *self._notes()])
 
     def to_latex(self) -> str:
         """A booktabs tabular in a table environment."""
-        body = []
-        for row, texts in zip(self.rows, self._texts(), strict=True):
-            cells = []
-            for cell, text in zip(row, texts, strict=True):
-                plain = _latex(text)
-                cells.append(f"\\textbf{{{plain}}}" if isinstance(cell, Cell) and cell.bold else plain)
-            body.append(" & ".join(cells) + r" \\")
-        align = "".join(
-            "r" if any(isinstance(row[i], Cell) for row in self.rows) else "l" for i in range(len(self.columns))
-        )
-        notes = " ".join(_latex(note) for note in self.notes)
+        body = [" & ".join(row) + r" \\" for row in self._texts(r"\textbf{{{}}}", _LATEX)]
+        align = "".join("r" if numeric else "l" for numeric in self._numeric())
+        columns, notes = ([text.translate(_LATEX) for text in texts] for texts in (self.columns, self.notes))
         return "\n".join(
             [
                 r"\begin{table}[t]", r"\centering", f"\\begin{{tabular}}{{{align}}}", r"\toprule",
-                " & ".join(_latex(c) for c in self.columns) + r" \\", r"\midrule", *body, r"\bottomrule",
-                r"\end{tabular}", f"\\caption{{{_latex(self.title)}. {notes}}}", r"\end{table}",
+                " & ".join(columns) + r" \\", r"\midrule", *body, r"\bottomrule",
+                r"\end{tabular}", f"\\caption{{{self.title.translate(_LATEX)}. {' '.join(notes)}}}", r"\end{table}",
             ]
         )  # fmt: skip
 
@@ -113,12 +113,6 @@ class Table:
 
     def _notes(self) -> list[str]:
         return ["", *self.notes] if self.notes else []
-
-
-def _latex(text: str) -> str:
-    for char in "&%$#_{}":
-        text = text.replace(char, "\\" + char)
-    return text.replace("±", r"$\pm$").replace("–", "--").replace("−", "$-$")
 
 
 def protocols_table(title: str, results: Sequence[Result], notes: Sequence[str] = ()) -> Table:

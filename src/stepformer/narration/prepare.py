@@ -20,7 +20,7 @@ from stepformer.base import files
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.files import no_such
 from stepformer.base.guard import reading
-from stepformer.errors import InputError, UsageError, WriteError
+from stepformer.errors import InputError, UsageError
 from stepformer.media.finding import subtitles_of
 from stepformer.narration.cleaning import is_english
 from stepformer.narration.listening import Narration
@@ -144,12 +144,10 @@ class _Done:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path, self.where = path, {}  # type: Path, dict[str, tuple[int, int]]
-        try:
+        with files.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a+b")
-            self.close = self._file.close
-        except OSError as error:
-            raise WriteError(f"{path} cannot be written: {error.strerror}") from error
+        self.close = self._file.close
         try:
             with reading(path, "list of finished videos"):
                 self._resume(settings)
@@ -179,11 +177,9 @@ class _Done:
 
     def _append(self, value: dict[str, Any]) -> int:
         at = self._file.seek(0, os.SEEK_END)
-        try:
+        with files.writing(self.path):
             self._file.write(files.json_text(value).encode() + b"\n")
             self._file.flush()
-        except OSError as error:
-            raise WriteError(f"{self.path} cannot be written: {error.strerror}") from error
         return at
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,8 @@ from stepformer.show.writing import GUESS, STEP_COLORS, one_line
 LEAST = 0.15
 _BEND = 0.4  # how far an arc that skips steps, or goes back, lies out, as a share of its length
 _NAME_CELLS = 48
+# Mermaid's own, for what would end its text or enter another
+_CODES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"})
 
 
 def edges(procedure: Procedure) -> list[tuple[int, int, float]]:
@@ -38,7 +40,7 @@ def mermaid(procedure: Procedure) -> str:
     lines = ["flowchart TD", "    start([start])"]
     for i, step in enumerate(procedure.steps):
         mark = " ?" if step.guess else ""
-        text = _quoted(f"{i + 1}. {one_line(step.name)}{mark}")
+        text = f"{i + 1}. {one_line(step.name)}{mark}".translate(_CODES)
         lines.append(f'    s{i + 1}["{text}<br/>{step.videos} of {len(procedure.timelines)} videos"]')
     lines.append("    finish([end])")
 
@@ -50,14 +52,6 @@ def mermaid(procedure: Procedure) -> str:
         arrow = "-->" if share >= 0.5 else "-.->"
         lines.append(f"    {node(a)} {arrow}|{share:.0%}| {node(b)}")
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Text inside a Mermaid string: its own entity codes, because a quote or a tag would end or enter it."""
-    # "#" first: it begins the codes of the others
-    for char, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("`", "#96;")):
-        text = text.replace(char, code)
-    return text
 
 
 def save_flow(procedure: Procedure, path: str | os.PathLike[str], title: str | None = None) -> None:

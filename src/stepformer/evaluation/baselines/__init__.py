@@ -171,7 +171,7 @@ class Fitted(ABC, Generic[Options, Model]):
     options: Options
     given: Given
     models: Mapping[str | None, Model]
-    curve: Sequence[Sequence[tuple[int, float]]]  # of each model, or of those trained side by side: updates, loss
+    curve: Sequence[Sequence[tuple[int, float]]]  # of each model: updates, loss
 
     def model(self, task: str) -> Model:
         """What was learned for a task."""

@@ -23,8 +23,8 @@ it what the frames look like, which clusters need where a step comes back severa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +75,9 @@ class Kukleva(Baseline["FittedKukleva"]):
         """Learns the embedding: one per task, or one for all."""
         groups = given.groups(videos)
         with one_thread():
-            embeddings, curve = train_embeddings(list(groups.values()), self, given.seed, given.device)
-        return FittedKukleva(self, given, dict(zip(groups, embeddings, strict=True)), curve)
+            found = [train_embedding(members, self, given.seed, given.device) for members in groups.values()]
+        models, curves = zip(*found, strict=True)
+        return FittedKukleva(self, given, dict(zip(groups, models, strict=True)), curves)
 
 
 class TimeEmbedding(nn.Module):
@@ -113,73 +114,30 @@ def prepare(video: FeatureVideo, standardize: bool) -> FloatArray:
     return out
 
 
-def train_embeddings(
-    groups: Sequence[Sequence[FeatureVideo]], options: Kukleva, seed: int, device: str
-) -> tuple[list[TimeEmbedding], list[list[tuple[int, float]]]]:
-    """For each group of videos the perceptron that predicts relative time; and the learning curves.
-
-    Perceptrons of one shape that take equally many steps are trained side by side: one product of many small matrices
-    costs little more than one of them. Each sees the very batches that it would see alone.
-    """
-    stacks: dict[tuple[int, int], list[int]] = {}  # by updates and width
-    for number, videos in enumerate(groups):
-        frames = sum(len(video.features) for video in videos)
-        updates = max(options.min_updates, options.epochs * -(-frames // options.batch))
-        stacks.setdefault((updates, videos[0].features.shape[1]), []).append(number)
-    models: dict[int, TimeEmbedding] = {}
-    curves = []
-    for (updates, _), own in stacks.items():
-        trained, curve = train_stack([groups[i] for i in own], updates, options, seed, device)
-        models |= zip(own, trained, strict=True)
-        curves.append(curve)
-    return [models[i] for i in range(len(groups))], curves
-
-
-def train_stack(
-    groups: Sequence[Sequence[FeatureVideo]], updates: int, options: Kukleva, seed: int, device: str
-) -> tuple[list[TimeEmbedding], list[tuple[int, float]]]:
-    """G perceptrons trained at once, each on the frames of its own videos, and the mean loss of every 50 updates."""
-    curve = Curve()
+def train_embedding(
+    videos: Sequence[FeatureVideo], options: Kukleva, seed: int, device: str
+) -> tuple[TimeEmbedding, list[tuple[int, float]]]:
+    """The perceptron that predicts relative time in a group of videos, and its learning curve."""
+    x = torch.from_numpy(np.concatenate([prepare(v, options.standardize) for v in videos])).to(device)  # (n, D)
+    time = torch.from_numpy(np.concatenate([v.relative_time for v in videos])).to(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        first = TimeEmbedding(groups[0][0].features.shape[1], options.embedding, options.spread).to(device)
-    models = [deepcopy(first) for _ in groups]
-    stacked, _ = torch.func.stack_module_state(models)  # (G, ...) each
+        model = TimeEmbedding(x.shape[1], options.embedding, options.spread).to(device)
     optimizer = torch.optim.Adam(
-        stacked.values(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+        model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
-    every = [video for videos in groups for video in videos]
-    x = torch.from_numpy(np.concatenate([prepare(v, options.standardize) for v in every])).to(device)  # (n, D)
-    time = torch.from_numpy(np.concatenate([v.relative_time for v in every])).to(device)
-    sizes = [sum(len(video.features) for video in videos) for videos in groups]
-    offsets = np.cumsum([0, *sizes[:-1]]).tolist()
-    batches = [endless_batches(size, options.batch, seed) for size in sizes]
-
-    def layer(name: str, values: Tensor) -> Tensor:
-        return torch.baddbmm(stacked[f"{name}.bias"][:, None], values, stacked[f"{name}.weight"].mT)
-
-    for done in range(updates):
+    updates = max(options.min_updates, options.epochs * -(-len(x) // options.batch))
+    curve = Curve()
+    for done, rows in enumerate(islice(endless_batches(len(x), options.batch, seed), updates)):
         if done == updates // 2:
             optimizer.param_groups[0]["lr"] = options.learning_rate / 10
-        drawn = [next(own) + offset for own, offset in zip(batches, offsets, strict=True)]
-        # the last batch of a pass is short: it is filled up with frames that do not count
-        width = max(len(own) for own in drawn)
-        rows = torch.stack([nn.functional.pad(own, (0, width - len(own))) for own in drawn]).to(device)  # (G, B)
-        counts = torch.tensor([len(own) for own in drawn])[:, None] > torch.arange(width)
-        weight = counts.to(device, torch.float32)
-        hidden = torch.sigmoid(layer("first", x[rows]))
-        predicted = layer("last", torch.sigmoid(layer("second", hidden)))[..., 0]  # (G, B)
-        loss = ((predicted - time[rows]).square() * weight).sum()
+        predicted = model.last(torch.sigmoid(model.embed(x[rows])))[:, 0]  # (B,)
+        loss = (predicted - time[rows]).square().sum()
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
-        curve.add(float(loss.detach() / weight.sum()))
-    with torch.no_grad():
-        for number, model in enumerate(models):
-            for name, values in stacked.items():
-                model.get_parameter(name).copy_(values[number])
-            model.eval()
-    return models, curve.points
+        curve.add(float(loss.detach()) / len(rows))
+    return model.eval(), curve.points
 
 
 def endless_batches(count: int, size: int, seed: int) -> Iterator[Tensor]:

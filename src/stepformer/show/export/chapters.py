@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import unescape
+from html import escape, unescape
 from xml.etree.ElementTree import Element, SubElement, register_namespace
 
 from stepformer.base.guard import xml_of
@@ -41,8 +41,7 @@ def render_vtt(timeline: Timeline, options: Options) -> Rendered:
     """
     blocks = ["WEBVTT", f"NOTE {stamp(timeline)}"]
     for i, span in enumerate(spans(timeline, 1000)):
-        name = span.name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        blocks.append(f"{i + 1}\n{clock_ms(span.start)} --> {clock_ms(span.end)}\n{name}")
+        blocks.append(f"{i + 1}\n{clock_ms(span.start)} --> {clock_ms(span.end)}\n{escape(span.name, quote=False)}")
     return Rendered("\n\n".join(blocks) + "\n")
 
 
