@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 
+import av
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -394,3 +395,13 @@ def test_frames_are_lazy(clip):
     frames = video.VideoReader(path).frames_at(i / 10 for i in itertools.count())
     assert [next(frames)[0], next(frames)[0]] == [0.0, 0.1]
     frames.close()
+
+
+def test_colours_of_a_small_picture_are_as_sharp_as_its_greys():
+    """Left alone, the scaler gives two neighbours one colour, which an encoder takes for another picture."""
+    from stepformer.media.picture import Painter
+
+    small = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    frame = av.VideoFrame.from_ndarray(np.repeat(np.repeat(small, 4, 0), 4, 1), format="rgb24")
+    seen = Painter((32, 32))(frame.reformat(format="yuv420p"))
+    assert np.abs(seen.astype(int) - small).mean() < 25  # 42 where colours are shared

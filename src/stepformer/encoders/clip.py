@@ -31,7 +31,7 @@ from stepformer.encoders.sentence import SentenceEncoder, default_sentence_encod
 from stepformer.errors import MissingError, UsageError
 from stepformer.media.picture import FrameSpec
 
-_VERSION = "2"  # of the arithmetic below: part of the fingerprint
+_VERSION = "3"  # of the arithmetic below: part of the fingerprint
 _BATCH, _SMALL = 4, 16  # pictures at once, whole and at half size: more gains nothing on a CPU
 _BATCH_GPU = 256
 STILL = 0.015

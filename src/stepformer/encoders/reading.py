@@ -47,7 +47,7 @@ _BATCH = 4  # clips decoded ahead of the encoder
 _ENOUGH_LOOKS = 64  # two per slot of the model
 _INTERVALS = 3  # that share a vector at most; bench looks has what that costs
 _SHORT_S = 48.0  # what is shorter has few looks, and each is worth a vector of its own
-_VERSION = "7"
+_VERSION = "8"
 _CHUNK_S = 30.0  # work that a kill loses at most; Ctrl-C loses none
 
 

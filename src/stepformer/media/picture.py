@@ -24,9 +24,11 @@ class Painter:
     """
 
     def __init__(self, size: tuple[int, int] | None = None, resize: Resize = "crop") -> None:
-        from av.video.reformatter import VideoReformatter
+        from av.video.reformatter import Interpolation, VideoReformatter
 
         self._size, self._resize = size, resize
+        # colour at full width: by default two neighbours share theirs, which changes CLIP's vectors by a cosine of .98
+        self._how = Interpolation.BICUBIC | Interpolation.FULL_CHR_H_INT
         self._scaler: Any = VideoReformatter()
         self._native: tuple[int, int] | None = None
 
@@ -48,7 +50,7 @@ class Painter:
         else:
             scaled_w, scaled_h = box_w, box_h
         picture: Picture = self._scaler.reformat(
-            frame, width=scaled_w, height=scaled_h, format="rgb24", interpolation="BICUBIC"
+            frame, width=scaled_w, height=scaled_h, format="rgb24", interpolation=self._how
         ).to_ndarray()
         top, left = (scaled_h - box_h) // 2, (scaled_w - box_w) // 2
         picture = picture[top : top + box_h, left : left + box_w]
