@@ -109,6 +109,8 @@ def test_flag_environment_file_default(monkeypatch):
     monkeypatch.setenv("STEPFORMER_STEPS", "3")
     monkeypatch.setenv("STEPFORMER_NO_LABELS", "no")
     monkeypatch.setenv("STEPFORMER_FORMAT", "csv, json")
+    monkeypatch.setenv("STEPFORMER_STEP", "cut, then fry\nserve")
+    assert resolve(command_parser("locate"), "locate", ["a.mp4"]).step == ["cut, then fry", "serve"]
     args = resolved("a.mp4")
     assert (args.steps, args.no_labels, args.format) == (3, False, ["csv", "json"])
     assert args.sources["steps"] == args.sources["format"] == "environment"

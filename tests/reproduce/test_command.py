@@ -109,7 +109,7 @@ def test_a_baseline_of_a_plugin_is_a_row_per_setting(made, capsys, monkeypatch):
     assert set(rows) == {"uniform, as many steps", "jumps, weak", "jumps, unsupervised"}
     # the borders of these steps are where the features jump
     assert rows["jumps, weak"]["F1"]["value"] != rows["uniform, as many steps"]["F1"]["value"]
-    assert reproduce(made, "table1", "--baseline", "jump", "--plan") == 2
+    assert reproduce(made, "table1", "--baseline", "jump", "--dry-run") == 2
     assert "did you mean jumps?" in capsys.readouterr().err
 
 
@@ -174,10 +174,10 @@ def test_what_does_not_fit_is_one_sentence(made, capsys):
 
 def test_the_smoke_world_plans_and_scores_controls(tmp_path, capsys):
     command = ["reproduce", "table3", "--smoke", "--out", str(tmp_path)]
-    assert main([*command, "--plan"]) == 0
+    assert main([*command, "--dry-run"]) == 0
     planned = capsys.readouterr().out.splitlines()
     assert len(planned) == 22 and all(line.startswith("to do") for line in planned)
-    assert main([*command, "--plan", "--json"]) == 0
+    assert main([*command, "--dry-run", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 22 and not any(row["done"] for row in rows)
 

@@ -333,7 +333,9 @@ def resolve(parser: argparse.ArgumentParser, command: str, argv: Sequence[str], 
             args.sources[key] = "flag"
         elif os.environ.get(variable, "") != "":
             text = os.environ[variable]
-            value = _value(parser, action, words(text) if isinstance(action, Several) else text, variable)
+            # a list of texts, as steps are, has one per line: a text may hold a comma
+            several = isinstance(action, Several) and action.type is None
+            value = _value(parser, action, text.splitlines() if several else text, variable)
             setattr(args, action.dest, value)
             args.sources[key] = "environment"
         elif key in table:

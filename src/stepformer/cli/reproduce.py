@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stop-after", type=above_zero, metavar="SECONDS",
         help="stop then and show what is done (default: run all); the same command continues later",
     )  # fmt: skip
-    runs.add_argument("--plan", action="store_true", help="only list the runs and which of them are done")
+    add(runs, "dry_run")
     runs.add_argument("--render", action="store_true", help="only write the tables, from the results so far")
     figures = parser.add_argument_group("figures")
     add(figures, "split")
@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace) -> int:
     code = 0
     if not args.render:
         code = _execute(args, tables, out)
-        if args.plan:
+        if args.dry_run:
             return 0
     made = write_tables(tables, out)
     result = {name: table.to_dict() for name, table in made.items()}
@@ -180,7 +180,7 @@ def _execute(args: argparse.Namespace, tables: Sequence[str], out: Path) -> int:
     store = RunStore(out / "runs")
     entries, wanted = plan_tables(tables, setup, args.only)
     missing = store.unscored(wanted)
-    if args.plan:
+    if args.dry_run:
         left = {run.id for run in missing}
         rows = [{"run": run.id, "label": run.label, "seed": run.seed, "done": run.id not in left} for run in wanted]
         lines = [f"{'done' if r['done'] else 'to do'}  {r['run']}  {r['label']}, seed {r['seed']}" for r in rows]
