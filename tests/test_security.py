@@ -28,7 +28,7 @@ def test_the_limits_of_the_docs_are_those_of_the_code():
         f"an array | {guard.ARRAY_BYTES >> 30} GiB,",
         f"a time or duration | {LONGEST_S / 86_400:g} days |",
         f"beyond 60 s and {container.BYTES_PER_S} bytes per second |",
-        f"10,000 more than it has bytes; {container._WAIT_S:g} s of waiting for one |",
+        f"its size in bytes plus 10,000; {container._WAIT_S:g} s of waiting for each |",
         f"| {reading.MOST_VECTORS:,}, each the mean",
         f"the captions of one video | {structured._MAX_ENTRY >> 20} million letters |",
         "the length of captions | an hour after the last caption, and a day |",

@@ -194,8 +194,9 @@ def test_lists_names_and_subtitles(tmp_path):
     assert [s.name for s in found] == ["a", "sub/a", "b", "gone"]
     assert [s.subtitles.name if s.subtitles else None for s in found] == ["x.srt", None, "b.srt", None]
     assert [s.name for s in find_sources(tmp_path)] == ["a", "b", "sub/a", "talk.part"]
+    assert [s.name for s in find_sources(tmp_path / "**" / "a.*")] == ["a", "sub/a"]
     assert find_sources(tmp_path, "de")[-1].subtitles.name == "talk.part.de.srt"
-    with pytest.raises(InputError, match="no file or folder"):
+    with pytest.raises(InputError, match="there is no file"):
         find_sources(tmp_path / "none")
     (tmp_path / "bare").mkdir()
     with pytest.raises(InputError, match="holds no video"):

@@ -18,7 +18,7 @@ KINDS = ("videos", "released", "arrays")
 
 def _add_features(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "src", type=Path, metavar="SRC", help="folder of videos, list of videos (one per line), or one video"
+        "src", type=Path, metavar="SRC", help="folder or pattern of videos, list of videos (one per line), or one video"
     )
     parser.add_argument("dst", type=Path, metavar="DST", help="feature store to fill: a new folder, or one to add to")
     named = {"help": "encoder of the features, NAME or NAME:VALUE (default: clip)"}

@@ -24,7 +24,7 @@ import numpy as np
 
 from stepformer.base.cluster import run_anywhere
 from stepformer.base.defaults import LANGUAGE
-from stepformer.base.files import no_such, utf8
+from stepformer.base.files import utf8
 from stepformer.base.guard import read_text, tar_files
 from stepformer.base.many import limit_threads
 from stepformer.data.records import find_features, video_id
@@ -113,16 +113,15 @@ class Summary:
 
 
 def find_sources(src: str | os.PathLike[str], language: str = LANGUAGE) -> list[Source]:
-    """The videos of a folder (and of the folders in it), of a list file, or the one video given.
+    """The videos of a folder (and of the folders in it), of a pattern or of a list file, or the one video given.
 
     A list has one path per line, relative to the list, and may name the subtitles after a tab. A video's name in the
     store is its path without the suffix; where two would share one, the suffix stays.
     """
     path = Path(src)
-    if not (path.is_dir() or path.is_file()):
-        raise no_such(path, "file or folder")
-    if path.is_dir() or path.suffix.lower() in SUFFIXES:
-        videos, root = (find_videos([path]), path) if path.is_dir() else ([path], path.parent)
+    if not path.is_file() or path.suffix.lower() in SUFFIXES:
+        videos = find_videos([path])
+        root = path if path.is_dir() else Path(os.path.commonpath([video.parent for video in videos]))
         return _named([(video, subtitles_beside(video, language)) for video in videos], root)
     pairs: list[tuple[Path, Path | None]] = []
     try:
