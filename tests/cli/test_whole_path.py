@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import os
 import subprocess
@@ -38,6 +40,16 @@ def test_the_script_goes_from_captions_to_a_table(tmp_path, parser):
     assert (tmp_path / "work" / "run" / "best.safetensors").is_file()
     table = json.loads((tmp_path / "work" / "table" / "table2.json").read_text())
     assert table
+
+
+def test_what_the_notebook_imports_is_there():
+    """The notebook itself runs with the slow tests alone, and names move."""
+    notebook = json.loads((EXAMPLES / "whole_path.ipynb").read_text("utf-8"))
+    code = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    for line in ast.walk(ast.parse(code)):
+        if isinstance(line, ast.ImportFrom) and line.module.startswith("stepformer"):
+            module = importlib.import_module(line.module)
+            assert not [name.name for name in line.names if not hasattr(module, name.name)], line.module
 
 
 @pytest.mark.slow

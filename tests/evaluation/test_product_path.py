@@ -21,6 +21,7 @@ from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
 from stepformer.evaluation.annotated import trial_of
 from stepformer.evaluation.validation import discover_all, locate_all, model_slots, per_video
+from stepformer.reproduce.sources import fingerprint
 
 
 @pytest.mark.parametrize("rate_hz", [1.0, 4.0, 0.25])
@@ -58,7 +59,9 @@ def test_of_a_store_tables_cut_by_its_structure_as_the_product_does(tmp_path):
         for batch, labels in zip(trial.batches, discover_all(trial, outputs, model.inference), strict=True)
         for row in per_video(labels, batch.video_mask)
     ]
-    plain = discover_all(replace(trial, cutting=None), outputs, model.inference)
+    bare = replace(trial, cutting=None)
+    assert fingerprint(bare) != fingerprint(trial)  # no table takes one's rows for the other's
+    plain = discover_all(bare, outputs, model.inference)
     assert not torch.equal(plain[0], discover_all(trial, outputs, model.inference)[0])
     for (features, kinds), labels in zip(videos.values(), found, strict=True):
         kept = unit(features.astype(np.float16), np.float32)

@@ -30,7 +30,7 @@ Classify = Callable[[Sequence[str]], Floats]
 
 EARLY_S, LATE_S = 10.0, 1.0
 """A step may be spoken of this long before it begins and after it ends."""
-SHOWN_SAID, SURE_SAID = 0.7, 0.9
+SHOWN_SAID, SURE_SAID = 0.6, 0.9
 """A spoken name is shown if its score is at least the first, and is sure from the second."""
 HEARD = 0.6
 """A word with this certainty counts as heard; below it, its names lose score in proportion (``bench speech``)."""
