@@ -237,7 +237,8 @@ def fingerprint(trial: Trial) -> str:
     """SHA-256 of everything that a trial holds."""
     digest = hashlib.sha256(f"{trial.rate_hz}".encode())
     digest.update(trial.tasks.tobytes() + trial.kinds.tobytes())
-    for batch, texts, *cutting in zip(trial.batches, trial.texts, *filter(None, [trial.cutting]), strict=True):
+    for number, (batch, texts) in enumerate(zip(trial.batches, trial.texts, strict=True)):
+        cutting = () if trial.cutting is None else (trial.cutting[number],)
         for tensor in (*batch, texts, *cutting):
             digest.update(str(tuple(tensor.shape)).encode() + tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
