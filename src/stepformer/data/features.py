@@ -217,7 +217,9 @@ def _start(settings: Settings) -> Any:
 
 def _encode(source: Source, settings: Settings) -> Done:
     encoder = _start(settings)
-    batch = max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1
+    # whole batches are what a stop leaves: an encoder that says how many clips it takes at once gets no more
+    usual = max(1, _FRAMES_AT_ONCE // encoder.wants.frames) if encoder.wants is not None else 1
+    batch = int(getattr(encoder, "batch", usual))
     partial = Partial.of(source.video, encoder, encoder.rate_hz, batch)
     seen = encode_file(
         source.video, encoder, rate_hz=encoder.rate_hz, batch=batch, partial=partial, name=source.name,
