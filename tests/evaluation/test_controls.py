@@ -36,6 +36,9 @@ def test_slots_are_the_means_of_the_segments_within_each_video():
     made = change_slots(video, mask, 3)
     torch.testing.assert_close(made.slots[0], torch.eye(4)[[0, 1, 2]])
     assert {tuple(row) for row in made.slots[1].tolist()} <= {(1.0, 0, 0, 0), (0, 1.0, 0, 0)}  # nothing of the padding
+    other = torch.arange(2.0).repeat_interleave(torch.tensor([5, 4])).expand(2, 9)[..., None]
+    cut = change_slots(video, mask, 2, cutting=other)  # by other features of the frames, which are still what it gives
+    torch.testing.assert_close(cut.slots[0], torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 1.0, 0]]))
     short = change_slots(video[:, :2], mask[:, :2], 3)
     assert short.slots.shape == (2, 3, 4)  # more slots than frames: the last repeats
 

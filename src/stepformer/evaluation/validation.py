@@ -250,15 +250,17 @@ def equal_lengths(ids: IntArray) -> IntArray:
     return np.asarray(ids[starts][np.arange(len(ids)) * len(starts) // len(ids)], np.int64)
 
 
-def change_slots(video: Tensor, mask: Tensor, count: int = ModelConfig().slots) -> Slots:
-    """Slots are the means of ``count`` segments cut where the frames change: video (B, N, D), mask (B, N).
+def change_slots(video: Tensor, mask: Tensor, count: int = ModelConfig().slots, cutting: Tensor | None = None) -> Slots:
+    """Slots are the means of ``count`` segments cut where the frames change: video (B, N, D), mask (B, N); or where
+    other features of the frames do, ``cutting`` (B, N, S).
 
     What ``pooled32`` would be if it looked at the video: of all such cuts, the one of least squared distance of the
     frames to the means of their segments. A video with fewer frames repeats its last segment.
     """
     slots = video.new_zeros(len(video), count, video.shape[-1])
-    for row, frames, n in zip(slots, video, mask.sum(1).tolist(), strict=True):
-        task = programme(None, frames[None, :n].cpu(), torch.ones(1, n, dtype=torch.bool))
+    seen = video if cutting is None else cutting
+    for row, frames, changing, n in zip(slots, video, seen, mask.sum(1).tolist(), strict=True):
+        task = programme(None, changing[None, :n].cpu(), torch.ones(1, n, dtype=torch.bool))
         ((cuts,), _) = solve(task, torch.zeros(1), count=[count])
         for i, cut in enumerate(cuts):
             row[i:] = frames[cut.first : cut.last].mean(0)

@@ -228,9 +228,11 @@ def _control_slots(method: Method, stage: Stage) -> Answer:
         if method.kind == "random":
             generator = torch.Generator(device=batch.video.device).manual_seed(1_000 * stage.seed + number)
             outputs.append(random_slots(batch.video, batch.video_mask, generator=generator))
-        else:
-            make = {"pooled": pooled_slots, "changes": change_slots}[method.kind]
-            outputs.append(make(batch.video, batch.video_mask))
+        elif method.kind == "pooled":
+            outputs.append(pooled_slots(batch.video, batch.video_mask))
+        else:  # cut by what the model's steps are cut by
+            cutting = None if stage.trial.cutting is None else stage.trial.cutting[number]
+            outputs.append(change_slots(batch.video, batch.video_mask, cutting=cutting))
     return slot_answer(stage.trial, outputs, method.rule, stage.inference)
 
 
