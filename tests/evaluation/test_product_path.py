@@ -19,6 +19,7 @@ from stepformer.base.arrays import unit
 from stepformer.core.inference import find_steps
 from stepformer.data.records import Annotation, Dataset, Task, VideoRecord
 from stepformer.data.store import StoredVideo, StoreInfo, StoreWriter
+from stepformer.errors import InputError
 from stepformer.evaluation.annotated import trial_of
 from stepformer.evaluation.validation import discover_all, locate_all, model_slots, per_video
 from stepformer.reproduce.sources import fingerprint
@@ -67,6 +68,18 @@ def test_of_a_store_tables_cut_by_its_structure_as_the_product_does(tmp_path):
         kept = unit(features.astype(np.float16), np.float32)
         timeline = model.discover_features(kept, structure=kinds)
         assert frames_of(timeline, [step.slot for step in timeline], len(kinds), 1.0) == labels.tolist()
+
+
+def test_structure_with_nan_is_refused(tmp_path, monkeypatch):
+    """The writer refuses it; a shard that somebody else wrote may hold it."""
+    video = StoredVideo("v", np.eye(4, dtype=np.float32), 1.0, 4.0, np.eye(4, 3, dtype=np.float32))
+    with StoreWriter(tmp_path / "store", StoreInfo("toy", "toy", dim=4, structure_dim=3)) as writer:
+        writer.append(video)
+    bad = replace(video, structure=np.full((4, 3), np.nan, np.float32))
+    monkeypatch.setattr("stepformer.data.store.FeatureStore.read", lambda self, name: bad)
+    record = VideoRecord("v", "t", annotations=(Annotation(0, 1.0, 3.0, "stir"),))
+    with pytest.raises(InputError, match="features of v have NaN"):
+        trial_of(Dataset("toy", {"t": Task("t", "Toy", ("stir",))}, (record,)), tmp_path / "store", None, 1.0)
 
 
 def test_a_number_of_steps_leaves_little_background_whoever_asks():

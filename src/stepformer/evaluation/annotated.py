@@ -98,7 +98,7 @@ def trial_of(
         seen, structure = load()
         frames = np.asarray(seen, np.float32)
         structures += [] if structure is None else [np.asarray(structure, np.float32)]
-        if not np.isfinite(frames).all():
+        if not all(np.isfinite(x).all() for x in (frames, *structures[-1:])):
             raise InputError(f"the features of {record.video} have NaN or infinity")
         n, width = frames.shape
         truth = own_labels(record, n / rate_hz, rate_hz)[:n]
