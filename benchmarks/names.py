@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.clip_data import PARTS, ClipData, Floats, load
 from benchmarks.judged import Judge
+from benchmarks.quality import auc
 from stepformer.app.naming import PRESENT_SEEN, SHOWN, TOPIC_SHARE, PhraseBank, best_fit
 from stepformer.base.arrays import unit
 from stepformer.base.files import replacing
@@ -155,20 +156,13 @@ def above_bank(
     return np.asarray(np.searchsorted(others, best_fit(texts, stretches, pictures)) / len(others))
 
 
-def area(higher: NDArray[Any], lower: NDArray[Any]) -> float:
-    """The chance that one of the first exceeds one of the second: the area under the ROC curve."""
-    order = np.sort(lower)
-    below, within = np.searchsorted(order, higher, "left"), np.searchsorted(order, higher, "right")
-    return float((below + within).mean() / 2 / len(lower))
-
-
 def _searched(name: str, found: Asked) -> dict[str, Any]:
-    others = area(found.own, found.others) if len(found.others) else None
+    others = auc(found.own, found.others) if len(found.others) else None
     errors = {
         share: tuple(float((x < share).mean()) if len(x) else None for x in (found.own, found.others, found.foreign))
         for share in SHARES
     }
-    return {"name": name, "area_foreign": area(found.own, found.foreign), "area_others": others, "not_here": errors}
+    return {"name": name, "area_foreign": auc(found.own, found.foreign), "area_others": others, "not_here": errors}
 
 
 def _report(name: str, found: Measured, marks: tuple[float, float]) -> dict[str, Any]:

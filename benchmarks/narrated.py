@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from benchmarks.quality import boundary_f1
+from benchmarks.quality import auc, boundary_f1
 from benchmarks.real import _cuts, _equal, _kmeans, _seen
 from benchmarks.real_data import RealVideo, action100m
 from stepformer.app.discover.heard import Heard, as_batch
@@ -179,13 +178,6 @@ def methods(videos: list[Narrated]) -> dict[str, Callable[[int], Any]]:
 # -- choosing the constants -------------------------------------------------------------------------------------------
 
 
-def _auc(values: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
-    """Probability that a frame of a step has more evidence than another; equals count half."""
-    order = np.sort(values[~labels])
-    above = np.searchsorted(order, values[labels], "left") + np.searchsorted(order, values[labels], "right")
-    return float(above.mean() / 2 / len(order))
-
-
 def timing(path: Path, limit: int = 80) -> tuple[EvidenceOptions, float]:
     """When steps come after they are spoken of: the values that tell frames of human steps best from the rest on real
     narration, and how well (AUC)."""
@@ -201,10 +193,10 @@ def timing(path: Path, limit: int = 80) -> tuple[EvidenceOptions, float]:
     reached: dict[EvidenceOptions, float] = {}
     for later_s, spread_s in itertools.product((0.0, 2.0, 4.0, 6.0, 8.0), (4.0, 8.0, 12.0, 16.0)):
         options = replace(OPTIONS, later_s=later_s, spread_s=spread_s)
-        aucs = [_auc(frame_evidence(p, n, 1.0, options=options), y) for p, n, y in told_of if p]
-        reached[options] = float(np.mean(aucs))
+        found = [(frame_evidence(p, n, 1.0, options=options), y) for p, n, y in told_of if p]
+        reached[options] = float(np.mean([auc(values[y], values[~y]) for values, y in found]))
     # the narrowest of those that are about as good: wide evidence says less of where
-    good = [options for options, auc in reached.items() if auc >= max(reached.values()) - AS_GOOD]
+    good = [options for options, value in reached.items() if value >= max(reached.values()) - AS_GOOD]
     best = min(good, key=lambda options: (options.spread_s, -reached[options]))
     return best, reached[best]
 
@@ -247,11 +239,11 @@ def run(args: argparse.Namespace) -> int:
 
     model = load_model("default")
     if args.fit:
-        start, auc = OPTIONS, None
+        start, reached = OPTIONS, None
         if args.data:
-            start, auc = timing(Path(args.data) / "youcook2" / "youcook2_asr_steps.json.gz")
+            start, reached = timing(Path(args.data) / "youcook2" / "youcook2_asr_steps.json.gz")
         best, f1 = worth(simulated(Path(args.world), "dev", args.limit, model), start)
-        print(json.dumps({"options": asdict(best), "timing_auc": auc, "step_f1": f1}))
+        print(json.dumps({"options": asdict(best), "timing_auc": reached, "step_f1": f1}))
         return 0
     sets = {f"simulated {args.split}": simulated(Path(args.world), args.split, args.limit, model)}
     if args.data:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.quality import auc
 from stepformer.app.spoken import HEARD, SHOWN_SAID, SURE_SAID, candidates, heard, tells
 from stepformer.base.progress import Progress
 from stepformer.cli.options import add
@@ -224,7 +225,7 @@ def names_heard(args: argparse.Namespace) -> int:
     print(json.dumps({
         "split": args.names, "talks": args.talks, "model": args.speech_model, "word_error": round(errors / spoken, 3),
         "words_that_count": len(words), "misheard": round(1 - was_right.mean(), 3),
-        "auc_of_certainty": round(auc(certain, was_right > 0), 3),
+        "auc_of_certainty": round(auc(certain[was_right > 0], certain[was_right == 0]), 3),
     }))  # fmt: skip
     before = sorted(names[0.0], key=lambda name: -name.score)
     for least, found in names.items():
@@ -237,13 +238,6 @@ def names_heard(args: argparse.Namespace) -> int:
                 row[kind] |= {"less_before": difference(kept, every), "less_alone": difference(kept, alone)}
         print(json.dumps(row))
     return 0
-
-
-def auc(scores: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """The chance that a right one scores more than a wrong one; a tie counts half."""
-    order = np.sort(scores[~right])
-    below = np.searchsorted(order, scores[right], "left") + np.searchsorted(order, scores[right], "right")
-    return float(below.mean() / 2 / len(order))
 
 
 def plain(text: str) -> list[str]:

@@ -104,14 +104,15 @@ def test_memory_stays_flat(parser, capsys) -> None:
 
 
 def test_words_that_were_heard_are_compared_with_what_was_said() -> None:
-    from benchmarks.speech import auc, heard_right
+    from benchmarks.quality import auc
+    from benchmarks.speech import heard_right
     from stepformer.narration.cues import Word
 
     heard = ["Rush", "the", "egg", "plant", "with", "butter,", "and", "um", "add", "the", "onion."]
     words = [Word(float(at), at + 1.0, text) for at, text in enumerate(heard)]
     right = heard_right("Brush the eggplant with butter and add the onions!", words)
     assert [word.text for word in words if not right[word]] == ["Rush", "um"]
-    assert auc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False])) == pytest.approx(3.5 / 4)
+    assert auc(np.array([0.9, 0.5]), np.array([0.5, 0.1])) == pytest.approx(3.5 / 4)
 
 
 def test_the_noise_of_a_kitchen_is_as_loud_as_asked_and_the_same_every_time() -> None:
