@@ -45,6 +45,16 @@ def kept_file(part: str, source: Path, *key: str, suffix: str) -> Path:
     return cache_folder(part) / f"{_short_hash(content_hash(source), *key)}{suffix}"
 
 
+def stamped_file(part: str, source: Path, *key: str) -> Path:
+    """Where what is being made of ``source`` is kept: named by its path, size and time of change, without reading it.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    stat = source.stat()
+    return cache_folder(part) / _short_hash(str(source.resolve()), str(stat.st_size), str(stat.st_mtime_ns), *key)
+
+
 def content_hash(path: Path) -> str:
     """The SHA-256 of a file's content. It is noted by path, size and times of change, and a file read only once.
 

@@ -27,7 +27,7 @@ import torch
 
 from stepformer import media
 from stepformer.base.arrays import matrix
-from stepformer.base.cache import keep_arrays, kept_arrays, kept_file
+from stepformer.base.cache import keep_arrays, kept_arrays, kept_file, stamped_file
 from stepformer.core.devices import one_thread
 from stepformer.core.evidence import looks_hz
 from stepformer.encoders.base import Encoded, Encoder, Vectors
@@ -128,7 +128,12 @@ def read_video(
         InputError: the file cannot be read as video.
     """
     path = Path(video)
-    kept = _place(path, encoder) if cache else None
+    kept: Path | None = None
+    if cache and encoder.wants is not None:
+        with opened(path) as container:  # a large file that is no video is not read through for its hash
+            video_stream(container, path)
+        with suppress(OSError):  # what is wrong with the file is said when it is opened
+            kept = kept_file("features", path, _VERSION, encoder.fingerprint, suffix=".safetensors")
     if kept is not None and (found := _load(kept, str(video))) is not None:
         if report is not None:
             report(found.duration_s, found.duration_s)
@@ -139,18 +144,6 @@ def read_video(
         _keep(kept, features)
         partial.forget()
     return features
-
-
-def _place(path: Path, encoder: Any, *how: str) -> Path | None:
-    """Where the features of a video are kept; None where they are not: the encoder's own, or of an unreadable file."""
-    if encoder.wants is None:
-        return None
-    with opened(path) as container:  # a large file that is no video is not read through for its hash
-        video_stream(container, path)
-    try:
-        return kept_file("features", path, _VERSION, encoder.fingerprint, *how, suffix=".safetensors")
-    except OSError:  # what is wrong with the file is said when it is opened
-        return None
 
 
 def encode_file(
@@ -328,8 +321,10 @@ class Partial:
     @classmethod
     def of(cls, video: Path, encoder: Encoder, rate_hz: float, batch: int) -> Partial | None:
         """Of a video whose features are kept elsewhere once they are whole; None where it can have none."""
-        kept = _place(video, encoder, f"{rate_hz:g} {batch}")
-        return None if kept is None else cls(kept)
+        with suppress(OSError):  # what is wrong with the file is said when it is opened
+            how = f"{rate_hz:g} {batch}"
+            return cls(stamped_file("features", video, _VERSION, encoder.fingerprint, how)) if encoder.wants else None
+        return None
 
     def __init__(self, kept: Path) -> None:
         self.folder = kept.with_suffix(".partial")
